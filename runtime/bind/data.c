@@ -10,6 +10,7 @@
 #include "data/fetch.h"
 #include "data/idx.h"
 #include "data/stream.h"
+#include "data/texts.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -214,17 +215,34 @@ static int core_stream(lua_State *L) {
     return 1;
 }
 
+/* Pushes the strings of a cell as an array. */
+static void push_strings(lua_State *L, const mg_cell *cell, int n) {
+    const char *at = cell->data, *end = at + mg_shape_count(&cell->shape);
+    lua_createtable(L, n, 0);
+    for (int i = 1; i <= n; i++) {
+        mg_text text;
+        if (!mg_texts_next(&at, end, &text))
+            bind_fail(L, MG_DATA, "a dataset's stream: a cell of %d strings is damaged", n);
+        lua_pushlstring(L, text.bytes, text.n);
+        lua_rawseti(L, -2, i);
+    }
+}
+
 /* Pushes the texts from *next on as strings, in arrays for the axes of `shape` from `axis` on. */
-static void push_texts(lua_State *L, const mg_shape *shape, int axis, const mg_cell **next) {
+static void push_texts(lua_State *L, const mg_field *field, const mg_shape *shape, int axis,
+                       const mg_cell **next) {
+    luaL_checkstack(L, 4, "a batch of texts");
     if (axis == shape->rank) {
-        lua_pushlstring(L, (*next)->data, (size_t)mg_shape_count(&(*next)->shape));
-        ++*next;
+        const mg_cell *cell = (*next)++;
+        if (field->texts)
+            push_strings(L, cell, field->texts);
+        else
+            lua_pushlstring(L, cell->data, (size_t)mg_shape_count(&cell->shape));
         return;
     }
-    luaL_checkstack(L, 2, "a batch of texts");
     lua_createtable(L, (int)shape->dim[axis], 0);
     for (int64_t i = 0; i < shape->dim[axis]; i++) {
-        push_texts(L, shape, axis + 1, next);
+        push_texts(L, field, shape, axis + 1, next);
         lua_rawseti(L, -2, (int)i + 1);
     }
 }
@@ -233,7 +251,7 @@ static void push_texts(lua_State *L, const mg_shape *shape, int axis, const mg_c
 static void push_value(lua_State *L, const mg_field *field, const mg_field_value *v) {
     if (field->text) {
         const mg_cell *next = v->cell;
-        push_texts(L, &v->shape, 0, &next);
+        push_texts(L, field, &v->shape, 0, &next);
         return;
     }
     mg_tensor **place = bind_new_tensor(L);

@@ -82,9 +82,10 @@ static void push_field(lua_State *L, const mg_field *f) {
     lua_createtable(L, 0, 3);
     lua_pushstring(L, f->text ? "string" : mg_dtype_name(f->dtype));
     lua_setfield(L, -2, "dtype");
-    lua_createtable(L, f->shape.rank, 0);
-    for (int i = 0; i < f->shape.rank; i++) {
-        lua_pushnumber(L, (double)f->shape.dim[i]);
+    const mg_shape shape = f->texts ? MG_SHAPE(f->texts) : f->shape;
+    lua_createtable(L, shape.rank, 0);
+    for (int i = 0; i < shape.rank; i++) {
+        lua_pushnumber(L, (double)shape.dim[i]);
         lua_rawseti(L, -2, i + 1);
     }
     lua_setfield(L, -2, "shape");

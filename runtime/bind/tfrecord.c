@@ -43,7 +43,7 @@ static mg_shape take_shape(lua_State *L, int at, const char *who) {
     return shape;
 }
 
-/* The default of the table at `at`: a text, or as many numbers as a cell has. */
+/* The default of the table at `at`: a text, an array of texts, or as many numbers as a cell has. */
 static void take_fallback(lua_State *L, int at, mg_record_field *f, const char *who) {
     size_t n;
     lua_getfield(L, at, "default");
@@ -51,17 +51,26 @@ static void take_fallback(lua_State *L, int at, mg_record_field *f, const char *
         lua_pop(L, 1);
         return;
     }
-    const bool text = f->form == MG_RECORD_TEXT;
-    const char *bytes = text ? luaL_checklstring(L, -1, &n) : NULL;
-    if (!text) {
+    const int value = lua_gettop(L);
+    const char *bytes;
+    if (f->form != MG_RECORD_TEXT) {
         n = (size_t)mg_shape_count(&f->shape) * mg_dtype_size(f->dtype);
-        bytes = bind_record_numbers(L, lua_gettop(L), f, who);
+        bytes = bind_record_numbers(L, value, f, who);
+    } else if (f->shape.rank) {
+        const size_t count = (size_t)f->shape.dim[0];
+        const mg_text *texts = bind_record_texts(L, value, count, who);
+        n = mg_texts_size(texts, count);
+        char *packed = lua_newuserdata(L, n);
+        mg_texts_pack(texts, count, packed);
+        bytes = packed;
+    } else {
+        bytes = luaL_checklstring(L, value, &n);
     }
     f->fallback = mg_alloc(n);
     if (!f->fallback) bind_raise(L);
     f->fallback_bytes = n;
     if (n) memcpy(f->fallback, bytes, n);
-    lua_settop(L, lua_gettop(L) - (text ? 1 : 2));
+    lua_settop(L, value - 1);
 }
 
 /* Fills in a field from the table on top of the stack. */

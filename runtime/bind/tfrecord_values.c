@@ -142,13 +142,40 @@ static mg_feature_value list_value(lua_State *L, int index, const mg_record_fiel
     const bool floats = f->dtype == MG_F32;
     return (mg_feature_value){f->name, floats ? MG_FEATURE_FLOAT : MG_FEATURE_INT64,
                               convert(L, &given, floats ? MG_F32 : MG_I64, f->dtype, who),
-                              (size_t)mg_shape_count(&given.shape)};
+                              (size_t)mg_shape_count(&given.shape), NULL};
 }
 
 static mg_feature_value string_value(lua_State *L, int index, const mg_record_field *f) {
     size_t n;
     const char *text = lua_tolstring(L, index, &n);
-    return (mg_feature_value){f->name, MG_FEATURE_BYTES, text, n};
+    return (mg_feature_value){f->name, MG_FEATURE_BYTES, text, n, NULL};
+}
+
+const mg_text *bind_record_texts(lua_State *L, int index, size_t n, const char *who) {
+    if (!lua_istable(L, index))
+        bind_fail(L, MG_USAGE, "%s: expected an array of %d strings, got a %s", who, (int)n,
+                  luaL_typename(L, index));
+    if (lua_objlen(L, index) != n)
+        bind_fail(L, MG_USAGE, "%s: expected an array of %d strings, got one of %d", who, (int)n,
+                  (int)lua_objlen(L, index));
+    mg_text *texts = lua_newuserdata(L, n * sizeof *texts);
+    for (size_t i = 0; i < n; i++) {
+        lua_rawgeti(L, index, (int)i + 1);
+        if (lua_type(L, -1) != LUA_TSTRING)
+            bind_fail(L, MG_USAGE, "%s: string %d is a %s", who, (int)i + 1, luaL_typename(L, -1));
+        texts[i].bytes = lua_tolstring(L, -1, &texts[i].n);
+        lua_pop(L, 1);
+    }
+    return texts;
+}
+
+static mg_feature_value texts_value(lua_State *L, int index, const mg_record_field *f,
+                                    const char *who) {
+    const size_t n = (size_t)f->shape.dim[0];
+    return (mg_feature_value){.name = f->name,
+                              .kind = MG_FEATURE_BYTES,
+                              .strings = bind_record_texts(L, index, n, who),
+                              .count = n};
 }
 
 /* A string holds the elements as they are in memory. */
@@ -167,7 +194,7 @@ static mg_feature_value raw_value(lua_State *L, int index, const mg_record_field
     check_shape(L, f, &given, who);
     return (mg_feature_value){f->name, MG_FEATURE_BYTES,
                               convert(L, &given, f->dtype, f->dtype, who),
-                              (size_t)mg_shape_count(&given.shape) * element};
+                              (size_t)mg_shape_count(&given.shape) * element, NULL};
 }
 
 static void free_block(void *block) {
@@ -224,7 +251,7 @@ static mg_feature_value image_value(lua_State *L, int index, const mg_record_fie
         bind_raise(L);
     }
     o->held = file.bytes;
-    return (mg_feature_value){f->name, MG_FEATURE_BYTES, file.bytes, file.n};
+    return (mg_feature_value){f->name, MG_FEATURE_BYTES, file.bytes, file.n, NULL};
 }
 
 mg_feature_value bind_record_value(lua_State *L, int index, const mg_record_field *f, int64_t row) {
@@ -237,6 +264,7 @@ mg_feature_value bind_record_value(lua_State *L, int index, const mg_record_fiel
     if (f->form == MG_RECORD_LIST) return list_value(L, index, f, who);
     if (f->form == MG_RECORD_RAW) return raw_value(L, index, f, who);
     if (f->form == MG_RECORD_IMAGE) return image_value(L, index, f, who);
+    if (f->shape.rank) return texts_value(L, index, f, who);
     if (lua_type(L, index) != LUA_TSTRING)
         bind_fail(L, MG_USAGE, "%s: expected a string, got a %s", who, luaL_typename(L, index));
     return string_value(L, index, f);

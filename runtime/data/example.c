@@ -171,6 +171,11 @@ const uint8_t *mg_feature_string(const mg_feature *f, size_t *n) {
     return v.at;
 }
 
+void mg_feature_strings(const mg_feature *f, mg_text *dst) {
+    span s = list_of(f), v;
+    for (int type; next_values(&s, &type, &v);) *dst++ = (mg_text){v.at, (size_t)(v.end - v.at)};
+}
+
 /* ---- features ---- */
 
 /* Reads a Feature. */

@@ -15,6 +15,7 @@
 #define MG_DATA_EXAMPLE_H
 
 #include "core/status.h"
+#include "data/texts.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,8 @@ void mg_feature_floats(const mg_feature *f, float *dst);
 void mg_feature_integers(const mg_feature *f, int64_t *dst);
 /* The first string of a feature of kind bytes with at least one: borrowed, *n bytes. */
 const uint8_t *mg_feature_string(const mg_feature *f, size_t *n);
+/* Writes all `count` strings of one of kind bytes to dst: borrowed from the message. */
+void mg_feature_strings(const mg_feature *f, mg_text *dst);
 
 /* "1 string", "3 floats", "0 integers", "no list": writes at most `room` bytes and returns text. */
 const char *mg_feature_text(mg_feature_kind kind, size_t count, char *text, size_t room);
@@ -51,12 +54,14 @@ const char *mg_feature_text(mg_feature_kind kind, size_t count, char *text, size
 
 /* ---- writing ---- */
 
-/* A feature to be written: `count` float or int64_t values, or one string of `count` bytes. */
+/* A feature to be written: `count` float or int64_t values, or one string of `count` bytes, or,
+ * where `strings` is not NULL, `count` of those. */
 typedef struct mg_feature_value {
-    const char *name; /* borrowed, as is data */
+    const char *name; /* borrowed, as are data and strings */
     mg_feature_kind kind;
     const void *data;
     size_t count;
+    const mg_text *strings;
 } mg_feature_value;
 
 /* The message of these features, in their order, numbers packed: the bytes that

@@ -30,20 +30,52 @@ static uint8_t *put_head(uint8_t *p, int field, size_t n) {
     return put_varint(p, n);
 }
 
-/* The bytes of the values of a list: packed numbers, or a string. */
-static size_t values_size(const mg_feature_value *v) {
+/* The strings of a feature; `one` is room for a lone one. */
+static const mg_text *strings_of(const mg_feature_value *v, mg_text *one, size_t *n) {
+    *one = (mg_text){v->data, v->count};
+    *n = v->strings ? v->count : 1;
+    return v->strings ? v->strings : one;
+}
+
+/* The bytes of packed numbers. */
+static size_t numbers_size(const mg_feature_value *v) {
     const int64_t *integers = v->data;
     size_t n = 0;
-    if (v->kind == MG_FEATURE_BYTES) return v->count;
     if (v->kind == MG_FEATURE_FLOAT) return v->count * sizeof(float);
     for (size_t i = 0; i < v->count; i++) n += varint_size((uint64_t)integers[i]);
     return n;
 }
 
-static uint8_t *put_values(uint8_t *p, const mg_feature_value *v, size_t size) {
+/* The bytes of a list: packed numbers in one field, of which an empty list has none, or a field for
+ * each string. */
+static size_t list_size(const mg_feature_value *v) {
+    mg_text one;
+    size_t n, size = 0;
+    if (v->kind != MG_FEATURE_BYTES) return (size = numbers_size(v)) ? field_size(size) : 0;
+    const mg_text *strings = strings_of(v, &one, &n);
+    for (size_t i = 0; i < n; i++) size += field_size(strings[i].n);
+    return size;
+}
+
+static uint8_t *put_strings(uint8_t *p, const mg_feature_value *v) {
+    mg_text one;
+    size_t n;
+    const mg_text *strings = strings_of(v, &one, &n);
+    for (size_t i = 0; i < n; i++) {
+        p = put_head(p, 1, strings[i].n);
+        if (strings[i].n) memcpy(p, strings[i].bytes, strings[i].n);
+        p += strings[i].n;
+    }
+    return p;
+}
+
+static uint8_t *put_numbers(uint8_t *p, const mg_feature_value *v) {
     const int64_t *integers = v->data;
+    const size_t size = numbers_size(v);
+    if (!size) return p;
+    p = put_head(p, 1, size);
     if (v->kind != MG_FEATURE_INT64) {
-        if (size) memcpy(p, v->data, size);
+        memcpy(p, v->data, size);
         return p + size;
     }
     for (size_t i = 0; i < v->count; i++) p = put_varint(p, (uint64_t)integers[i]);
@@ -52,13 +84,11 @@ static uint8_t *put_values(uint8_t *p, const mg_feature_value *v, size_t size) {
 
 /* The sizes of a feature's messages, each inside the next. */
 typedef struct sizes {
-    size_t values, list, feature, entry;
+    size_t list, feature, entry;
 } sizes;
 
-/* An empty list of numbers has no field; an empty string has one. */
 static sizes measure(const mg_feature_value *v) {
-    sizes s = {.values = values_size(v)};
-    s.list = s.values || v->kind == MG_FEATURE_BYTES ? field_size(s.values) : 0;
+    sizes s = {.list = list_size(v)};
     s.feature = field_size(s.list);
     s.entry = field_size(strlen(v->name)) + field_size(s.feature);
     return s;
@@ -72,8 +102,7 @@ static uint8_t *put_entry(uint8_t *p, const mg_feature_value *v) {
     memcpy(p, v->name, name);
     p = put_head(p + name, 2, s.feature);
     p = put_head(p, (int)v->kind, s.list);
-    if (!s.list) return p;
-    return put_values(put_head(p, 1, s.values), v, s.values);
+    return v->kind == MG_FEATURE_BYTES ? put_strings(p, v) : put_numbers(p, v);
 }
 
 uint8_t *mg_example_encode(const mg_feature_value *values, int n, size_t *size) {

@@ -6,15 +6,15 @@
 --   kind                         the feature holds                       the field is
 --   "float32"                    a list of floats                        float32
 --   "int64" "int32"              a list of integers                      that dtype
---   "string" "bytes"             one string                              a string in Lua
+--   "string" "bytes"             one string, or with shape = {n} n       a string in Lua, or an array of strings
 --   "jpeg" "png" "image"         one string: a JPEG or PNG file          uint8 {height, width, channels}
 --   "uint8" "bool" "float16"     one string: the elements' bytes,        that dtype
 --   "bfloat16" "float64"         as tf.io.decode_raw reads them
 -- Options of a field:
 --   shape      {} by default: one number. One size may be -1: as many as there are (VarLenFeature); such a feature may
 --              be missing, and then is empty. Of images, {height, width, channels} or for gray ones {height, width};
---              by default {-1, -1, channels}: each has its own size
---   default    the value where a feature is missing: a number for all elements, or a table of the shape; a string. To
+--              by default {-1, -1, channels}: each has its own size. Of strings {n}, always as many
+--   default    the value where a feature is missing: a number or string for all elements, or a table of the shape. To
 --              the writer it means that the value may be nil, and then is left out
 --   channels   of images: 1, 3 or 4, to which they are decoded; nil: those of each image
 --   raw        true: numbers as the bytes of one string, also of kind float32, int64 and int32
@@ -36,6 +36,8 @@ local FIELD = options.declare { positional = 2,
   { "quality", "integer", min = 1, max = 100 },
 }
 
+local MOST_STRINGS = 1e6
+
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
 local function show(shape) return "{" .. table.concat(shape, ", ") .. "}" end
@@ -50,7 +52,9 @@ end
 
 local function shape_of(who, form, chosen)
   local shape = chosen.shape
-  if form == "text" and shape and #shape > 0 then fail(who, "a string has no shape, got %s", show(shape)) end
+  if form == "text" and shape and (#shape > 1 or shape[1] and (shape[1] < 1 or shape[1] > MOST_STRINGS)) then
+    fail(who, "the shape of strings is {n}, n from 1 to %d, got %s", MOST_STRINGS, show(shape))
+  end
   if form == "image" then
     shape = shape or { -1, -1, chosen.channels or -1 }
     if #shape < 2 or #shape > 3 then
@@ -77,15 +81,28 @@ local function channels_of(who, form, shape, chosen)
   return sized ~= -1 and sized or chosen.channels or 0
 end
 
-local function check_default(who, form, shape, default)
-  if default == nil then return end
+-- The default of n strings: a list of them, or one that stands for all.
+local function strings_of(who, default, n)
+  local list = type(default) == "string" and {} or default
+  for i = 1, type(default) == "string" and n or 0 do list[i] = default end
+  local good = type(list) == "table" and getmetatable(list) == nil and not core.array_fault(list) and #list == n
+  for i = 1, good and n or 0 do good = good and type(list[i]) == "string" end
+  if not good then fail(who, "the default of %d strings is a list of them, or one for all", n) end
+  return list
+end
+
+-- RETURNS the default as C takes it.
+local function default_of(who, form, shape, default)
+  if default == nil then return nil end
   if form == "image" then fail(who, "an image has no default") end
+  if form == "text" and #shape == 1 then return strings_of(who, default, shape[1]) end
   if form == "text" and type(default) ~= "string" then
     fail(who, "the default of a string is a string, got a %s", type(default))
   end
   if unknown_sizes(shape) > 0 then
     fail(who, "a field of shape %s has no default: it is empty where the feature is missing", show(shape))
   end
+  return default
 end
 
 local function quality_of(who, kind, chosen)
@@ -107,11 +124,11 @@ local function field_of(who, given)
   if chosen.raw == false and form == "raw" then fail(who, "a feature has no list of %s: it is raw", chosen.kind) end
   if chosen.raw then form = "raw" end
   local shape = shape_of(who, form, chosen)
-  check_default(who, form, shape, chosen.default)
+  local default = default_of(who, form, shape, chosen.default)
   local channels = channels_of(who, form, shape, chosen)
   if #shape == 3 and form == "image" and channels > 0 then shape = { shape[1], shape[2], channels } end
   return { name = chosen.name, form = form, dtype = DTYPES[form] or chosen.kind, shape = shape, channels = channels,
-    default = chosen.default, quality = quality_of(who, chosen.kind, chosen) }
+    default = default, quality = quality_of(who, chosen.kind, chosen) }
 end
 
 --- record_schema(who, schema) -> the fields for core.tfrecord_*: {{name =, form =, dtype =, shape =, channels =,

@@ -22,7 +22,7 @@ typedef struct row_entry {
 } row_entry;
 
 typedef struct field_record {
-    int32_t dtype, text, rank, unused;
+    int32_t dtype, text, rank, texts;
     int64_t dim[MG_MAX_RANK];
 } field_record;
 
@@ -37,8 +37,8 @@ static void record_fields(const mg_source *s, field_record record[]) {
     memset(record, 0, (size_t)s->n_fields * sizeof *record);
     for (int k = 0; k < s->n_fields; k++) {
         const mg_field *f = &s->field[k];
-        record[k] =
-            (field_record){.dtype = (int32_t)f->dtype, .text = f->text, .rank = f->shape.rank};
+        record[k] = (field_record){
+            .dtype = (int32_t)f->dtype, .text = f->text, .rank = f->shape.rank, .texts = f->texts};
         memcpy(record[k].dim, f->shape.dim, (size_t)f->shape.rank * sizeof record[k].dim[0]);
     }
 }
@@ -216,6 +216,10 @@ static const char *field_text(const field_record *f, char *text, size_t room) {
     mg_shape shape = {.rank = f->rank >= 0 && f->rank <= MG_MAX_RANK ? f->rank : 0};
     memcpy(shape.dim, f->dim, sizeof shape.dim);
     const bool known = f->dtype >= 0 && f->dtype < MG_N_DTYPES;
+    if (f->texts) {
+        snprintf(text, room, "%d strings", f->texts);
+        return text;
+    }
     snprintf(text, room, "%s %s",
              f->text ? "string"
              : known ? mg_dtype_name((mg_dtype)f->dtype)

@@ -145,6 +145,23 @@ static mg_status read_text(const void *bytes, size_t n, mg_cell *cell) {
     return MG_OK;
 }
 
+/* A cell of several strings (data/texts.h). */
+static mg_status read_texts(const mg_record_field *f, const mg_feature *found, mg_cell *cell) {
+    const size_t n = (size_t)f->shape.dim[0];
+    char expected[48];
+    snprintf(expected, sizeof expected, "%zu string%s", n, n == 1 ? "" : "s");
+    if (found->kind != MG_FEATURE_BYTES || found->count != n) return mismatch(f, found, expected);
+    mg_text *texts = mg_alloc(n * sizeof *texts);
+    if (!texts) return MG_OOM;
+    mg_feature_strings(found, texts);
+    const size_t size = mg_texts_size(texts, n);
+    cell->shape = MG_SHAPE((int64_t)size);
+    cell->data = mg_alloc(size);
+    if (cell->data) mg_texts_pack(texts, n, cell->data);
+    mg_free(texts);
+    return cell->data ? MG_OK : MG_OOM;
+}
+
 static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
                             mg_cell *cell) {
     mg_image image;
@@ -188,6 +205,7 @@ static mg_status read_missing(const mg_record_field *f, bool varies, const mg_fe
         shape_cell(f, 0, cell, &status);
         return status;
     }
+    if (f->form == MG_RECORD_TEXT && f->shape.rank) return read_texts(f, found, cell);
     if (f->form != MG_RECORD_LIST) return mismatch(f, found, "one string");
     return read_list(f, varies, found, cell);
 }
@@ -197,6 +215,7 @@ static mg_status read_cell(const mg_record_field *f, bool varies, const mg_featu
     size_t n;
     if (found->kind == MG_FEATURE_NONE) return read_missing(f, varies, found, cell);
     if (f->form == MG_RECORD_LIST) return read_list(f, varies, found, cell);
+    if (f->form == MG_RECORD_TEXT && f->shape.rank) return read_texts(f, found, cell);
     if (found->kind != MG_FEATURE_BYTES || found->count != 1)
         return mismatch(f, found, "one string");
     if (f->form == MG_RECORD_RAW) return read_raw(f, varies, found, cell);
@@ -246,8 +265,11 @@ static const mg_source_api api = {.name = "tfrecord", .read = read_row, .free = 
 
 /* What the rows of the field have in common. */
 static mg_field row_field(const mg_record_field *f) {
-    if (f->form == MG_RECORD_TEXT) return (mg_field){MG_U8, MG_SHAPE(-1), true};
-    return (mg_field){f->dtype, f->shape, false};
+    if (f->form != MG_RECORD_TEXT) return (mg_field){.dtype = f->dtype, .shape = f->shape};
+    return (mg_field){.dtype = MG_U8,
+                      .shape = MG_SHAPE(-1),
+                      .text = true,
+                      .texts = f->shape.rank ? (int)f->shape.dim[0] : 0};
 }
 
 /* A record begins with a length and its checksum, which no compressed data match; gzip data begin

@@ -10,7 +10,7 @@
 typedef enum mg_record_form {
     MG_RECORD_LIST, /* a list of floats (dtype float32) or integers (int64, int32) */
     MG_RECORD_RAW,  /* one string: the elements as they are in memory, little-endian */
-    MG_RECORD_TEXT, /* one string */
+    MG_RECORD_TEXT, /* one string, or several */
     MG_RECORD_IMAGE /* one string: a PNG or JPEG file, decoded to uint8 */
 } mg_record_form;
 
@@ -20,7 +20,7 @@ typedef struct mg_record_field {
     mg_dtype dtype;
     /* Of a cell. One size of a list or of raw elements may be -1: as many as there are; then a
      * feature that is missing is empty. For images {height, width, channels}, where -1 is the size
-     * of each image, or {height, width} for gray ones. {} for text. */
+     * of each image, or {height, width} for gray ones. Of text {}, or {n} for n strings. */
     mg_shape shape;
     int channels;   /* images are decoded to 1, 3 or 4; 0: those of each image */
     void *fallback; /* owned: the cell where the feature is missing; NULL: that is an error */

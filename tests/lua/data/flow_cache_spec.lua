@@ -231,6 +231,27 @@ test("a file that is no cache, or is damaged, is refused", function()
   refuses ""
 end)
 
+test("a file in which any byte has changed, or that was cut off, is refused", function()
+  local path = check.path "flipped.cache"
+  local function made() return given { { 1, "one" }, { 2, "two" }, { 3, "three" } }:cache(path) end
+  local expected = pass(made())
+  local bytes = check.read(path)
+  local function refused(changed)
+    check.write(path, changed)
+    check.raises(function() pass(made()) end, "cache: .*flipped%.cache", "data")
+  end
+  for at = 1, #bytes do
+    for _, bit in ipairs { 1, 32 } do
+      local byte = string.char(require "bit".bxor(bytes:byte(at), bit))
+      refused(bytes:sub(1, at - 1) .. byte .. bytes:sub(at + 1))
+    end
+  end
+  for n = 0, #bytes - 1, 11 do refused(bytes:sub(1, n)) end
+  refused(bytes .. "x")
+  check.write(path, bytes)
+  check.equal(pass(made()), expected)
+end)
+
 test("a path that cannot be written is an error that names it", function()
   check.raises(function() pass(given(numbers(3)):cache "/no/such/folder/x.cache") end, "/no/such/folder/x.cache")
 end)

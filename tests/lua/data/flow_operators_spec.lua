@@ -307,8 +307,8 @@ test("a batch of elements that do not go together is an error that names both", 
   refuses({ { 1, "a" }, { 2, 3 } }, "component 2 of element 2 is float32, but text in element 1")
   refuses({ { 1, 2 }, { 1 } }, "element 1 has 2 components, element 2 has 1 components")
   refuses({ { { a = mgpu.tensor(1) } }, { { b = mgpu.tensor(1) } } }, "element 1 has 1.a, element 2 has 1.b")
-  check.raises(function() pass(words("a", "b"):batch(1):batch(2)) end,
-    "component 1 is a batch of text already", "usage")
+  check.raises(function() pass(words("a", "b", "c"):batch(2):batch(2)) end,
+    "component 1 of element 2 is a list of 1 strings, but a list of 2 strings in element 1", "usage")
   local ds = given { { mgpu.ones { 1 } }, { mgpu.ones { 1 } }, { mgpu.ones { 1 } }, { mgpu.ones { 2 } } }
   for k = 0, 1 do -- also where the first batch was left out
     check.raises(function() pass(ds:batch(2), { pass = 0, element = k }) end, "{1} in element 3 and {2} in element 4",
@@ -366,7 +366,7 @@ test("padded_batch refuses what it cannot pad", function()
     refuses(bytes, { padding_values = value }, "padding_values: component 1 is uint8, which cannot hold ")
   end
   refuses(ds, { pad = 1 }, 'unknown option "pad"')
-  refuses(words("a", "b"):batch(1), {}, "component 1 is a batch of text already")
+  refuses(words("a", "b", "c"):batch(2), {}, "component 1 of element 2 is a list of 1 strings, but a list of 2")
   refuses(given { { mgpu.ones { 2 } }, { mgpu.ones { 2, 2 } } }, {},
     "component 1 of element 2 is a tensor of shape {2, 2}")
 end)

@@ -240,6 +240,85 @@ end)
 
 -- ---- wrong calls --------------------------------------------------------------------------------
 
+-- ---- several strings in a feature ----------------------------------------------------------------
+
+local TAGS = { { "tags", "string", shape = { 3 } }, { "label", "int64" } }
+
+-- Writes n rows of three tags, some of them empty or with a zero byte, and returns path and tags.
+local function write_tags(n)
+  local path, rows, tags = check.path "tags.tfrecord", {}, {}
+  for i = 1, n do
+    tags[i] = { "tag " .. i, i % 2 == 0 and "" or "\0" .. ("x"):rep(i), "end" }
+    rows[i] = { tags = tags[i], label = i }
+  end
+  check.equal(mgpu.data.write_tfrecord(path, rows, TAGS), n)
+  return path, tags
+end
+
+test("a feature of several strings is a list of strings, in rows, batches and after every step", function()
+  local path, tags = write_tags(6)
+  local ds = mgpu.data.tfrecord(path, TAGS)
+  local i = 0
+  for list, label in ds:iter() do
+    i = i + 1
+    check.equal({ list[1], list[2], list[3], #list, label:item() }, { tags[i][1], tags[i][2], tags[i][3], 3, i })
+  end
+  check.equal(i, 6)
+  local function expect(batches)
+    local row = 0
+    for list in batches:iter() do
+      for _, three in ipairs(list) do
+        row = row + 1
+        check.equal({ unpack(three) }, tags[row])
+      end
+    end
+    check.equal(row, 6)
+  end
+  local function all(_, label) return label:gt(0) end
+  expect(ds:batch(4))
+  expect(ds:batch(4):prefetch(2, { threads = 2 }))
+  expect(ds:cache():batch(4))
+  expect(ds:cache(check.path "tags.cache"):batch(4))
+  expect(ds:filter(all):batch(4))
+  expect(ds:batch(3):filter(function(_, labels) return labels:sum():gt(0) end):unbatch():batch(4))
+  expect(ds:filter(all):cache(check.path "tags.values"):batch(4))
+  expect(ds:filter(all):batch(2):cache(check.path "tags.batches"):unbatch():batch(4))
+  for list in ds:batch(2):batch(3):iter() do check.equal({ unpack(list[2][1]) }, tags[3]) end
+  for list in ds:filter(all):batch(2):batch(3):iter() do check.equal({ unpack(list[2][1]) }, tags[3]) end
+end)
+
+test("lists of strings are written again from a dataset, and have defaults", function()
+  local path, tags = write_tags(4)
+  local again = check.path "again.tfrecord"
+  check.equal(mgpu.data.write_tfrecord(again, mgpu.data.tfrecord(path, TAGS), TAGS), 4)
+  check.equal(check.read(again), check.read(path))
+  local more = { { "tags", "string", shape = { 3 } }, { "words", "string", shape = { 2 }, default = { "a", "b" } },
+    { "word", "bytes", shape = { 1 }, default = "none" } }
+  local list, words, word = mgpu.data.tfrecord(path, more):iter()()
+  check.equal({ { unpack(list) }, { unpack(words) }, { unpack(word) } }, { tags[1], { "a", "b" }, { "none" } })
+end)
+
+test("wrong numbers of strings are refused", function()
+  local path = write_tags(2)
+  local function reads(field, message)
+    check.raises(function() mgpu.data.tfrecord(path, { field }):iter()() end, message)
+  end
+  reads({ "tags", "string" }, 'record 1 at byte 0: feature "tags": expected one string, found 3 strings')
+  reads({ "tags", "string", shape = { 2 } }, 'feature "tags": expected 2 strings, found 3 strings')
+  reads({ "label", "string", shape = { 1 } }, 'feature "label": expected 1 string, found 1 integer')
+  reads({ "none", "string", shape = { 2 } }, 'feature "none" is missing; expected 2 strings')
+  reads({ "tags", "string", shape = { -1 } }, 'the shape of strings is {n}, n from 1 to 1000000, got {%-1}')
+  reads({ "tags", "string", shape = { 1, 3 } }, "the shape of strings is {n}")
+  reads({ "tags", "string", shape = { 2 }, default = { "a" } }, "the default of 2 strings is a list of them, or one")
+  local function writes(value, message)
+    check.raises(function() mgpu.data.write_tfrecord(check.path "x", { { value, 1 } }, TAGS) end,
+      'write_tfrecord: row 1: feature "tags": ' .. message, "usage")
+  end
+  writes("one", "expected an array of 3 strings, got a string")
+  writes({ "a", "b" }, "expected an array of 3 strings, got one of 2")
+  writes({ "a", 2, "c" }, "string 2 is a number")
+end)
+
 test("wrong schemas are refused, with the field", function()
   local path = write_labels("schemas", 1, 1)
   local function raises(schema, expected)
@@ -252,7 +331,8 @@ test("wrong schemas are refused, with the field", function()
   raises({ 1 }, 'field 1: a field is a table such as {"label", "int64"}, got a number')
   raises({ { "label" } }, 'field 1: option "kind" is missing')
   raises({ { "label", "int46" } }, 'tfrecord: field 1: option "kind": unknown value "int46" (did you mean "int64"?)')
-  raises({ { "a", "int64" }, { "b", "string", shape = { 2 } } }, "field 2: a string has no shape, got {2}")
+  raises({ { "a", "int64" }, { "b", "string", shape = { 2, 2 } } },
+    "field 2: the shape of strings is {n}, n from 1 to 1000000, got {2, 2}")
   raises({ { "a\0b", "int64" } }, "the name contains a zero byte")
   raises({ { "a", "int64", shape = { -1, -1 } } }, "at most one size may be -1, got shape {-1, -1}")
   raises({ { "a", "int64", shape = { 2 ^ 40, 2 ^ 40 } } }, "too many elements")

@@ -3,7 +3,8 @@
 -- The format is safetensors. Leaf i of the elements (structure.lua) is the tensor "i" of shape {n, ...}, with a row for
 -- each element. Where shapes differ, rows are padded to the largest, and "i/shapes" {n, axes} holds the shapes. Text is
 -- its bytes one string after another, "i", with "i/lengths". Batches of text have "i/counts", the number of strings in
--- each. Metadata: format, count and structure, the elements' structure as JSON.
+-- each; batches of batches "i/counts" of the outer and "i/counts/2" of the inner ones. Metadata: format, count and
+-- structure, the elements' structure as JSON. The store's own checksum covers all of it.
 local core = require "mgpu.core"
 local stack = require "mgpu.data.flow.stack"
 local structure = require "mgpu.data.flow.structure"
@@ -56,14 +57,22 @@ local function put_text(tensors, i, strings)
   tensors[i], tensors[i .. "/lengths"] = numbers(bytes, "uint8"), numbers(lengths, "int64")
 end
 
+-- The name of the numbers of entries of the batches of text at a level: 1, then those inside them.
+local function counts_name(i, level) return level == 1 and i .. "/counts" or ("%s/counts/%d"):format(i, level) end
+
 local function put_texts(tensors, i, batches)
-  local strings, counts = {}, {}
-  for k, batch in ipairs(batches) do
-    counts[k] = #batch
-    for _, text in ipairs(batch) do strings[#strings + 1] = text end
-  end
-  put_text(tensors, i, strings)
-  tensors[i .. "/counts"] = numbers(counts, "int64")
+  local level = 0
+  repeat
+    local entries, counts = {}, {}
+    for k, batch in ipairs(batches) do
+      counts[k] = #batch
+      for _, entry in ipairs(batch) do entries[#entries + 1] = entry end
+    end
+    level = level + 1
+    tensors[counts_name(i, level)] = numbers(counts, "int64")
+    batches = entries
+  until type(batches[1]) ~= "table"
+  put_text(tensors, i, batches)
 end
 
 -- The leaves of all elements by their number. Errors: elements that are not alike.
@@ -163,14 +172,21 @@ local function take_text(file, i, count)
 end
 
 local function take_texts(file, i, count)
-  local counts, total = whole_numbers(file, i .. "/counts", count)
-  local strings, list, at = take_text(file, i, total), {}, 0
-  for k, n in ipairs(counts) do
-    list[k] = structure.text {}
-    for j = 1, n do list[k][j] = strings[at + j] end
-    at = at + n
+  local levels = {}
+  repeat
+    levels[#levels + 1], count = whole_numbers(file, counts_name(i, #levels + 1), count)
+  until not file.tensors[counts_name(i, #levels + 1)]
+  local entries = take_text(file, i, count)
+  for level = #levels, 1, -1 do
+    local batches, at = {}, 0
+    for k, n in ipairs(levels[level]) do
+      batches[k] = structure.text {}
+      for j = 1, n do batches[k][j] = entries[at + j] end
+      at = at + n
+    end
+    entries = batches
   end
-  return list
+  return entries
 end
 
 local function take(file, i, kind, count)

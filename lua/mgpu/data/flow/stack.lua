@@ -48,10 +48,11 @@ local function fail_mixed(who, place, k, what, one, other)
 end
 
 local function kind_of(leaf)
-  return core.is_tensor(leaf) and leaf:dtype() or structure.is_text(leaf) and "text" or type(leaf)
+  if core.is_tensor(leaf) then return leaf:dtype() end
+  return type(leaf) == "string" and "text" or ("a list of %d strings"):format(#leaf)
 end
 
--- Raises unless all leaves are tensors of one dtype and rank, or all are text.
+-- Raises unless all leaves are tensors of one dtype and rank, or all are strings, or lists of equally many.
 local function check_kinds(who, list, what, place)
   local first = list[1]
   local kind = kind_of(first)
@@ -75,7 +76,6 @@ end
 
 local function texts(who, list, what, place)
   check_kinds(who, list, what, place)
-  if type(list[1]) ~= "string" then checks.fail(who, "%s is a batch of text already", what) end
   return structure.text(list)
 end
 
@@ -174,7 +174,7 @@ end
 function M.unbatch(element, n)
   local leaves, columns = structure.flatten(element), {}
   for i, leaf in ipairs(leaves) do
-    columns[i] = core.is_tensor(leaf) and M.rows_of(leaf) or leaf
+    columns[i] = core.is_tensor(leaf) and M.rows_of(leaf) or structure.rows_of_text(leaf)
   end
   local elements = {}
   for row = 1, n do elements[row] = structure.unflatten(element, column(columns, row)) end

@@ -2,7 +2,7 @@
 --
 -- An element is an array of components. A component is a tensor, a string, a batch of text, or a table of components,
 -- an array or by name, such as {image = x, mask = m}. What is not a table is a leaf; so is a batch of text, an array of
--- strings with a metatable of its own.
+-- strings with a metatable of its own, in which a row may also be a list of strings.
 local core = require "mgpu.core"
 
 local M = {}
@@ -12,6 +12,14 @@ Text.__tostring = function(self) return ("batch of %d strings"):format(#self) en
 
 --- text {s, ...} -> the array of strings as a leaf: a batch of text.
 function M.text(list) return setmetatable(list, Text) end
+
+--- rows_of_text(batch) -> the strings of a batch of text; or of a batch of lists of strings the lists, as leaves.
+function M.rows_of_text(batch)
+  if type(batch[1]) ~= "table" then return batch end
+  local rows = {}
+  for i, row in ipairs(batch) do rows[i] = M.text(row) end
+  return rows
+end
 
 --- is_text(value) -> whether it is a string or a batch of text.
 function M.is_text(value) return type(value) == "string" or getmetatable(value) == Text end
