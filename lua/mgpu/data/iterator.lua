@@ -9,6 +9,9 @@
 --
 -- Rows come from C (runtime/data/stream.h), with the batches before the first map as axes. For each further batch
 -- they come in parts: the maps are called on the parts, whose results are then stacked here.
+--
+-- Threads of prefetch hand over small rows in blocks, as the parts of a batch: row by row, the handing over would take
+-- longer than the reading.
 local core = require "mgpu.core"
 local host = require "mgpu.data.host"
 local stack = require "mgpu.data.flow.stack"
@@ -37,14 +40,46 @@ local function devices_of(dataset, wanted)
   return devices
 end
 
+-- ---- blocks -------------------------------------------------------------------------------------
+
+local MOST_ROWS, MOST_BYTES = 64, 2 ^ 18 -- of a block
+local VARYING = 256 -- what a size counts that differs from row to row
+local MOST_AXES, MOST_STAGES = 8, 64
+
+-- How many rows the threads hand over at once; 1: they do not make blocks.
+local function rows_in_block(dataset)
+  if dataset.depth == 0 or dataset.level > 0 or #dataset.stages + 2 > MOST_STAGES then return 1 end
+  local bytes = 0
+  for _, field in ipairs(core.source_info(dataset.source)) do
+    if #field.shape == MOST_AXES then return 1 end
+    local size = tonumber(field.dtype:match "%d+$" or 8) / 8
+    for _, n in ipairs(field.shape) do size = size * (n < 0 and VARYING or n) end
+    bytes = bytes + size
+  end
+  return math.max(1, math.min(MOST_ROWS, math.floor(MOST_BYTES / math.max(bytes, 1))))
+end
+
+-- Opens the stream at the present element. rows: in a block.
+local function open(self, rows)
+  local dataset, stages, depth, first = self.dataset, self.dataset.stages, self.dataset.depth, self.element
+  if rows > 1 then
+    stages = { unpack(stages) }
+    if first > 0 then stages[#stages + 1] = { kind = "skip", n = first } end
+    stages[#stages + 1] = { kind = "batch", n = rows }
+    depth, first = math.ceil(depth / rows), 0
+  end
+  self.blocks = rows > 1
+  self.stream = core.stream(dataset.source, stages, { devices = devices_of(dataset, self.device), host = host(),
+    pass = self.pass, element = first, depth = depth, threads = dataset.threads or nil, dense = self.dense })
+end
+
 --- new(dataset, pass, element, device) -> an iterator that begins at that element (from 0) of that pass (from 0).
 --- device: as of dataset:iter.
 function Iterator.new(dataset, pass, element, device)
-  local dense = level_of_first_map(dataset)
-  local stream = core.stream(dataset.source, dataset.stages, { devices = devices_of(dataset, device), host = host(),
-    pass = pass, element = element, depth = dataset.depth, threads = dataset.threads or nil, dense = dense })
-  return setmetatable({ stream = stream, dense = dense, level = dataset.level, maps = dataset.maps, pass = pass,
-    element = element, ended = false }, Iterator)
+  local self = setmetatable({ dataset = dataset, device = device, dense = level_of_first_map(dataset),
+    level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false }, Iterator)
+  open(self, rows_in_block(dataset))
+  return self
 end
 
 -- ---- from parts to an element -------------------------------------------------------------------
@@ -91,14 +126,28 @@ end
 
 -- ---- the iterator -------------------------------------------------------------------------------
 
+-- Draws the next parts: of an element, or the rows of a block. nil at the end.
+local function draw(self)
+  if not self.blocks then return core.stream_next(self.stream) end
+  local ok, parts, outer = pcall(core.stream_next, self.stream)
+  if ok then return parts, outer end
+  if core.error_code() == "interrupted" then error(parts, 0) end
+  core.stream_close(self.stream) -- one row by itself shows which of them fails
+  open(self, 1)
+  return core.stream_next(self.stream)
+end
+
 function Iterator:__call()
   if not self.parts and not self.ended then
-    self.parts, self.outer = core.stream_next(self.stream)
+    self.parts, self.outer = draw(self)
+    self.taken = 0 -- of a block
     if self.parts then with_texts(self.parts) else self:close() end
   end
   if self.ended then return nil end
-  local element = assemble(self, self.parts, self.outer)
-  self.parts, self.element = nil, self.element + 1
+  local parts = self.blocks and { self.parts[self.taken + 1] } or self.parts
+  local element = assemble(self, parts, self.outer)
+  self.taken, self.element = self.taken + 1, self.element + 1
+  if not self.blocks or self.taken == #self.parts then self.parts = nil end
   return unpack(element)
 end
 
