@@ -306,6 +306,18 @@ static int core_stream_next(lua_State *L) {
     return 2;
 }
 
+/* stream_rows(stream, part, parts) -> where the rows of this part, from 1, of the last element come
+ * from, as text; see mg_stream_describe. */
+static int core_stream_rows(lua_State *L) {
+    const stream_userdata *box = luaL_checkudata(L, 1, BIND_STREAM);
+    const int64_t part = (int64_t)luaL_checknumber(L, 2), parts = (int64_t)luaL_checknumber(L, 3);
+    char text[1024] = "";
+    if (box->stream && part >= 1 && part <= parts)
+        mg_stream_describe(box->stream, part - 1, parts, text, sizeof text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
 /* stream_seed() -> a seed for a shuffle that the user gave none: 53 bits, from the program's random
  * state, which moves on by one draw. */
 static int core_stream_seed(lua_State *L) {
@@ -321,6 +333,7 @@ const luaL_Reg mg_bind_data[] = {{"idx_load", core_idx_load},
                                  {"fetch_verify", core_fetch_verify},
                                  {"stream", core_stream},
                                  {"stream_next", core_stream_next},
+                                 {"stream_rows", core_stream_rows},
                                  {"stream_close", stream_close},
                                  {"stream_seed", core_stream_seed},
                                  {NULL, NULL}};

@@ -4,6 +4,7 @@
 #include "data/transform.h"
 #include <assert.h>
 #include <stdalign.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- sources ---- */
@@ -40,6 +41,13 @@ mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]) {
 
 mg_status mg_source_prepare(mg_source *s) {
     return s->api->prepare ? s->api->prepare(s) : MG_OK;
+}
+
+void mg_source_describe(const mg_source *s, int64_t row, char *text, size_t room) {
+    if (s->api->describe)
+        s->api->describe(s, row, text, room);
+    else
+        snprintf(text, room, "row %lld", (long long)row + 1);
 }
 
 bool mg_field_varies(const mg_field *f) {

@@ -55,6 +55,9 @@ typedef struct mg_source_api {
     /* Copies n rows, where reading one is a copy of memory and no field varies: the values of the
      * first go to the cells' places, those of the next ones behind them. NULL: row by row. */
     void (*copy_rows)(const mg_source *s, const int64_t row[], int n, const mg_cell cell[]);
+    /* Writes where a row comes from, such as "cats.tfrecord: record 7": at most `room` bytes. NULL:
+     * the row has only its number. */
+    void (*describe)(const mg_source *s, int64_t row, char *text, size_t room);
 } mg_source_api;
 
 /* The beginning of every source. What a kind adds comes behind it. Immutable after it was made,
@@ -79,6 +82,9 @@ void mg_source_release(mg_source *s);
 mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]);
 /* Before the first row is read. */
 mg_status mg_source_prepare(mg_source *s);
+
+/* Writes where a row comes from: what its kind says, or "row 7", from 1. */
+void mg_source_describe(const mg_source *s, int64_t row, char *text, size_t room);
 
 /* Whether a size of the field differs from row to row. */
 bool mg_field_varies(const mg_field *f);

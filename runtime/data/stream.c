@@ -61,6 +61,7 @@ struct mg_stream {
     mg_status status; /* a failure of the order */
     char message[MG_ERROR_BYTES];
     bool told;           /* the caller has been told of the first failure */
+    mg_rows given;       /* the rows of the last element that the caller got */
     mg_device *device[]; /* of each field */
 };
 
@@ -298,6 +299,9 @@ static mg_status take_first(mg_stream *s, mg_element **element) {
     if (j && j->ready) {
         *element = j->element;
         j->element = NULL;
+        const mg_rows before = s->given;
+        s->given = j->rows;
+        j->rows = before; /* its block is used again */
         remove_first_job(s);
         return MG_OK;
     }
@@ -343,6 +347,21 @@ mg_status mg_stream_next(mg_stream *s, mg_element **element) {
         s->depth ? next_of_threads(s, element) : next_without_threads(s, element);
     pthread_mutex_unlock(&s->mutex);
     return status;
+}
+
+void mg_stream_describe(const mg_stream *s, int64_t part, int64_t parts, char *text, size_t room) {
+    enum { MOST = 4 };
+    const int64_t n = parts > 0 ? s->given.n / parts : 0;
+    size_t used = 0;
+    if (room) *text = 0;
+    for (int64_t i = 0; i < n && i < MOST && used + 8 < room; i++) {
+        if (i) used += (size_t)snprintf(text + used, room - used, ", ");
+        mg_source_describe(s->kind.source, mg_rows_key(&s->given, part * n + i).row, text + used,
+                           room - used);
+        used += strlen(text + used);
+    }
+    if (n > MOST && used < room)
+        snprintf(text + used, room - used, ", ... (%lld rows)", (long long)n);
 }
 
 /* ---- streams ---- */
@@ -404,6 +423,7 @@ void mg_stream_free(mg_stream *s) {
     mg_source_release(s->kind.source);
     mg_order_free(s->order);
     mg_free(s->rows.number);
+    mg_free(s->given.number);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->done);
     pthread_mutex_destroy(&s->mutex);

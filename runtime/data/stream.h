@@ -36,6 +36,10 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec);
  * those of the source, MG_OOM, MG_USAGE, MG_DEVICE, MG_INTERRUPTED. After a failure, the next call
  * tries the same element again. */
 mg_status mg_stream_next(mg_stream *s, mg_element **element);
+/* Writes where the rows of part number `part`, from 0, of `parts` equal parts of the last element
+ * come from: "row 3, row 9, ... (32 rows)"; at most `room` bytes, and "" before the first element.
+ */
+void mg_stream_describe(const mg_stream *s, int64_t part, int64_t parts, char *text, size_t room);
 /* Stops the threads, waits for them and frees everything. Accepts NULL. */
 void mg_stream_free(mg_stream *s);
 

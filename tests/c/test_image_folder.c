@@ -207,7 +207,6 @@ static void images_are_read_with_their_labels(void **state) {
     mg_image_list *l = mg_image_list_new(&f);
     assert_non_null(l);
     assert_int_equal(mg_image_list_classes(l)->n, 3);
-    assert_int_equal(mg_image_list_files(l)->n, 5);
     mg_source *s = mg_image_folder_source(l, 3, &ALL);
     mg_image_list_release(l);
     assert_int_equal(s->n_rows, 5);
@@ -239,10 +238,14 @@ static void bad_files_can_be_skipped(void **state) {
     mg_image_folder f = all_of(in_top("set"));
     f.skip_bad = true;
     mg_image_list *l = mg_image_list_new(&f);
-    assert_int_equal(mg_image_list_files(l)->n, 4);
     assert_int_equal(mg_image_list_skipped(l)->n, 1);
     assert_non_null(strstr(mg_path_list_get(mg_image_list_skipped(l), 0), "set/c/2.png"));
-    assert_non_null(strstr(mg_path_list_get(mg_image_list_files(l), 3), "set/c/3.png"));
+    mg_source *s = mg_image_folder_source(l, 3, &ALL);
+    assert_int_equal(s->n_rows, 4);
+    char where[300];
+    mg_source_describe(s, 3, where, sizeof where);
+    assert_non_null(strstr(where, "set/c/3.png"));
+    mg_source_release(s);
     mg_image_list_release(l);
 }
 
@@ -285,8 +288,8 @@ static void labels_have_other_forms(void **state) {
     f = all_of(in_top("set"));
     f.labels = MG_LABELS_NONE;
     l = mg_image_list_new(&f);
-    assert_int_equal(mg_image_list_files(l)->n, 6);
     s = mg_image_folder_source(l, 1, &ALL);
+    assert_int_equal(s->n_rows, 6);
     assert_int_equal(s->n_fields, 1);
     mg_source_release(s);
     mg_image_list_release(l);

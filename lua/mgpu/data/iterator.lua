@@ -16,6 +16,7 @@ local core = require "mgpu.core"
 local host = require "mgpu.data.host"
 local stack = require "mgpu.data.flow.stack"
 local structure = require "mgpu.data.flow.structure"
+local user_function = require "mgpu.data.flow.user_function"
 
 local Iterator = {}
 Iterator.__index = Iterator
@@ -78,6 +79,7 @@ end
 function Iterator.new(dataset, pass, element, device)
   local self = setmetatable({ dataset = dataset, device = device, dense = level_of_first_map(dataset),
     level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false }, Iterator)
+  self.place = function() return user_function.text_of_place(self.element + 1, self:rows()) end
   open(self, rows_in_block(dataset))
   return self
 end
@@ -94,11 +96,14 @@ local function with_texts(parts)
   return parts
 end
 
--- number: that of the element in the pass, from 1, for messages.
-local function mapped(parts, maps, number)
+-- self.part, self.of: which of how many parts of what came from C the function is called with, for messages.
+local function mapped(self, parts, maps)
   for _, map in ipairs(maps or {}) do
     local made = {}
-    for i, part in ipairs(parts) do made[i] = map:element(part, number) end
+    for i, part in ipairs(parts) do
+      if not self.blocks then self.part, self.of = i, #parts end
+      made[i] = map:element(part, self.place)
+    end
     parts = made
   end
   return parts
@@ -118,7 +123,7 @@ end
 -- The element made of these parts. outer: the sizes of the batches after the first map, the last one first.
 local function assemble(self, parts, outer)
   for level = self.dense, self.level do
-    parts = mapped(parts, self.maps[level], self.element + 1)
+    parts = mapped(self, parts, self.maps[level])
     if level < self.level then parts = batched(parts, outer[self.level - level]) end
   end
   return parts[1]
@@ -144,12 +149,20 @@ function Iterator:__call()
     if self.parts then with_texts(self.parts) else self:close() end
   end
   if self.ended then return nil end
-  local parts = self.blocks and { self.parts[self.taken + 1] } or self.parts
+  local parts = self.parts
+  if self.blocks then
+    self.part, self.of = self.taken + 1, #parts
+    parts = { parts[self.part] }
+  end
   local element = assemble(self, parts, self.outer)
+  if not self.blocks then self.part, self.of = 1, 1 end
   self.taken, self.element = self.taken + 1, self.element + 1
   if not self.blocks or self.taken == #self.parts then self.parts = nil end
   return unpack(element)
 end
+
+--- it:rows() -> where the rows of the last element come from, as text: "cats.tfrecord: record 7"; "row 3, row 9".
+function Iterator:rows() return core.stream_rows(self.stream, self.part or 1, self.of or 1) end
 
 --- it:position() -> {pass = passes begun before, element = elements taken}, for ds:iter(position).
 function Iterator:position() return { pass = self.pass, element = self.element } end

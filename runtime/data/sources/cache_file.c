@@ -111,8 +111,15 @@ static void free_source(mg_source *base) {
     mg_free(s);
 }
 
-static const mg_source_api api = {
-    .name = "cache", .read = read_row, .prepare = prepare, .free = free_source};
+static void describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    mg_source_describe(((const cache_source *)base)->inner, row, text, room);
+}
+
+static const mg_source_api api = {.name = "cache",
+                                  .read = read_row,
+                                  .prepare = prepare,
+                                  .describe = describe,
+                                  .free = free_source};
 
 mg_source *mg_cache_file_source(mg_source *inner, const char *path) {
     cache_source *s = mg_source_alloc(&api, sizeof *s, inner->n_fields);

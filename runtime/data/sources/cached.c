@@ -102,9 +102,20 @@ static void free_source(mg_source *base) {
     mg_free(s);
 }
 
-static const mg_source_api
-    fixed = {.name = "cache", .read = read_fixed, .prepare = prepare, .free = free_source},
-    varying = {.name = "cache", .read = read_varying, .prepare = prepare, .free = free_source};
+static void describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    mg_source_describe(((const cached_source *)base)->inner, row, text, room);
+}
+
+static const mg_source_api fixed = {.name = "cache",
+                                    .read = read_fixed,
+                                    .prepare = prepare,
+                                    .describe = describe,
+                                    .free = free_source},
+                           varying = {.name = "cache",
+                                      .read = read_varying,
+                                      .prepare = prepare,
+                                      .describe = describe,
+                                      .free = free_source};
 
 mg_source *mg_cached_source(mg_source *inner) {
     if (inner->cheap) return mg_source_retain(inner); /* nothing is gained by another copy */

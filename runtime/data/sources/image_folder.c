@@ -5,6 +5,7 @@
 #include "core/rng.h"
 #include "core/threads.h"
 #include "data/image.h"
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -35,10 +36,6 @@ void mg_image_list_release(mg_image_list *l) {
 
 const mg_path_list *mg_image_list_classes(const mg_image_list *l) {
     return &l->classes;
-}
-
-const mg_path_list *mg_image_list_files(const mg_image_list *l) {
-    return &l->files;
 }
 
 const mg_path_list *mg_image_list_skipped(const mg_image_list *l) {
@@ -176,6 +173,11 @@ static mg_status folder_read(mg_source *base, int64_t row, mg_cell cell[]) {
     return MG_OK;
 }
 
+static void folder_describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    const folder_source *s = (const folder_source *)base;
+    snprintf(text, room, "%s", mg_path_list_get(&s->list->files, s->file ? s->file[row] : row));
+}
+
 static void folder_free(mg_source *base) {
     folder_source *s = (folder_source *)base;
     mg_image_list_release(s->list);
@@ -184,7 +186,7 @@ static void folder_free(mg_source *base) {
 }
 
 static const mg_source_api folder_api = {
-    .name = "image_folder", .read = folder_read, .free = folder_free};
+    .name = "image_folder", .read = folder_read, .describe = folder_describe, .free = folder_free};
 
 enum { SPLIT_STREAM = 0x53504c54 }; /* of random numbers */
 

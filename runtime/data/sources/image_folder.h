@@ -31,9 +31,8 @@ mg_image_list *mg_image_list_new(const mg_image_folder *f);
 mg_image_list *mg_image_list_retain(mg_image_list *l);
 /* Accepts NULL. */
 void mg_image_list_release(mg_image_list *l);
-/* Names of classes, paths of files in the order of their rows, and paths left out by skip_bad. */
+/* Names of classes, and paths left out by skip_bad. */
 const mg_path_list *mg_image_list_classes(const mg_image_list *l);
-const mg_path_list *mg_image_list_files(const mg_image_list *l);
 const mg_path_list *mg_image_list_skipped(const mg_image_list *l);
 
 /* A part of the files for validation, drawn at random. */

@@ -2,6 +2,7 @@
  */
 #include "data/sources/joined.h"
 #include "core/alloc.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef struct joined_source {
@@ -50,8 +51,16 @@ static mg_status read_zipped(mg_source *base, mg_row_key key, mg_cell cell[]) {
     return MG_OK;
 }
 
-static const mg_source_api zipped = {
-    .name = "zip", .read_epoch = read_zipped, .prepare = prepare, .free = free_source};
+/* The first dataset says where a row is from. */
+static void describe_zipped(const mg_source *base, int64_t row, char *text, size_t room) {
+    mg_source_describe(((const joined_source *)base)->part[0], row, text, room);
+}
+
+static const mg_source_api zipped = {.name = "zip",
+                                     .read_epoch = read_zipped,
+                                     .prepare = prepare,
+                                     .describe = describe_zipped,
+                                     .free = free_source};
 
 mg_source *mg_zipped_source(mg_source *const *sources, int n) {
     int n_fields = 0;
@@ -83,17 +92,33 @@ static mg_status make_room(const mg_source *all, const mg_source *part, mg_cell 
     return MG_OK;
 }
 
-static mg_status read_concatenated(mg_source *base, mg_row_key key, mg_cell cell[]) {
-    const joined_source *s = (const joined_source *)base;
+/* The source that has the row, which becomes the row in it. */
+static mg_source *part_of(const joined_source *s, int64_t *row) {
     int i = 0;
-    for (; key.row >= s->part[i]->n_rows; i++) key.row -= s->part[i]->n_rows;
-    MG_TRY(make_room(base, s->part[i], cell));
-    return mg_source_read(s->part[i], key, cell);
+    for (; *row >= s->part[i]->n_rows; i++) *row -= s->part[i]->n_rows;
+    return s->part[i];
+}
+
+static mg_status read_concatenated(mg_source *base, mg_row_key key, mg_cell cell[]) {
+    mg_source *part = part_of((const joined_source *)base, &key.row);
+    MG_TRY(make_room(base, part, cell));
+    return mg_source_read(part, key, cell);
+}
+
+/* Rows without a file keep their number among all rows. */
+static void describe_concatenated(const mg_source *base, int64_t row, char *text, size_t room) {
+    const int64_t in_all = row;
+    const mg_source *part = part_of((const joined_source *)base, &row);
+    if (part->api->describe)
+        mg_source_describe(part, row, text, room);
+    else
+        snprintf(text, room, "row %lld", (long long)in_all + 1);
 }
 
 static const mg_source_api concatenated = {.name = "concatenate",
                                            .read_epoch = read_concatenated,
                                            .prepare = prepare,
+                                           .describe = describe_concatenated,
                                            .free = free_source};
 
 static int strings_of(const mg_field *f) {

@@ -3,6 +3,7 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "io/file_set.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK = 1 << 20 };
@@ -12,6 +13,7 @@ typedef struct lines_source {
     mg_file_set *files; /* owned, like all pointers here */
     int64_t *begin;     /* of each line in its file; behind the lines of a file stands its size */
     int64_t n_begin, room;
+    int64_t skip;   /* lines left out at the beginning of each file */
     int64_t *first; /* for each file, and behind the last: its first entry of `begin` */
 } lines_source;
 
@@ -132,6 +134,13 @@ static mg_status lines_read(mg_source *base, int64_t row, mg_cell cell[]) {
     return MG_OK;
 }
 
+static void lines_describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    const lines_source *s = (const lines_source *)base;
+    const int file = file_of(s, row);
+    snprintf(text, room, "%s: line %lld", mg_file_set_path(s->files, file),
+             (long long)(row + file - s->first[file] + s->skip + 1));
+}
+
 static void lines_free(mg_source *base) {
     lines_source *s = (lines_source *)base;
     mg_file_set_close(s->files);
@@ -141,12 +150,13 @@ static void lines_free(mg_source *base) {
 }
 
 static const mg_source_api lines_api = {
-    .name = "text_lines", .read = lines_read, .free = lines_free};
+    .name = "text_lines", .read = lines_read, .describe = lines_describe, .free = lines_free};
 
 mg_source *mg_text_lines_source(const char *const *paths, int n, int64_t skip) {
     lines_source *s = mg_source_alloc(&lines_api, sizeof *s, 1);
     if (!s) return NULL;
     s->base.field[0] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1), .text = true};
+    s->skip = skip;
     if (find_lines(s, paths, n, skip) == MG_OK) return &s->base;
     mg_source_release(&s->base);
     return NULL;

@@ -20,22 +20,29 @@ typedef struct tfrecord_source {
 
 /* ---- messages ---- */
 
-/* Puts the place before the stored message, which for MG_IO names the file. The number is known
- * only if no record was left out. */
-static mg_status at_record(const tfrecord_source *s, int row, mg_status status) {
+/* "FILE: record 7". The number is known only if no record was left out. */
+static void describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    const tfrecord_source *s = (const tfrecord_source *)base;
     const mg_record_place *place = &s->index.place[row];
-    char number[32] = "the record", text[4352];
+    char number[32] = "the record";
+    if (!s->index.skipped) {
+        int64_t first = row;
+        while (first > 0 && s->index.place[first - 1].file == place->file) first--;
+        snprintf(number, sizeof number, "record %lld", (long long)(row - first + 1));
+    }
+    snprintf(text, room, "%s: %s at byte %" PRId64, mg_file_set_path(s->files, place->file), number,
+             place->position);
+}
+
+/* Puts the place before the stored message, which for MG_IO names the file. */
+static mg_status at_record(const tfrecord_source *s, int64_t row, mg_status status) {
+    char place[4300], text[4352];
     if (status == MG_IO) {
         mg_error_prefix("tfrecord");
         return status;
     }
-    if (!s->index.skipped) {
-        int first = row;
-        while (first > 0 && s->index.place[first - 1].file == place->file) first--;
-        snprintf(number, sizeof number, "record %d", row - first + 1);
-    }
-    snprintf(text, sizeof text, "tfrecord: %s: %s at byte %" PRId64,
-             mg_file_set_path(s->files, place->file), number, place->position);
+    describe(&s->base, row, place, sizeof place);
+    snprintf(text, sizeof text, "tfrecord: %s", place);
     mg_error_prefix(text);
     return status;
 }
@@ -249,7 +256,7 @@ static mg_status read_row(mg_source *base, int64_t row, mg_cell cell[]) {
                          place->position + MG_TFRECORD_HEAD);
     if (status == MG_OK) status = read_cells(s, bytes, place->bytes, cell);
     mg_free(bytes);
-    return status == MG_OK ? MG_OK : at_record(s, (int)row, status);
+    return status == MG_OK ? MG_OK : at_record(s, row, status);
 }
 
 static void free_source(mg_source *base) {
@@ -261,7 +268,8 @@ static void free_source(mg_source *base) {
     mg_free(s);
 }
 
-static const mg_source_api api = {.name = "tfrecord", .read = read_row, .free = free_source};
+static const mg_source_api api = {
+    .name = "tfrecord", .read = read_row, .describe = describe, .free = free_source};
 
 /* What the rows of the field have in common. */
 static mg_field row_field(const mg_record_field *f) {

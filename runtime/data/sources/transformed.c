@@ -104,8 +104,15 @@ static void free_source(mg_source *base) {
     mg_free(s);
 }
 
-static const mg_source_api api = {
-    .name = "transform", .read_epoch = read_epoch, .prepare = prepare, .free = free_source};
+static void describe(const mg_source *base, int64_t row, char *text, size_t room) {
+    mg_source_describe(((const transformed_source *)base)->inner, row, text, room);
+}
+
+static const mg_source_api api = {.name = "transform",
+                                  .read_epoch = read_epoch,
+                                  .prepare = prepare,
+                                  .describe = describe,
+                                  .free = free_source};
 
 /* ---- making ---- */
 

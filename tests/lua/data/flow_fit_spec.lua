@@ -145,7 +145,7 @@ test("what cannot be trained on is an error that says where", function()
     return x, y
   end):batch(2)
   check.raises(function() linear():fit(broken, quiet) end,
-    "flow_fit_spec.lua:%d+: cannot read this %(map: the function at .*flow_fit_spec.lua:%d+, element 1%)")
+    "flow_fit_spec.lua:%d+: cannot read this %(map: the function at .*flow_fit_spec.lua:%d+, element 1, row 2%)")
 end)
 
 -- ---- resuming -----------------------------------------------------------------------------------

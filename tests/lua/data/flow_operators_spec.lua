@@ -102,7 +102,7 @@ test("an error in a function has its message, the function's place and the eleme
     return x
   end)
   check.raises(function() pass(ds) end,
-    "flow_operators_spec.lua:%d+: broken %(map: the function at .*flow_operators_spec.lua:%d+, element 1%)")
+    "flow_operators_spec.lua:%d+: broken %(map: the function at .*flow_operators_spec.lua:%d+, element 1, row 1%)")
   local ok, value = pcall(pass, words("a", "bc"):filter(function(s) return #s < 2 or error { code = 7 } end))
   check.equal({ ok, value }, { false, { code = 7 } })
 end)

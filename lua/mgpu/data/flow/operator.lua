@@ -2,9 +2,12 @@
 --
 --     op:pull()    the next element, an array of its components; nil at the end
 --     op:leap(n)   leaves out n elements, or all that are left; returns how many it left out
+--     op:rows()    where the rows of the last element come from, as text; nil: not known
 --     op:close()   ends the pass here: frees threads and files
 -- Elements are not changed after they were given out. An operator that raised is not used again: iterators begin the
 -- pass anew and leap to where they were.
+local user_function = require "mgpu.data.flow.user_function"
+
 local M = {}
 
 local Base = {}
@@ -17,8 +20,24 @@ function Base:leap(n)
   return n
 end
 
+-- Operators whose elements are each made of one of the input's take this for their `rows`.
+local function rows_of_input(self) return self.input and self.input:rows() end
+
+-- Where the rows of the last element come from, as text; nil: not known.
+function Base:rows() end -- luacheck: no self
+
 function Base:close()
   if self.input then self.input:close() end
+end
+
+--- rows_of_input(classes): makes them say of their elements' rows what their input says.
+function M.rows_of_input(classes)
+  for _, class in ipairs(classes) do class.rows = rows_of_input end
+end
+
+--- place(op) -> a function that returns what messages say of the element that op has drawn: its number, and its rows.
+function M.place(op)
+  return function() return user_function.text_of_place(op.at, op.input:rows()) end
 end
 
 --- class(opens_later) -> a class of operators, whose pull, leap, close and begin(self) are to be defined. The fields of

@@ -19,6 +19,12 @@ function M.place_of(fn)
   return ("the function at %s:%d"):format(place.short_src, place.linedefined)
 end
 
+--- text_of_place(number, rows) -> what messages say of an element: its number in the pass, from 1, and where its rows
+--- come from (nil or "": not known).
+function M.text_of_place(number, rows)
+  return ("element %d%s"):format(number, rows and rows ~= "" and ", " .. rows or "")
+end
+
 --- new(who, fn, traced = true) -> the function, for `call`. who: the method, which begins messages; traced: false for a
 --- function that must see its arguments' values. Errors: not a function.
 function M.new(who, fn, traced)
@@ -38,29 +44,36 @@ local function can_be_traced(leaves)
   return #leaves <= MOST_TRACED
 end
 
+-- What messages say of the element that a function was called with: its number in the pass, from 1, or what a function
+-- returns.
+local function text_of(place)
+  return type(place) == "number" and M.text_of_place(place) or place()
+end
+
 -- What pcall returned, as an array with the number of results; an error gets the place where it happened.
-local function received(who, name, number, ok, ...)
+local function received(who, name, place, ok, ...)
   if ok then return { n = select("#", ...), ... } end
   local message = ...
   if type(message) == "string" and not message:find "interrupted!?$" then
-    message = ("%s (%s: %s, element %d)"):format(message, who, name, number)
+    message = ("%s (%s: %s, %s)"):format(message, who, name, text_of(place))
   end
   error(message, 0)
 end
 
---- call(who, name, number, fn, ...) -> the results of fn(...), an array with their number n. An error gets the place:
---- the method, the function's name (place_of) and the number of the element in the pass, from 1.
-function M.call(who, name, number, fn, ...) return received(who, name, number, pcall(fn, ...)) end
+--- call(who, name, place, fn, ...) -> the results of fn(...), an array with their number n. An error gets the method,
+--- the function's name (place_of) and the element's place: its number in the pass, from 1, or a function that returns
+--- the text.
+function M.call(who, name, place, fn, ...) return received(who, name, place, pcall(fn, ...)) end
 
---- fn:call(element, number) -> its results, as of M.call.
-function Function:call(element, number)
+--- fn:call(element, place) -> its results, as of M.call.
+function Function:call(element, place)
   local fn = can_be_traced((structure.flatten(element))) and self.traced or self.plain
-  return M.call(self.who, self.name, number, fn, unpack(element))
+  return M.call(self.who, self.name, place, fn, unpack(element))
 end
 
---- fn:fail(number, message, ...): raises for what the function did with the element of that number.
-function Function:fail(number, message, ...)
-  checks.fail(self.who, "%s %s (element %d)", self.name, message:format(...), number)
+--- fn:fail(place, message, ...): raises for what the function did with the element there.
+function Function:fail(place, message, ...)
+  checks.fail(self.who, "%s %s (%s)", self.name, message:format(...), text_of(place))
 end
 
 -- Computes the tensors of an element together.
@@ -72,26 +85,26 @@ local function evaluate(element)
   core.eval(unpack(tensors))
 end
 
---- fn:element(element, number) -> the results as an element. Errors: no result, or one that can be no component.
-function Function:element(element, number)
-  local results = self:call(element, number)
-  if results.n == 0 then self:fail(number, "returns nothing; it must return tensors, as in `return x, y`") end
+--- fn:element(element, place) -> the results as an element. Errors: no result, or one that can be no component.
+function Function:element(element, place)
+  local results = self:call(element, place)
+  if results.n == 0 then self:fail(place, "returns nothing; it must return tensors, as in `return x, y`") end
   local made = structure.element(function(value, path)
-    self:fail(number, "must return tensors or text, but its result %s is %s", path, structure.kind_of(value))
+    self:fail(place, "must return tensors or text, but its result %s is %s", path, structure.kind_of(value))
   end, unpack(results, 1, results.n))
   evaluate(made)
   return made
 end
 
---- fn:truth(element, number) -> the result, which must be one truth value: a Lua boolean, or a bool tensor of shape {}.
-function Function:truth(element, number)
-  local results = self:call(element, number)
+--- fn:truth(element, place) -> the result, which must be one truth value: a Lua boolean, or a bool tensor of shape {}.
+function Function:truth(element, place)
+  local results = self:call(element, place)
   local value = results[1]
   if type(value) == "boolean" then return value end
   if core.is_tensor(value) and value:rank() == 0 and value:dtype() == "bool" then return value:item() end
   local given = core.is_tensor(value) and ("a %s tensor of shape {%s}"):format(value:dtype(),
     table.concat(value:shape(), ", ")) or structure.kind_of(value)
-  self:fail(number, "must return one truth value, such as x:sum():gt(0) or x:eq(y):all(), but it returns %s", given)
+  self:fail(place, "must return one truth value, such as x:sum():gt(0) or x:eq(y):all(), but it returns %s", given)
 end
 
 return M

@@ -73,7 +73,7 @@ function Window:leap(n)
 end
 
 -- ---- unbatch ------------------------------------------------------------------------------------
--- `batch` is the element whose rows are given out: `left` of its `rows` rows remain.
+-- `batch` is the element whose rows are given out: `left` of its `row_count` rows remain.
 
 function Unbatch:begin() self.left = 0 end
 
@@ -83,17 +83,17 @@ local function next_batch(self)
     self.batch, self.elements = self.input:pull(), nil
     if not self.batch then return false end
     self.at = self.at + 1
-    self.rows = stack.rows(self.batch, self.at)
-    self.left = self.rows
+    self.row_count = stack.rows(self.batch, self.at)
+    self.left = self.row_count
   end
   return true
 end
 
 function Unbatch:pull()
   if not next_batch(self) then return nil end
-  self.elements = self.elements or stack.unbatch(self.batch, self.rows)
+  self.elements = self.elements or stack.unbatch(self.batch, self.row_count)
   self.left = self.left - 1
-  return self.elements[self.rows - self.left]
+  return self.elements[self.row_count - self.left]
 end
 
 function Unbatch:leap(n)

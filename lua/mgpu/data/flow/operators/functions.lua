@@ -3,11 +3,17 @@ local operator = require "mgpu.data.flow.operator"
 
 local Map, Filter = operator.class(), operator.class()
 
+operator.rows_of_input { Map, Filter }
+
+function Map:begin() self.place = operator.place(self) end
+
+Filter.begin = Map.begin
+
 function Map:pull()
   local element = self.input:pull()
   if not element then return nil end
   self.at = self.at + 1
-  return self.dataset.fn:element(element, self.at)
+  return self.dataset.fn:element(element, self.place)
 end
 
 function Map:leap(n)
@@ -21,7 +27,7 @@ function Filter:pull()
     local element = self.input:pull()
     if not element then return nil end
     self.at = self.at + 1 -- elements asked
-    if self.dataset.fn:truth(element, self.at) then return element end
+    if self.dataset.fn:truth(element, self.place) then return element end
   end
 end
 

@@ -5,6 +5,8 @@ local structure = require "mgpu.data.flow.structure"
 
 local Zip, Concatenate, Interleave = operator.class(), operator.class(), operator.class()
 
+operator.rows_of_input { Concatenate }
+
 -- ---- zip: dataset.inputs, dataset.like (an element with the datasets' numbers as its leaves) -----
 
 function Zip:begin()
@@ -21,6 +23,8 @@ function Zip:pull()
   end
   return structure.unflatten(self.dataset.like, leaves)
 end
+
+function Zip:rows() return self.inputs[1]:rows() end -- as of rows that are zipped
 
 function Zip:leap(n)
   local least = n

@@ -5,6 +5,8 @@ local operator = require "mgpu.data.flow.operator"
 local Take, Skip, Shard = operator.class(), operator.class(), operator.class()
 local Cycle, Shuffle, Enumerate = operator.class(true), operator.class(), operator.class()
 
+operator.rows_of_input { Take, Skip, Shard, Cycle, Enumerate }
+
 -- ---- take, skip: dataset.n ----------------------------------------------------------------------
 
 -- Notes that n more elements were taken; after the last one, what comes before can free its memory.

@@ -7,16 +7,18 @@ local Rows = operator.class()
 local FEW = 64 -- elements that are sooner made and dropped than sought in a new stream
 
 function Rows:pull()
-  self.rows = self.rows or Iterator.new(self.dataset, self.pass, self.at)
-  local element = { self.rows() }
+  self.iterator = self.iterator or Iterator.new(self.dataset, self.pass, self.at)
+  local element = { self.iterator() }
   if element[1] == nil then return nil end
   self.at = self.at + 1
   return element
 end
 
+function Rows:rows() return self.iterator and self.iterator:rows() end
+
 function Rows:leap(n)
   n = math.min(n, self.dataset.count - self.at)
-  if self.rows and n <= FEW then
+  if self.iterator and n <= FEW then
     for _ = 1, n do self:pull() end
     return n
   end
@@ -26,8 +28,8 @@ function Rows:leap(n)
 end
 
 function Rows:close()
-  if self.rows then self.rows:close() end
-  self.rows = nil
+  if self.iterator then self.iterator:close() end
+  self.iterator = nil
 end
 
 return Rows
