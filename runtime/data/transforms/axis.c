@@ -202,3 +202,16 @@ void mg_axis_flip(mg_axis *a) {
         }
     }
 }
+
+void mg_axis_span(const mg_axis *a, int64_t *first, int64_t *n) {
+    int32_t least = INT32_MAX, most = -1;
+    for (int64_t i = 0; i < a->n; i++) {
+        const int32_t *index = a->index + i * a->taps;
+        for (int t = 0; t < a->taps && index[0] >= 0; t++) {
+            least = index[t] < least ? index[t] : least;
+            most = index[t] > most ? index[t] : most;
+        }
+    }
+    *first = most < 0 ? 0 : least;
+    *n = most < 0 ? 1 : most - least + 1;
+}

@@ -45,6 +45,8 @@ mg_status mg_axis_affine(mg_axis *a, int64_t in, int64_t n, double scale, double
  * outside are as `fill` says. */
 mg_status mg_axis_crop(mg_axis *a, int64_t first, int64_t n, mg_fill fill);
 void mg_axis_flip(mg_axis *a);
+/* The input positions that are used, *first .. *first + *n - 1; one if none is. */
+void mg_axis_span(const mg_axis *a, int64_t *first, int64_t *n);
 /* Accepts an empty table. */
 void mg_axis_free(mg_axis *a);
 

@@ -1,9 +1,7 @@
-/* Separable resampling by tables, and general affine maps.
- *
- * Values are mixed in float32, a row at a time: first the input rows that the output row is made
- * of, which vectorises over all columns and channels, then along the row. */
+/* Separable resampling by tables, and general affine maps. */
 #include "data/transforms/resample.h"
 #include "core/alloc.h"
+#include "data/transforms/mix_rows.h"
 #include <assert.h>
 #include <string.h>
 
@@ -63,98 +61,44 @@ static mg_status copy_pixels(const mg_pixels *src, const mg_axis *rows, const mg
 
 /* ---- mixing ---- */
 
-/* In steps for which compilers have vectors. Not a number becomes 0. */
-static inline uint8_t to_byte(float v) {
-    const float from = v > 0 ? v : 0, both = from < 255 ? from : 255;
-    return (uint8_t)(int32_t)(both + 0.5f);
-}
-
-static void to_bytes(uint8_t *restrict dst, const float *restrict src, int64_t n) {
-    for (int64_t i = 0; i < n; i++) dst[i] = to_byte(src[i]);
-}
-
-/* line = w0 a + w1 b, or line = a, or line += w0 a; for both input types. */
-#define LINE_LOOPS(T, name)                                                                        \
-    static void mix_##name(float *restrict line, const T *restrict a, const T *restrict b,         \
-                           float w0, float w1, int64_t n) {                                        \
-        for (int64_t i = 0; i < n; i++) line[i] = w0 * (float)a[i] + w1 * (float)b[i];             \
-    }                                                                                              \
-    static void load_##name(float *restrict line, const T *restrict a, int64_t n) {                \
-        for (int64_t i = 0; i < n; i++) line[i] = (float)a[i];                                     \
-    }                                                                                              \
-    static void add_##name(float *restrict line, const T *restrict a, float w, int64_t n) {        \
-        for (int64_t i = 0; i < n; i++) line[i] += w * (float)a[i];                                \
-    }                                                                                              \
-    static void line_##name(float *line, const T *src, int64_t n, const mg_axis *rows,             \
-                            int64_t r) {                                                           \
-        const int32_t *index = rows->index + r * rows->taps;                                       \
-        const float *weight = rows->weight + r * rows->taps;                                       \
-        if (rows->taps == 1) {                                                                     \
-            load_##name(line, src + index[0] * n, n);                                              \
-            return;                                                                                \
-        }                                                                                          \
-        mix_##name(line, src + index[0] * n, src + index[1] * n, weight[0], weight[1], n);         \
-        for (int t = 2; t < rows->taps; t++)                                                       \
-            if (weight[t] != 0) add_##name(line, src + index[t] * n, weight[t], n);                \
-    }
-LINE_LOOPS(uint8_t, u8)
-LINE_LOOPS(float, f32)
-
-/* Along a row, with a constant number of channels after inlining. */
-static inline void along_row(float *restrict dst, const float *restrict line, const mg_axis *a,
-                             float constant, const int64_t c) {
-    for (int64_t i = 0; i < a->n; i++, dst += c) {
-        const int32_t *index = a->index + i * a->taps;
-        const float *weight = a->weight + i * a->taps;
-        if (index[0] < 0) {
-            for (int64_t k = 0; k < c; k++) dst[k] = constant;
-        } else if (a->taps == 1) {
-            for (int64_t k = 0; k < c; k++) dst[k] = line[index[0] * c + k];
-        } else {
-            const float *p = line + index[0] * c, *q = line + index[1] * c;
-            for (int64_t k = 0; k < c; k++) dst[k] = weight[0] * p[k] + weight[1] * q[k];
-            for (int t = 2; t < a->taps; t++)
-                for (int64_t k = 0; k < c; k++) dst[k] += weight[t] * line[index[t] * c + k];
-        }
-    }
-}
-
-static void mix_row(float *dst, const float *line, const mg_axis *a, float constant, int64_t c) {
-    switch (c) {
-    case 1: along_row(dst, line, a, constant, 1); break;
-    case 3: along_row(dst, line, a, constant, 3); break;
-    case 4: along_row(dst, line, a, constant, 4); break;
-    default: along_row(dst, line, a, constant, c);
-    }
+static void load_u8(float *restrict line, const uint8_t *restrict a, int64_t n) {
+    for (int64_t i = 0; i < n; i++) line[i] = (float)a[i];
 }
 
 static inline bool is_u8_or_f32(mg_dtype t) {
     return t == MG_U8 || t == MG_F32;
 }
 
-mg_status mg_resample(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
-                      double constant, mg_pixels *dst) {
+typedef void mixer(const mg_mixing *m);
+
+static mg_status resample_with(mixer *mix, const mg_pixels *src, const mg_axis *rows,
+                               const mg_axis *columns, double constant, mg_pixels *dst) {
     if (rows->taps == 1 && columns->taps == 1 && src->dtype == dst->dtype)
         return copy_pixels(src, rows, columns, constant, dst);
     assert(is_u8_or_f32(src->dtype) && is_u8_or_f32(dst->dtype));
-    const int64_t in = src->width * src->channels, out = columns->n * src->channels;
-    float *line = mg_alloc((size_t)(in + out) * sizeof *line);
-    if (!line) return MG_OOM;
-    for (int64_t r = 0; r < rows->n; r++) {
-        float *to = dst->dtype == MG_F32 ? (float *)dst->data + r * out : line + in;
-        if (rows->index[r * rows->taps] < 0) {
-            for (int64_t i = 0; i < out; i++) to[i] = (float)constant;
-        } else {
-            if (src->dtype == MG_F32)
-                line_f32(line, src->data, in, rows, r);
-            else
-                line_u8(line, src->data, in, rows, r);
-            mix_row(to, line, columns, (float)constant, src->channels);
-        }
-        if (dst->dtype == MG_U8) to_bytes((uint8_t *)dst->data + r * out, to, out);
-    }
-    mg_free(line);
+    mg_mixing m = {src, dst, rows, columns, .constant = (float)constant};
+    mg_axis_span(columns, &m.first, &m.n);
+    const int64_t c = src->channels, n = columns->n * columns->taps;
+    const int64_t floats = (m.n + columns->n) * c + 2 * MG_MIXING_MORE;
+    m.place = mg_alloc((size_t)n * sizeof *m.place + (size_t)floats * sizeof *m.line);
+    if (!m.place) return MG_OOM;
+    for (int64_t i = 0; i < n; i++)
+        m.place[i] = columns->index[i] < 0 ? -1 : (columns->index[i] - m.first) * c;
+    m.line = (float *)(void *)(m.place + n);
+    m.mixed = m.line + m.n * c + MG_MIXING_MORE;
+    mix(&m);
+    mg_free(m.place);
     return MG_OK;
+}
+
+mg_status mg_resample(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
+                      double constant, mg_pixels *dst) {
+    return resample_with(mg_mix_rows, src, rows, columns, constant, dst);
+}
+
+mg_status mg_resample_baseline(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
+                               double constant, mg_pixels *dst) {
+    return resample_with(mg_mix_rows_baseline, src, rows, columns, constant, dst);
 }
 
 /* ---- affine maps ---- */
@@ -279,7 +223,7 @@ void mg_pixels_convert(void *dst, mg_dtype to, const void *src, mg_dtype from, i
     } else if (from == MG_U8 && to == MG_F32) {
         load_u8(dst, src, n);
     } else if (from == MG_F32 && to == MG_U8) {
-        to_bytes(dst, src, n);
+        mg_to_bytes(dst, src, n);
     } else {
         double v[CHUNK];
         const char *p = src;
@@ -287,7 +231,7 @@ void mg_pixels_convert(void *dst, mg_dtype to, const void *src, mg_dtype from, i
         for (int64_t i = 0; i < n; i += CHUNK) {
             const size_t m = (size_t)(n - i < CHUNK ? n - i : CHUNK);
             mg_to_double(v, p + (size_t)i * mg_dtype_size(from), from, m);
-            for (size_t k = 0; to == MG_U8 && k < m; k++) v[k] = to_byte((float)v[k]);
+            for (size_t k = 0; to == MG_U8 && k < m; k++) v[k] = mg_to_byte((float)v[k]);
             mg_from_double(q + (size_t)i * mg_dtype_size(to), v, to, m);
         }
     }
@@ -309,7 +253,7 @@ void mg_pixels_channels_first(void *dst, const void *src, int64_t channels, int6
 
 void mg_pixels_constant(void *pixel, mg_dtype dtype, int64_t channels, double constant) {
     char *p = pixel;
-    const double v = dtype == MG_U8 ? to_byte((float)constant) : constant;
+    const double v = dtype == MG_U8 ? mg_to_byte((float)constant) : constant;
     for (int64_t k = 0; k < channels; k++)
         mg_from_double(p + (size_t)k * mg_dtype_size(dtype), &v, dtype, 1);
 }

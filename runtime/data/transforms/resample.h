@@ -24,6 +24,9 @@ static inline int64_t mg_pixels_count(const mg_pixels *p) {
 /* Rows and columns independently: dst is {rows->n, columns->n}. */
 mg_status mg_resample(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
                       double constant, mg_pixels *dst);
+/* The same without instructions that not all processors have; the bits are the same. */
+mg_status mg_resample_baseline(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
+                               double constant, mg_pixels *dst);
 
 /* Pixel (r, c) of dst is src at (map[0] r + map[1] c + map[2], map[3] r + map[4] c + map[5]). */
 typedef struct mg_affine {
