@@ -36,7 +36,13 @@ void mg_source_release(mg_source *s) {
 }
 
 mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]) {
-    return s->api->read_epoch ? s->api->read_epoch(s, key, cell) : s->api->read(s, key.row, cell);
+    return mg_source_read_wanted(s, key, NULL, cell);
+}
+
+mg_status mg_source_read_wanted(mg_source *s, mg_row_key key, const mg_wanted *const wanted[],
+                                mg_cell cell[]) {
+    return s->api->read_wanted ? s->api->read_wanted(s, key, wanted, cell)
+                               : s->api->read(s, key.row, cell);
 }
 
 mg_status mg_source_prepare(mg_source *s) {

@@ -9,6 +9,7 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "data/region.h"
 #include <stdatomic.h>
 
 /* The most fields of a row: arrays with a cell for each are on the stack. */
@@ -47,8 +48,11 @@ typedef struct mg_source_api {
     mg_status (*read)(mg_source *s, int64_t row, mg_cell cell[]);
     /* Frees what the source owns, and the source. Accepts one that was made in part. */
     void (*free)(mg_source *s);
-    /* In place of read, for sources whose rows are not the same in each epoch. */
-    mg_status (*read_epoch)(mg_source *s, mg_row_key key, mg_cell cell[]);
+    /* In place of read, for sources whose rows are not the same in each epoch, or that need not
+     * make whole images. wanted: NULL, or for each field NULL or what of its image, in the first
+     * two axes, will be looked at. Sources may ignore it. */
+    mg_status (*read_wanted)(mg_source *s, mg_row_key key, const mg_wanted *const wanted[],
+                             mg_cell cell[]);
     /* What must be done once before rows are read, and may take long; it looks for Ctrl-C
      * (MG_INTERRUPTED). Several threads may call it. NULL: nothing. */
     mg_status (*prepare)(mg_source *s);
@@ -80,6 +84,10 @@ void mg_source_release(mg_source *s);
 
 /* Reads a row into cell[0 .. n_fields-1], as mg_source_api says of read. */
 mg_status mg_source_read(mg_source *s, mg_row_key key, mg_cell cell[]);
+/* The same, but of each image for which wanted[k] is not NULL, only the region that this tells is
+ * sure to be made (region.h). wanted may be NULL. */
+mg_status mg_source_read_wanted(mg_source *s, mg_row_key key, const mg_wanted *const wanted[],
+                                mg_cell cell[]);
 /* Before the first row is read. */
 mg_status mg_source_prepare(mg_source *s);
 

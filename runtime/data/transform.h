@@ -21,6 +21,11 @@ typedef struct mg_transform_api {
      * MG_DATA, MG_OOM. */
     mg_status (*apply)(const mg_transform *t, mg_row_key key, const mg_field *field,
                        const mg_cell *in, mg_cell *out);
+    /* Sets *r to the part of an image of height x width pixels that apply looks at for this row;
+     * the source of the image then need not make the rest (region.h). Where apply would fail, any
+     * part will do. NULL: all of it. MG_OOM. */
+    mg_status (*region)(const mg_transform *t, mg_row_key key, const mg_field *field,
+                        int64_t height, int64_t width, mg_region *r);
     /* Frees what the transform owns, and the transform. */
     void (*free)(mg_transform *t);
 } mg_transform_api;

@@ -157,12 +157,13 @@ static void put_label(const folder_source *s, int64_t file, void *data) {
         for (int64_t i = 0; i < s->list->classes.n; i++) values[i] = i == id;
 }
 
-static mg_status folder_read(mg_source *base, int64_t row, mg_cell cell[]) {
+static mg_status folder_read(mg_source *base, mg_row_key key, const mg_wanted *const wanted[],
+                             mg_cell cell[]) {
     const folder_source *s = (const folder_source *)base;
-    const int64_t file = s->file ? s->file[row] : row;
+    const int64_t file = s->file ? s->file[key.row] : key.row;
     mg_image image;
-    const mg_status status =
-        mg_image_load(mg_path_list_get(&s->list->files, file), s->channels, NULL, &image);
+    const mg_status status = mg_image_load(mg_path_list_get(&s->list->files, file), s->channels,
+                                           wanted ? wanted[0] : NULL, &image);
     if (status != MG_OK) {
         mg_error_prefix("image_folder");
         return status;
@@ -185,8 +186,10 @@ static void folder_free(mg_source *base) {
     mg_free(s);
 }
 
-static const mg_source_api folder_api = {
-    .name = "image_folder", .read = folder_read, .describe = folder_describe, .free = folder_free};
+static const mg_source_api folder_api = {.name = "image_folder",
+                                         .read_wanted = folder_read,
+                                         .describe = folder_describe,
+                                         .free = folder_free};
 
 enum { SPLIT_STREAM = 0x53504c54 }; /* of random numbers */
 

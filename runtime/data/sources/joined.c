@@ -42,11 +42,13 @@ static mg_source *refused(joined_source *s) {
 
 /* ---- side by side ---- */
 
-static mg_status read_zipped(mg_source *base, mg_row_key key, mg_cell cell[]) {
+static mg_status read_zipped(mg_source *base, mg_row_key key, const mg_wanted *const wanted[],
+                             mg_cell cell[]) {
     const joined_source *s = (const joined_source *)base;
     for (int i = 0; i < s->n; i++) {
-        MG_TRY(mg_source_read(s->part[i], key, cell));
+        MG_TRY(mg_source_read_wanted(s->part[i], key, wanted, cell));
         cell += s->part[i]->n_fields;
+        if (wanted) wanted += s->part[i]->n_fields;
     }
     return MG_OK;
 }
@@ -57,7 +59,7 @@ static void describe_zipped(const mg_source *base, int64_t row, char *text, size
 }
 
 static const mg_source_api zipped = {.name = "zip",
-                                     .read_epoch = read_zipped,
+                                     .read_wanted = read_zipped,
                                      .prepare = prepare,
                                      .describe = describe_zipped,
                                      .free = free_source};
@@ -99,10 +101,11 @@ static mg_source *part_of(const joined_source *s, int64_t *row) {
     return s->part[i];
 }
 
-static mg_status read_concatenated(mg_source *base, mg_row_key key, mg_cell cell[]) {
+static mg_status read_concatenated(mg_source *base, mg_row_key key, const mg_wanted *const wanted[],
+                                   mg_cell cell[]) {
     mg_source *part = part_of((const joined_source *)base, &key.row);
     MG_TRY(make_room(base, part, cell));
-    return mg_source_read(part, key, cell);
+    return mg_source_read_wanted(part, key, wanted, cell);
 }
 
 /* Rows without a file keep their number among all rows. */
@@ -116,7 +119,7 @@ static void describe_concatenated(const mg_source *base, int64_t row, char *text
 }
 
 static const mg_source_api concatenated = {.name = "concatenate",
-                                           .read_epoch = read_concatenated,
+                                           .read_wanted = read_concatenated,
                                            .prepare = prepare,
                                            .describe = describe_concatenated,
                                            .free = free_source};

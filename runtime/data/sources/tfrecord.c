@@ -170,9 +170,9 @@ static mg_status read_texts(const mg_record_field *f, const mg_feature *found, m
 }
 
 static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
-                            mg_cell *cell) {
+                            const mg_wanted *wanted, mg_cell *cell) {
     mg_image image;
-    const mg_status status = mg_image_decode(bytes, n, f->channels, NULL, &image);
+    const mg_status status = mg_image_decode(bytes, n, f->channels, wanted, &image);
     if (status != MG_OK) {
         char text[512];
         snprintf(text, sizeof text, "feature \"%.400s\"", f->name);
@@ -218,7 +218,7 @@ static mg_status read_missing(const mg_record_field *f, bool varies, const mg_fe
 }
 
 static mg_status read_cell(const mg_record_field *f, bool varies, const mg_feature *found,
-                           mg_cell *cell) {
+                           const mg_wanted *wanted, mg_cell *cell) {
     size_t n;
     if (found->kind == MG_FEATURE_NONE) return read_missing(f, varies, found, cell);
     if (f->form == MG_RECORD_LIST) return read_list(f, varies, found, cell);
@@ -228,35 +228,37 @@ static mg_status read_cell(const mg_record_field *f, bool varies, const mg_featu
     if (f->form == MG_RECORD_RAW) return read_raw(f, varies, found, cell);
     const uint8_t *bytes = mg_feature_string(found, &n);
     if (f->form == MG_RECORD_TEXT) return read_text(bytes, n, cell);
-    return read_image(f, varies, bytes, n, cell);
+    return read_image(f, varies, bytes, n, wanted, cell);
 }
 
 /* ---- the source ---- */
 
 /* Turns the bytes of a record into cells. */
 static mg_status read_cells(const tfrecord_source *s, const uint8_t *bytes, size_t n,
-                            mg_cell cell[]) {
+                            const mg_wanted *const wanted[], mg_cell cell[]) {
     mg_feature found[s->base.n_fields];
     if (!mg_tfrecord_intact(bytes, n))
         return mg_fail(MG_DATA, "its bytes do not match their checksum: the file is damaged "
                                 "(skip_bad = true leaves such records out)");
     MG_TRY(mg_example_find(bytes, n, s->names, s->base.n_fields, found));
     for (int k = 0; k < s->base.n_fields; k++)
-        MG_TRY(read_cell(&s->field[k], mg_field_varies(&s->base.field[k]), &found[k], &cell[k]));
+        MG_TRY(read_cell(&s->field[k], mg_field_varies(&s->base.field[k]), &found[k],
+                         wanted ? wanted[k] : NULL, &cell[k]));
     return MG_OK;
 }
 
-static mg_status read_row(mg_source *base, int64_t row, mg_cell cell[]) {
+static mg_status read_row(mg_source *base, mg_row_key key, const mg_wanted *const wanted[],
+                          mg_cell cell[]) {
     tfrecord_source *s = (tfrecord_source *)base;
-    const mg_record_place *place = &s->index.place[row];
+    const mg_record_place *place = &s->index.place[key.row];
     uint8_t *bytes = mg_alloc((size_t)place->bytes + MG_TFRECORD_TAIL);
     if (!bytes) return MG_OOM;
     mg_status status =
         mg_file_set_read(s->files, place->file, bytes, (size_t)place->bytes + MG_TFRECORD_TAIL,
                          place->position + MG_TFRECORD_HEAD);
-    if (status == MG_OK) status = read_cells(s, bytes, place->bytes, cell);
+    if (status == MG_OK) status = read_cells(s, bytes, place->bytes, wanted, cell);
     mg_free(bytes);
-    return status == MG_OK ? MG_OK : at_record(s, row, status);
+    return status == MG_OK ? MG_OK : at_record(s, key.row, status);
 }
 
 static void free_source(mg_source *base) {
@@ -269,7 +271,7 @@ static void free_source(mg_source *base) {
 }
 
 static const mg_source_api api = {
-    .name = "tfrecord", .read = read_row, .describe = describe, .free = free_source};
+    .name = "tfrecord", .read_wanted = read_row, .describe = describe, .free = free_source};
 
 /* What the rows of the field have in common. */
 static mg_field row_field(const mg_record_field *f) {

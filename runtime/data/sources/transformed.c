@@ -2,7 +2,9 @@
  *
  * A field's cell moves through its steps: the source writes the first one, and the last step writes
  * the one that the caller wants. Those between are here only: fixed sizes share one block for the
- * row, what varies is freed as soon as the next step has read it. */
+ * row, what varies is freed as soon as the next step has read it.
+ *
+ * The source is asked for no more of an image than the first step of its field looks at. */
 #include "data/sources/transformed.h"
 #include "core/alloc.h"
 #include <stdalign.h>
@@ -12,15 +14,16 @@ enum { ALIGNMENT = 64, SMALL_SCRATCH = 8192 }; /* scratch up to this many bytes 
 typedef struct row_step {
     mg_transform *transform; /* retained */
     int field;
-    bool last;     /* of its field */
-    mg_field in;   /* what it is given */
-    size_t offset; /* of the cell that it is given, in the scratch; unused if that varies */
+    bool first, last; /* of its field */
+    mg_field in;      /* what it is given */
+    size_t offset;    /* of the cell that it is given, in the scratch; unused if that varies */
 } row_step;
 
 typedef struct transformed_source {
     mg_source base;
     mg_source *inner; /* retained */
     size_t scratch;   /* bytes for a row */
+    int n_asking;     /* first steps that tell what of an image they look at */
     int n;
     row_step step[];
 } transformed_source;
@@ -41,6 +44,36 @@ static void cells_for_inner(const transformed_source *s, mg_cell cell[], char *s
         const row_step *t = &s->step[i];
         now[t->field] = cell_for(&t->in, scratch + t->offset);
     }
+}
+
+/* What a step looks at for a row. */
+typedef struct asking {
+    mg_wanted base;
+    const row_step *step;
+    mg_row_key key;
+} asking;
+
+static mg_status region_of_step(const mg_wanted *w, int64_t height, int64_t width, mg_region *r) {
+    const asking *a = (const asking *)w;
+    const mg_transform *t = a->step->transform;
+    return t->api->region(t, a->key, &a->step->in, height, width, r);
+}
+
+/* Reads the row: the caller tells what it wants of the fields without steps. */
+static mg_status read_inner(const transformed_source *s, mg_row_key key,
+                            const mg_wanted *const wanted[], mg_cell now[]) {
+    if (!s->n_asking && !wanted) return mg_source_read(s->inner, key, now);
+    asking asks[s->n_asking + 1];
+    const mg_wanted *of_inner[s->base.n_fields];
+    for (int k = 0; k < s->base.n_fields; k++) of_inner[k] = wanted ? wanted[k] : NULL;
+    for (int i = 0, n = 0; i < s->n; i++) {
+        const row_step *t = &s->step[i];
+        if (t->first) of_inner[t->field] = NULL;
+        if (!t->first || !t->transform->api->region) continue;
+        asks[n] = (asking){{region_of_step}, t, key};
+        of_inner[t->field] = &asks[n++].base;
+    }
+    return mg_source_read_wanted(s->inner, key, of_inner, now);
 }
 
 /* Applies step i: now[field] becomes its result. */
@@ -66,11 +99,11 @@ static bool is_block(const transformed_source *s, int k, int i) {
     return mg_field_varies(&s->base.field[k]);
 }
 
-static mg_status read_with(const transformed_source *s, mg_row_key key, mg_cell cell[],
-                           char *scratch) {
+static mg_status read_with(const transformed_source *s, mg_row_key key,
+                           const mg_wanted *const wanted[], mg_cell cell[], char *scratch) {
     mg_cell now[s->base.n_fields];
     cells_for_inner(s, cell, scratch, now);
-    mg_status status = mg_source_read(s->inner, key, now);
+    mg_status status = read_inner(s, key, wanted, now);
     int i = 0;
     for (; status == MG_OK && i < s->n; i++) status = apply_step(s, i, key, cell, scratch, now);
     for (int k = 0; k < s->base.n_fields; k++) {
@@ -82,13 +115,14 @@ static mg_status read_with(const transformed_source *s, mg_row_key key, mg_cell 
     return status;
 }
 
-static mg_status read_epoch(mg_source *base, mg_row_key key, mg_cell cell[]) {
+static mg_status read_row(mg_source *base, mg_row_key key, const mg_wanted *const wanted[],
+                          mg_cell cell[]) {
     const transformed_source *s = (const transformed_source *)base;
     alignas(ALIGNMENT) char small[SMALL_SCRATCH];
-    if (s->scratch <= sizeof small) return read_with(s, key, cell, small);
+    if (s->scratch <= sizeof small) return read_with(s, key, wanted, cell, small);
     char *scratch = mg_alloc(s->scratch);
     if (!scratch) return MG_OOM;
-    const mg_status status = read_with(s, key, cell, scratch);
+    const mg_status status = read_with(s, key, wanted, cell, scratch);
     mg_free(scratch);
     return status;
 }
@@ -109,7 +143,7 @@ static void describe(const mg_source *base, int64_t row, char *text, size_t room
 }
 
 static const mg_source_api api = {.name = "transform",
-                                  .read_epoch = read_epoch,
+                                  .read_wanted = read_row,
                                   .prepare = prepare,
                                   .describe = describe,
                                   .free = free_source};
@@ -123,9 +157,10 @@ static mg_status add_step(transformed_source *s, int field, mg_transform *transf
     t->in = *f;
     MG_TRY(transform->api->infer(transform, &t->in, f));
     t->field = field;
-    t->last = true;
+    t->first = t->last = true;
     for (int i = 0; i < s->n; i++)
-        if (s->step[i].field == field) s->step[i].last = false;
+        if (s->step[i].field == field) s->step[i].last = t->first = false;
+    if (t->first && transform->api->region) s->n_asking++;
     if (!mg_field_varies(&t->in)) {
         t->offset = s->scratch;
         const size_t bytes = mg_cell_bytes(&t->in, &t->in.shape) + ALIGNMENT - 1;

@@ -246,6 +246,17 @@ done:
     return status;
 }
 
+/* An image of which apply says what is wrong with it may come as a whole. */
+static mg_status augment_region(const mg_transform *t, mg_row_key key, const mg_field *field,
+                                int64_t height, int64_t width, mg_region *r) {
+    const mg_augment_spec *s = spec_of(t);
+    mg_sizes z = {height, width, field->shape.rank == 3 ? field->shape.dim[2] : 1}, result;
+    *r = (mg_region){.height = height, .width = width};
+    const bool rows_first = !s->channels_first || field->shape.rank == 2;
+    if (!rows_first || result_sizes(s, z, &result) != MG_OK) return MG_OK;
+    return mg_augment_region(s, key, z, r);
+}
+
 /* ---- making it ---- */
 
 static void augment_free(mg_transform *t) {
@@ -256,8 +267,11 @@ static void augment_free(mg_transform *t) {
     mg_free(a);
 }
 
-static const mg_transform_api api = {
-    .name = "augment", .infer = augment_infer, .apply = augment_apply, .free = augment_free};
+static const mg_transform_api api = {.name = "augment",
+                                     .infer = augment_infer,
+                                     .apply = augment_apply,
+                                     .region = augment_region,
+                                     .free = augment_free};
 
 /* A copy of n bytes; NULL for none, or after MG_OOM with *short_of set. */
 static void *copy_of(const void *from, size_t bytes, bool *short_of) {

@@ -98,10 +98,7 @@ mg_transform *mg_augment_new(const mg_augment_spec *spec);
 mg_augment_choice mg_augment_choose(const mg_augment_spec *s, mg_row_key key, int64_t height,
                                     int64_t width);
 /* The part of an image that the random resized crop takes. */
-typedef struct mg_window {
-    int64_t row, column, height, width;
-} mg_window;
-mg_window mg_augment_choose_window(const mg_augment_spec *s, mg_row_key key, int64_t height,
+mg_region mg_augment_choose_window(const mg_augment_spec *s, mg_row_key key, int64_t height,
                                    int64_t width);
 /* The spec of a transform that mg_augment_new made; NULL for another one. */
 const mg_augment_spec *mg_augment_spec_of(const mg_transform *t);

@@ -87,9 +87,9 @@ mg_augment_choice mg_augment_choose(const mg_augment_spec *s, mg_row_key key, in
 }
 
 /* The largest window in the middle whose aspect is in the range. */
-static mg_window middle_window(const mg_augment_spec *s, int64_t height, int64_t width) {
+static mg_region middle_window(const mg_augment_spec *s, int64_t height, int64_t width) {
     const double h = (double)height, w = (double)width, aspect = w / h;
-    mg_window m = {.height = height, .width = width};
+    mg_region m = {.height = height, .width = width};
     if (aspect < s->aspect.lo) m.height = (int64_t)fmax(1, rint(w / s->aspect.lo));
     if (aspect > s->aspect.hi) m.width = (int64_t)fmax(1, rint(h * s->aspect.hi));
     m.row = (height - m.height) / 2;
@@ -98,7 +98,7 @@ static mg_window middle_window(const mg_augment_spec *s, int64_t height, int64_t
 }
 
 /* As in Inception: up to ten tries of an area and a logarithmically uniform aspect. */
-mg_window mg_augment_choose_window(const mg_augment_spec *s, mg_row_key key, int64_t height,
+mg_region mg_augment_choose_window(const mg_augment_spec *s, mg_row_key key, int64_t height,
                                    int64_t width) {
     for (int k = 0; k < TRIES; k++) {
         double u[4];
@@ -108,7 +108,7 @@ mg_window mg_augment_choose_window(const mg_augment_spec *s, mg_row_key key, int
         const double aspect = exp(lo + u[1] * (hi - lo));
         const double w = rint(sqrt(area * aspect)), h = rint(sqrt(area / aspect));
         if (w < 1 || h < 1 || w > (double)width || h > (double)height) continue;
-        return (mg_window){.height = (int64_t)h,
+        return (mg_region){.height = (int64_t)h,
                            .width = (int64_t)w,
                            .row = (int64_t)(u[2] * ((double)height - h + 1)),
                            .column = (int64_t)(u[3] * ((double)width - w + 1))};

@@ -36,7 +36,7 @@ static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_
                              const mg_pixels *in, mg_axis *rows, mg_axis *columns) {
     const mg_sizes z = mg_augment_resized(s, (mg_sizes){in->height, in->width, in->channels});
     if (s->zoomed_height) {
-        const mg_window w = mg_augment_choose_window(s, key, in->height, in->width);
+        const mg_region w = mg_augment_choose_window(s, key, in->height, in->width);
         MG_TRY(mg_axis_resize(rows, w.row, w.height, s->zoomed_height, s->resize_method,
                               s->antialias));
         return mg_axis_resize(columns, w.column, w.width, s->zoomed_width, s->resize_method,
@@ -59,6 +59,22 @@ static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_
                             s->padding_fill));
     }
     return MG_OK;
+}
+
+mg_status mg_augment_region(const mg_augment_spec *s, mg_row_key key, mg_sizes z, mg_region *r) {
+    *r = (mg_region){.height = z.height, .width = z.width};
+    if (!crops(s) && !s->zoomed_height) return MG_OK;
+    const mg_augment_choice choice = mg_augment_choose(s, key, z.height, z.width);
+    const mg_pixels in = {.height = z.height, .width = z.width, .channels = z.channels};
+    mg_axis rows = {0}, columns = {0};
+    const mg_status status = make_tables(s, key, &choice, &in, &rows, &columns);
+    if (status == MG_OK) {
+        mg_axis_span(&rows, &r->row, &r->height);
+        mg_axis_span(&columns, &r->column, &r->width);
+    }
+    mg_axis_free(&rows);
+    mg_axis_free(&columns);
+    return status;
 }
 
 /* a = a b, 3 x 3. */

@@ -12,6 +12,8 @@ typedef struct mg_sizes {
 
 /* geometry.c: the sizes after `resize`, before the crops. */
 mg_sizes mg_augment_resized(const mg_augment_spec *s, mg_sizes z);
+/* The part of an image that the geometric steps read for this row. MG_OOM. */
+mg_status mg_augment_region(const mg_augment_spec *s, mg_row_key key, mg_sizes z, mg_region *r);
 /* All geometric steps: from `in` to `out`, whose sizes and memory the caller gives. The dtypes are
  * as resample.h wants them. MG_OOM. */
 mg_status mg_augment_geometry(const mg_augment_spec *s, mg_row_key key, const mg_augment_choice *c,
