@@ -57,12 +57,10 @@ int bind_raise(lua_State *L) {
 }
 
 int bind_fail(lua_State *L, mg_status code, const char *format, ...) {
-    char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mg_fail_v(code, format, args);
     va_end(args);
-    mg_fail(code, "%s", text);
     bind_raise(L);
 }
 

@@ -92,7 +92,7 @@ static bool is_visible(lua_State *L, const char *name, bool host) {
 /* Raises the stored error of a device that could not be described or opened. Where it is missing,
  * the message tells which devices there are. */
 static void fail_missing(lua_State *L, const char *text) {
-    char why[512];
+    char why[MG_ERROR_BYTES];
     const mg_status code = mg_error_code();
     snprintf(why, sizeof why, "%s", mg_error_message());
     if (code == MG_UNSUPPORTED)

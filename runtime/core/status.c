@@ -4,7 +4,6 @@
  * theirs. */
 #include "core/status.h"
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +14,28 @@ enum { NAME_BYTES = 64, FAR = 1 << 20 };
 static _Thread_local char message[MG_ERROR_BYTES];
 static _Thread_local mg_status last_code;
 
+/* Puts "..." at the end of a text that fills its buffer, and not within a character of UTF-8. */
+static void mark_cut(char *text, size_t size) {
+    char *end = text + size - sizeof "...";
+    while (end > text && ((unsigned char)*end & 0xC0) == 0x80) end--;
+    memcpy(end, "...", sizeof "...");
+}
+
 /* Formats into a second buffer first: the arguments may point into the old message. */
-mg_status mg_fail(mg_status code, const char *format, ...) {
+mg_status mg_fail_v(mg_status code, const char *format, va_list args) {
     char text[MG_ERROR_BYTES];
+    const int n = vsnprintf(text, sizeof text, format, args);
+    if (n >= (int)sizeof text) mark_cut(text, sizeof text);
+    memcpy(message, text, strlen(text) + 1);
+    return last_code = code;
+}
+
+mg_status mg_fail(mg_status code, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mg_fail_v(code, format, args);
     va_end(args);
-    memcpy(message, text, sizeof message);
-    return last_code = code;
+    return code;
 }
 
 /* The same address every time; the next mg_fail overwrites the text. */
@@ -36,11 +48,9 @@ mg_status mg_error_code(void) {
     return last_code;
 }
 
-/* Both parts are limited so that the whole fits. */
+/* The prefix may take half of the room, so that something of the message is always left. */
 void mg_error_prefix(const char *text) {
-    char old[MG_ERROR_BYTES];
-    memcpy(old, message, sizeof old);
-    snprintf(message, sizeof message, "%.512s: %.1500s", text, old);
+    mg_fail(last_code, "%.*s: %s", MG_ERROR_BYTES / 2, text, message);
 }
 
 /* For callers that try something else after a failure. */

@@ -6,6 +6,8 @@
 #ifndef MG_CORE_STATUS_H
 #define MG_CORE_STATUS_H
 
+#include <stdarg.h>
+
 typedef enum mg_status {
     MG_OK = 0,
     MG_USAGE,       /* a wrong argument: shape, dtype, option, name */
@@ -22,17 +24,20 @@ typedef enum mg_status {
 
 #define MG_N_STATUS 11
 
-/* Room for a message, with its zero byte; longer ones are cut off. */
-enum { MG_ERROR_BYTES = 2048 };
+/* Room for a message, with its zero byte: for two of the longest paths, and sentences. What is
+ * longer ends in "...". */
+enum { MG_ERROR_BYTES = 12288 };
 
 /* Stores the message (never used as a format again) and returns code. */
 mg_status mg_fail(mg_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+mg_status mg_fail_v(mg_status code, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 
 /* The thread's last message ("" if none) and its code. The text lives until the next mg_fail(). */
 const char *mg_error_message(void);
 mg_status mg_error_code(void);
 
-/* Prefixes the stored message with "text: ". */
+/* Prefixes the stored message with "text: ". Of the two, a message too long loses its end. */
 void mg_error_prefix(const char *text);
 
 /* Forgets the stored error. */

@@ -82,7 +82,7 @@ static bool is_assigned(const mg_plan *p, int i) {
 /* Adds to the message of a failure in the commit phase what has become of the step: it has happened
  * if each variable has its new value on some device. */
 mg_status mg_commit_explain(const mg_plan *p, mg_status status) {
-    char message[1024];
+    char message[MG_ERROR_BYTES];
     const char *outcome = "the update was finished all the same: the step counts";
     for (int k = 0; k < p->n_parts; k++)
         if (p->parts[k].unfinished)

@@ -68,12 +68,12 @@ const mg_op *mg_op_at(int i) {
 
 /* The op's name begins the message. */
 mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, ...) {
-    char text[768];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mg_fail_v(code, format, args);
     va_end(args);
-    return mg_fail(code, "%s: %s", f->op->name, text);
+    mg_error_prefix(f->op->name);
+    return code;
 }
 
 /* `meaning` names the axes, as in "rows, columns". Inputs are counted from 1. */

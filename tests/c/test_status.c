@@ -43,19 +43,48 @@ static void a_message_is_no_format(void **state) {
     assert_string_equal(mg_error_message(), "%d: 100%s %n");
 }
 
-/* A message of 10,000 characters is cut and stays within its buffer when prefixes are added. */
+/* A message that is longer than its buffer says at its end that something is missing, and stays
+ * within the buffer when prefixes are added. */
 static void a_very_long_message_is_cut(void **state) {
     (void)state;
-    char text[10000];
+    static char text[2 * MG_ERROR_BYTES];
     memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = 0;
     mg_fail(MG_USAGE, "%s", text);
-    /* At least 1,024 characters are kept. */
-    const size_t n = strlen(mg_error_message());
-    assert_in_range(n, 1024, sizeof text - 2);
-    /* Prefixes longer than the buffer do not make the message longer. */
+    assert_int_equal(strlen(mg_error_message()), MG_ERROR_BYTES - 1);
+    assert_string_equal(mg_error_message() + MG_ERROR_BYTES - 5, "x...");
+    /* Of the old message something is left, however long the prefix is. */
+    mg_fail(MG_USAGE, "disk full");
+    mg_error_prefix(text);
+    assert_non_null(strstr(mg_error_message(), "x: disk full"));
     for (int i = 0; i < 5; i++) mg_error_prefix(text);
-    assert_in_range(strlen(mg_error_message()), 1024, n);
+    assert_string_equal(mg_error_message() + MG_ERROR_BYTES - 5, "x...");
+}
+
+/* The cut never leaves a part of a character: each of these takes two bytes. */
+static void a_cut_message_is_still_utf8(void **state) {
+    (void)state;
+    static char text[2 * MG_ERROR_BYTES];
+    for (size_t i = 0; i + 2 < sizeof text; i += 2) memcpy(text + i, "\303\244", 3);
+    for (int shift = 0; shift < 2; shift++) {
+        mg_fail(MG_USAGE, "%s%s", shift ? "x" : "", text);
+        const char *message = mg_error_message();
+        const size_t n = strlen(message);
+        assert_in_range(n, MG_ERROR_BYTES - 2, MG_ERROR_BYTES - 1);
+        assert_string_equal(message + n - 5, "\303\244...");
+    }
+}
+
+/* A path of the greatest length, with what went wrong, is kept whole behind another such path. */
+static void two_long_paths_are_kept(void **state) {
+    (void)state;
+    char path[4096];
+    memset(path, 'p', sizeof path - 1);
+    path[sizeof path - 1] = 0;
+    mg_fail(MG_DATA, "%s: line 3: a comma is missing", path);
+    mg_error_prefix(path);
+    const char *message = mg_error_message();
+    assert_string_equal(message + strlen(message) - 28, ": line 3: a comma is missing");
+    assert_int_equal(strlen(message), 2 * 4095 + 2 + 28);
 }
 
 /* A thread that sets an error of its own. */
@@ -119,6 +148,8 @@ int main(void) {
         cmocka_unit_test(the_old_message_may_be_part_of_the_new_one),
         cmocka_unit_test(a_message_is_no_format),
         cmocka_unit_test(a_very_long_message_is_cut),
+        cmocka_unit_test(a_cut_message_is_still_utf8),
+        cmocka_unit_test(two_long_paths_are_kept),
         cmocka_unit_test(every_thread_has_its_own_message),
         cmocka_unit_test(every_code_has_a_name),
         cmocka_unit_test(the_nearest_name_is_the_one_meant),

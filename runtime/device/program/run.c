@@ -118,7 +118,7 @@ static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, 
  * values already. So a launch that fails is tried again, and if that works the phase goes on.
  * Returns the first failure, but MG_DEVICE for MG_OOM: a caller would run the whole step again. */
 static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int last) {
-    char message[512];
+    char message[MG_ERROR_BYTES];
     mg_status failed = MG_OK;
     for (int i = first; i < last; i += p->calls[i].launch_count) {
         const mg_status status = run_with_faults(p, &p->calls[i], run);
