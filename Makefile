@@ -79,7 +79,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist clean help uninstall format size error-sites gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # look again, once
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
@@ -128,7 +128,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(if $(HAVE_image),$(OUT)/mgpu-image.so)
 
 .DEFAULT_GOAL = all
-.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover \
+.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover error-sites \
         gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:
@@ -247,12 +247,17 @@ ARCHER  = $(or $(lastword $(wildcard /usr/lib/llvm-*/lib/libarcher.so)),\
   $(error MODE=tsan wants libarcher.so: apt-get install libomp-dev))
 OMP_ENV = $(if $(filter tsan,$(MODE)),LD_PRELOAD=$(dir $(ARCHER))libomp.so.5 OMP_TOOL_LIBRARIES=$(ARCHER))
 RUN = $(OMP_ENV) $(PROGRAM) tests/run.lua --jobs $(JOBS)
+TESTS = $(C_TESTS) $(SPECS)
 test: all $(C_TESTS) ## build and run all tests
-	@$(RUN) $(C_TESTS) $(SPECS)
+	@$(RUN) $(TESTS)
 test-fast: all $(C_TESTS) ## the tests without the slow ones
 	@MGPU_TEST_FAST=1 $(RUN) $(C_TESTS) $(SPECS)
 test-joff: all ## the Lua tests with LuaJIT's compiler off
 	@$(RUN) --lua "$(PROGRAM) -joff" $(SPECS)
+error-sites: ## prove that tests trigger every error text; TESTS="FILE..." adds what these reach
+	@RESET=$(if $(filter file,$(origin TESTS)),1) luajit tests/error_sites/run.lua copy
+	@-$(MAKE) --no-print-directory -C build/error_sites/tree test
+	@luajit tests/error_sites/run.lua report
 fault: all $(C_TESTS) ## tests in which memory, files or devices fail
 	@$(RUN) $(wildcard tests/fault/*.lua) $(C_TESTS)
 
