@@ -3,11 +3,11 @@
 --     luajit tests/error_sites/run.lua copy     -- as `make error-sites` calls them
 --     luajit tests/error_sites/run.lua report
 -- copy: build/error_sites/tree becomes a copy of the sources in which each of these places (see scan.lua) first writes
--- one byte into the file build/error_sites/reached, at the place's own number. Any process may reach it: scripts that
--- tests start, too. RESET=1 in the environment forgets what earlier runs reached.
+-- one byte into the file build/error_sites/reached, at the place's own number. So it counts what any process reaches,
+-- scripts that tests start among them. RESET=1 in the environment forgets what earlier runs reached.
 -- report: writes build/error_sites/list.txt, a line `reached|listed|MISSED  file:line  text` for each place, and prints
--- the missed ones and the counts. unreached.lua lists the places that no test can reach. The exit status is 1 if a place
--- is missed, or if the list names one that does not exist.
+-- the missed ones and the counts. unreached.lua lists the places that no test can reach. The exit status is 1 if a
+-- place is missed, or if the list names one that does not exist.
 local FOLDER = "build/error_sites"
 local ROOTS = "Makefile README.md LICENSE runtime lua models examples tests"
 local SEARCHED = { "^runtime/.*%.[ch]$", "^lua/mgpu/.*%.lua$", "^models/.*%.lua$", "^examples/.*%.lua$" }

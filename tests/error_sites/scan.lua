@@ -12,7 +12,7 @@ local C_CALLS = [[mg_fail bind_fail mg_infer_fail mg_io_fail_call mg_nccl_fail m
   fail_header fail_contents fail_cell fail_wrong_type fail_unknown_option fail_missing fail_name fail_length fail_crypto
   fail_checksum fail_too_long fail_changed fail_no_memory bad_place refuse refuse_in_trace refuse_layer_output
   refuse_processes refuse_groups fprintf fputs]]
-local LUA_CALLS = "error fail refuse refuse_sign fail_unknown fail_mixed fail_missing complain stop raise guard guard_finite"
+local LUA_CALLS = [[error fail refuse fail_unknown fail_mixed fail_missing complain stop raise guard guard_finite]]
 local STATUS = [[ok usage data io oom nonfinite device comm interrupted unsupported internal]]
 
 local function set(words)
@@ -51,7 +51,8 @@ local function next_lua_token(source, at)
     local comment = source:sub(from, from + 1) == "--"
     local bracket = source:match("^%[(=*)%[", comment and from + 2 or from)
     if bracket then
-      return comment and "comment" or "string", from, select(2, source:find("]" .. bracket .. "]", from, true)) or #source
+      local _, to = source:find("]" .. bracket .. "]", from, true)
+      return comment and "comment" or "string", from, to or #source
     elseif comment then
       return "comment", from, (source:find("\n", from, true) or #source + 1) - 1
     elseif source:sub(from, from):find '["\']' then
