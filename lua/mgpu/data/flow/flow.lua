@@ -119,7 +119,7 @@ function methods:window(size, given)
     end) })
 end
 
---- ds:augment {...}: only of rows, so before the steps that need values.
+--- ds:augment {...}: raises: only rows can be augmented (dataset.lua).
 function methods:augment() -- luacheck: no self
   checks.fail("augment", "it works on rows as they are read, so it must come before filter, zip, cache after a map and "
     .. "other steps that need values")
@@ -262,12 +262,6 @@ function methods:iter(position)
   if position then pass, element = position.pass, position.element end
   self.passes = pass + 1
   return Iterator.new(self, pass, element)
-end
-
---- ds:augment {...}: raises: only rows can be augmented (dataset.lua).
-function methods:augment() -- luacheck: no self
-  checks.fail("augment", "it works on rows as they are read, so it must come before filter, padded_batch and the other "
-    .. "steps that need values")
 end
 
 --- lift(methods): gives a table of methods of datasets of rows those of flows that it lacks.

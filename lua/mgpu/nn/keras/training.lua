@@ -95,6 +95,7 @@ local function metric_function(name, fields, at)
     fields.name = fields.name or name
     return { class_name = METRIC_FUNCTIONS[name], config = fields }
   end
+  if not known("losses", LOSS_NAMES[name] or name) and not at.custom[name] then refuse(at, "metric", name) end
   local label = fields.name or name
   fields.name = nil
   local loss = loss_from(name, at)

@@ -1,0 +1,133 @@
+-- Error texts of layers, models and what they are given by name.
+local cases = require "error_cases"
+local check = require "check"
+local mgpu = require "mgpu"
+local A, L = mgpu.activations, mgpu.layers
+
+local function dense(name) return L.Dense { 1, name = name } end
+local function model() return mgpu.Sequential { L.Input { 2 }, dense "head" } end
+local function image() return mgpu.ones { 1, 4, 4, 3 } end
+local function x() return mgpu.ones { 3, 2 } end
+
+local function two_inputs()
+  local a, b = L.Input { 2, name = "left" }, L.Input { 2, name = "right" }
+  return mgpu.Model { inputs = { a, b }, outputs = L.Add {} { a, b } }
+end
+
+-- A layer whose methods are the given functions.
+local function layer(methods)
+  local class = mgpu.Layer:extend "Own"
+  for name, fn in pairs(methods) do class[name] = fn end
+  return class {}
+end
+
+cases {
+  -- ---- activations, initializers, regularizers, constraints
+  { "threshold without its numbers", function() A.threshold(x()) end,
+    "threshold(x, threshold, value) needs two numbers: as an activation write function(x)" },
+  { "soft_shrink by a text", function() A.soft_shrink(x(), "half") end,
+    "soft_shrink: threshold must be a number, got a string" },
+  { "an activation along an axis that is not there", function() A.sparsemax(x(), 3) end,
+    "sparsemax: axis 3 is out of range: there are 2 axes, counted from 1 (or -1 from the end)" },
+  { "glu of an odd number", function() A.glu(mgpu.ones { 2, 3 }) end,
+    "glu: axis 2 of size 3 cannot be cut into halves" },
+  { "an activation of nothing", function() A.relu() end, "relu: x must be a tensor, got nothing" },
+  { "an activation of a text", function() A.relu "x" end, "relu: x must be a tensor, got a string" },
+  { "identity for a vector", function() L.Conv2D { 2, 3, kernel_initializer = "identity" } (image()) end,
+    "identity: the shape must have 2 axes" },
+  { "orthogonal for a vector", function() L.Dense { 2, bias_initializer = "orthogonal" } (x()) end,
+    "orthogonal: the shape needs at least 2 axes" },
+  { "an unknown initializer", function() L.Dense { 3, kernel_initializer = "glorot_unifrom" } (x()) end,
+    'unknown initializer "glorot_unifrom" (did you mean "glorot_uniform"?)' },
+  { "a regularizer of another kind", function() L.Dense { 3, kernel_regularizer = {} } end,
+    "a regularizer is a name, a function, or made by mgpu.regularizers" },
+  { "an unknown regularizer", function() L.Dense { 3, kernel_regularizer = "l3" } end, 'unknown regularizer "l3"' },
+  { "orthogonality of filters", function()
+    mgpu.regularizers.OrthogonalRegularizer {} (mgpu.ones { 2, 2, 2 })
+  end, "OrthogonalRegularizer: the weight must have 2 axes, it has 3" },
+  { "a constraint of another kind", function() L.Dense { 3, kernel_constraint = {} } end,
+    "a constraint is a name, a function, or made by mgpu.constraints" },
+  { "a policy without a name", function() mgpu.mixed_precision.Policy() end, "Policy: the name is missing" },
+  { "a scope of half a device", function() mgpu.with_device(1.5, print) end,
+    "with_device: expected a device's name or its place in a group, got 1.5" },
+  { "a scope around nothing", function() mgpu.with_device "cpu:0" end, "with_device: expected a function, got nil" },
+
+  -- ---- layers
+  { "the output of a layer that stands alone", function() return dense "a".output end,
+    'Dense "a": has no output: it has not been called with a symbolic tensor' },
+  { "the input of a layer that stands alone", function() return dense "a".input end,
+    'Dense "a": has no input: it has not been called with a symbolic tensor' },
+  { "a layer of one number", function() dense "a" (mgpu.tensor(3)) end,
+    'Dense "a": expected a tensor with the batch as its first axis, got a number' },
+  { "an array for a layer of one tensor", function()
+    local d = dense "a"
+    d(x())
+    d { x(), x() }
+  end, 'Dense "a": takes one tensor, got an array of 2' },
+  { "one tensor for a layer of several", function() L.Add { name = "sum" } (x()) end,
+    'Add "sum": takes an array of inputs, as in layer {a, b}' },
+  { "a call that returns a number", function()
+    layer { call = function() return 3 end } (L.Input { 2 })
+  end, 'call returned a number, not a tensor' },
+  { "a symbolic tensor beside a number", function() L.Add { name = "sum" } { L.Input { 2 }, 3 } end,
+    'Add "sum": input 2 is a number, the others are symbolic tensors' },
+  { "a weight without a shape", function()
+    layer { build = function(self) self:add_weight "kernel" end, call = function(_, t) return t end } (x())
+  end, "add_weight needs a table with name and shape" },
+  { "a weight of unknown size", function()
+    layer { build = function(self, shape) self:add_weight { name = "kernel", shape = shape } end,
+      call = function(_, t) return t end } (x())
+  end, 'the weight "kernel" would have shape {None, 2}: the input\'s sizes must be known' },
+  { "weights that are made in a jitted function", function()
+    local d = dense "a"
+    mgpu.jit(function(t) return d(t) end)(x())
+  end, 'Dense "a": has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or call it once' },
+  { "trainable that is no boolean", function() dense "a".trainable = "no" end,
+    'Dense "a": trainable must be true or false, got string' },
+  { "Lambda with a size that is none", function() L.Lambda { function(t) return t end, output_shape = { 1.5 } } end,
+    "output_shape must hold the sizes of a sample of the output" },
+  { "softmax along no axis", function() L.Softmax { axis = {} } (x()) end, "axis is an empty list" },
+  { "adapt with data of another shape", function()
+    local n = L.Normalization { name = "n" }
+    n:adapt(x())
+    n:adapt(mgpu.ones { 3, 5 })
+  end, 'Normalization "n": adapt: the layer was built for {None, 2}, got data of shape' },
+  { "adapt with one number", function() L.Normalization { name = "n" }:adapt(mgpu.tensor(3)) end,
+    'Normalization "n": adapt: the data have no axis: use a dataset of batches' },
+  { "means for other axes", function()
+    L.Normalization { mean = { 1, 2, 3 }, variance = { 1, 2, 3 }, name = "n" } (x())
+  end, 'Normalization "n": option "mean" has 3 numbers, but the axes of the input have 2' },
+
+  -- ---- models
+  { "a layer that a model does not have", function() model():get_layer "heed" end,
+    'there is no layer "heed" (did you mean "head"?)' },
+  { "a model's seventh layer", function() model():get_layer(7) end, "there is no layer 7: the model has 1" },
+  { "the last layer of an empty model", function() mgpu.Sequential {}:pop() end, "the model has no layer to remove" },
+  { "an empty model that is called", function() mgpu.Sequential {} (x()) end, "the model has no layers" },
+  { "an input that is left out", function() two_inputs() { left = x() } end, 'the input "right" is missing' },
+  { "a text as an input", function() two_inputs() { x(), "two" } end,
+    'expected a tensor for input "right", got string' },
+  { "a picture with another ending", function() model():plot(check.path "model.png") end,
+    "model.png: the name must end in .svg" },
+
+  -- ---- optimizers and losses
+  { "an empty name without decay", function() mgpu.optimizers.AdamW {}:exclude_from_weight_decay { "" } end,
+    "AdamW: exclude_from_weight_decay takes variables and parts of names, got an empty name" },
+  { "a loss that returns a number", function()
+    local m = model()
+    m:compile { loss = function() return 3 end }
+    m:fit(x(), mgpu.ones { 3, 1 }, { verbose = 0 })
+  end, "loss: the function must return a tensor with one value per sample, got a number" },
+  { "a loss that returns one value for all", function()
+    local m = model()
+    m:compile { loss = function(_, y) return y:sum() end }
+    m:fit(x(), mgpu.ones { 3, 1 }, { verbose = 0 })
+  end, "loss: the function must return one value per sample, shape {3}, got shape {}" },
+  { "a metric of nothing", function() mgpu.metrics.Mean {}:update() end,
+    "mean: update needs tensors or numbers, got nothing" },
+  { "data without rows", function()
+    local m = model()
+    m:compile { loss = "mse" }
+    m:fit(mgpu.zeros { 0, 2 }, mgpu.zeros { 0, 1 })
+  end, "fit: x is empty: its shape is {0, 2}" },
+}
