@@ -83,7 +83,9 @@ static void take_many_inputs(op_call *c) {
     }
     c->n_inputs = c->next - 1;
     if (c->n_inputs == 0) bind_fail(L, MG_USAGE, "%s: takes tensors, got none", c->op->name);
-    if (c->n_inputs > MAX_INPUTS) bind_fail(L, MG_USAGE, "%s: too many tensors", c->op->name);
+    if (c->n_inputs > MAX_INPUTS)
+        bind_fail(L, MG_USAGE, "%s: at most %d tensors can be given, got %d", c->op->name,
+                  MAX_INPUTS, c->n_inputs);
     const mg_tensor *like = dtype_model(c, c->n_inputs);
     for (int i = 1; i <= c->n_inputs; i++)
         c->inputs[i - 1] = bind_take_tensor(L, i, like, c->op->name);

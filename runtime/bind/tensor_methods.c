@@ -130,7 +130,9 @@ static int tensor_len(lua_State *L) {
 
 /* t:free(): gives up the memory now; any later use raises. */
 static int tensor_free(lua_State *L) {
-    if (!bind_to_tensor(L, 1)) return bind_fail(L, MG_USAGE, "free: not a tensor");
+    if (!bind_to_tensor(L, 1))
+        return bind_fail(L, MG_USAGE, "free: the argument must be a tensor, got %s",
+                         lua_isnone(L, 1) ? "nothing" : luaL_typename(L, 1));
     return tensor_gc(L);
 }
 

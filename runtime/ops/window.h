@@ -44,8 +44,8 @@ static inline mg_status mg_window_list(const mg_infer *f, mg_ints *list, int n, 
     for (int i = 0; i < n; i++) {
         if (list->n <= 1) list->v[i] = all;
         if (list->v[i] < low || list->v[i] > INT32_MAX)
-            return mg_infer_fail(f, MG_USAGE, "%s must be at least %lld, got %lld", name,
-                                 (long long)low, (long long)list->v[i]);
+            return mg_infer_fail(f, MG_USAGE, "%s must be %lld to %d, got %lld", name,
+                                 (long long)low, INT32_MAX, (long long)list->v[i]);
     }
     list->n = n;
     return MG_OK;
@@ -57,12 +57,14 @@ static inline mg_status mg_window_outputs(const mg_infer *f, const mg_window *w,
                                           int64_t *outputs) {
     const char *along = axis == 0 ? "rows" : "columns";
     int64_t extent, padded;
-    if (w->size < 1 || __builtin_mul_overflow(w->size - 1, w->dilation, &extent) ||
-        __builtin_add_overflow(extent, 1, &extent) ||
-        __builtin_add_overflow(w->image, w->before + w->after, &padded))
+    if (w->size < 1)
         return mg_infer_fail(f, MG_USAGE,
                              "a window of %lld %s is not possible: give a size of at least 1",
                              (long long)w->size, along);
+    if (__builtin_mul_overflow(w->size - 1, w->dilation, &extent) ||
+        __builtin_add_overflow(extent, 1, &extent) ||
+        __builtin_add_overflow(w->image, w->before + w->after, &padded))
+        return mg_infer_fail(f, MG_USAGE, "the window spans too many %s", along);
     if (extent > padded)
         return mg_infer_fail(f, MG_USAGE, "the window spans %lld %s, but the image has %lld%s",
                              (long long)extent, along, (long long)padded,

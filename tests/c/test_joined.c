@@ -85,6 +85,17 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_null(joined(mg_concatenated_source, column(3), mg_source_retain(table)));
     assert_string_equal(mg_error_message(),
                         "concatenate: field 1 is int32 in dataset 1, but float64 in dataset 2");
+    const mg_shape pairs = MG_SHAPE(3, 2);
+    static const int32_t values[6];
+    mg_tensor *matrix = mg_tensor_from_host(values, MG_I32, &pairs, mg_device_find("ref:0"));
+    assert_null(joined(mg_concatenated_source, column(3), mg_tensors_source(&matrix, 1)));
+    assert_string_equal(mg_error_message(),
+                        "concatenate: field 1 has shape {} in dataset 1, but {2} in dataset 2");
+    mg_tensor_release(matrix);
+    mg_source *most = column(3), *more = column(3);
+    most->n_rows = INT64_MAX;
+    assert_null(joined(mg_concatenated_source, more, most));
+    assert_string_equal(mg_error_message(), "concatenate: more rows than a number can count");
     mg_source *two[] = {table, table}, *three = mixed(1, 1), *many[MG_SOURCE_FIELDS / N_FIELDS + 1];
     mg_source *flat = mg_concatenated_source(two, 2);
     assert_int_equal(flat->n_rows, 6);

@@ -11,9 +11,10 @@
 --     tol      tolerance in float32, relative to the largest number of the result; default 2e-6, a few
 --              roundings. ops_spec.lua has the tolerances of the other dtypes
 --     why      the reason for another tolerance
---   errors     cases at the end that must be refused: { "op", inputs..., options, error = pattern }
+--   errors     cases that must be refused: { "op", inputs..., options, error = text of the message }
 --
--- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua): an op without a case
+-- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua; error_rows.lua for
+-- errors): an op without a case
 -- fails a test.
 
 local rows = {}
@@ -500,33 +501,8 @@ scatter({ 300, 0 }, { { 300 }, ints = 3 }, 9)
 case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 1, size = 40, as = "int32",
   dtypes = { "uint8", "int32", "int64", "bool" }, grad = false }
 
--- ---- errors: the messages about wrong input ------------------------------------------------------
-
-bad { "add", { { 2, 3 }, 0, 1 }, { { 2, 4 }, 0, 1 }, error = "add: shapes {2, 3} and {2, 4}" }
-bad { "matmul", { { 2, 3 }, 0, 1 }, { { 4, 5 }, 0, 1 }, error = "inner sizes" }
-bad { "reshape", { { 2, 3 }, 0, 1 }, shape = { 4 }, error = "reshape" }
-bad { "permute", { { 2, 3 }, 0, 1 }, order = { 1, 1 }, error = "permute" }
-bad { "concat", { { 2, 3 }, 0, 1 }, { { 3, 3 }, 0, 1 }, axis = 2, error = "concat" }
-bad { "broadcast_to", { { 2, 3 }, 0, 1 }, shape = { 2, 4 }, error = "broadcast_to" }
-bad { "sum", { { 2, 3 }, 0, 1 }, axis = 3, error = "axis 3" }
-bad { "max", { { 0, 3 }, 0, 1 }, axis = 1, error = "max" }
-bad { "argmax", { { 2, 0 }, 0, 1 }, axis = 2, error = "argmax" }
-bad { "softmax", { { 2, 3 }, ints = 3 }, error = "softmax" }
-bad { "softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "targets for logits {2, 3}" }
-bad { "softmax_cross_entropy", { {}, 0, 1 }, { {}, 0, 1 }, error = "axis: that of the classes" }
-bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "integers" }
-bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 3 }, ints = 2 }, error = "labels for logits {2, 3}" }
-bad { "conv2d", { { 2, 5, 5, 3 }, 0, 1 }, { { 3, 3, 4, 4 }, 0, 1 }, error = "channels" }
-bad { "conv2d", { { 2, 2, 2, 3 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "conv2d" }
-bad { "conv2d", { { 2, 5, 5 }, 0, 1 }, { { 3, 3, 3, 4 }, 0, 1 }, error = "4 axes" }
-bad { "max_pool2d", { { 2, 1, 1, 3 }, 0, 1 }, size = { 2, 2 }, error = "max_pool2d" }
-bad { "gather", { { 5, 2 }, 0, 1 }, { { 3 }, 0, 1 }, axis = 1, error = "integer" }
-bad { "batch_norm", { { 4, 3 }, 0, 1 }, { { 2, 2 }, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "batch_norm" }
-bad { "random", shape = { 3 }, kind = "bernoulli", a = 2, dtype = "bool", error = "random" }
-bad { "place", { { 2, 3 }, 0, 1 }, error = "no device was given" } -- model_parallel_spec tests its value
-bad { "sum", { { 2, 3 }, 0, 1 }, axs = 1, error = "did you mean \"axis\"" }
-
 dofile "tests/ops/axis_rows.lua"(case, bad, FLOATS, ALL)
 dofile "tests/ops/image_rows.lua"(case, bad, ALL)
+dofile "tests/ops/error_rows.lua"(bad)
 
 return rows

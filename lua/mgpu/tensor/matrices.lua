@@ -121,7 +121,9 @@ local function axes_of_tensordot(axes, a, b)
   local list, other = {}, {}
   if type(axes) == "number" then
     whole("tensordot", "axes", axes, 0)
-    if axes > a:rank() or axes > b:rank() then fail("tensordot: axes = %d, but an input has fewer", axes) end
+    if axes > a:rank() or axes > b:rank() then
+      fail("tensordot: axes = %d, but the tensors have %d and %d axes", axes, a:rank(), b:rank())
+    end
     for i = 1, axes do list[i], other[i] = a:rank() - axes + i, i end
     return list, other
   end

@@ -142,7 +142,7 @@ end
 local function per_axis(who, what, value, axes)
   local list = type(value) == "table" and value or { value }
   if type(value) == "table" then check_array(who, list) end
-  if #list ~= axes then fail("%s: %d of %s for %d axes", who, #list, what, axes) end
+  if #list ~= axes then fail("%s: got %d of %s for %d axes", who, #list, what, axes) end
   for _, n in ipairs(list) do whole(who, what, n, -math.huge) end
   return list
 end

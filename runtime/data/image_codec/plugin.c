@@ -5,7 +5,8 @@
 mg_status mg_image_take(mg_image *image, int64_t height, int64_t width, int channels, size_t n,
                         int64_t per_byte) {
     if (height < 1 || width < 1)
-        return mg_fail(MG_DATA, "the image is %lld x %lld", (long long)width, (long long)height);
+        return mg_fail(MG_DATA, "the image has no pixels: its size is %lld x %lld",
+                       (long long)width, (long long)height);
     if (height > MG_IMAGE_SIDE || width > MG_IMAGE_SIDE ||
         height * width * channels > MG_IMAGE_BYTES)
         return mg_fail(MG_UNSUPPORTED,

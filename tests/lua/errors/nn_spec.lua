@@ -110,6 +110,12 @@ cases {
   { "a picture with another ending", function() model():plot(check.path "model.png") end,
     "model.png: the name must end in .svg" },
 
+  { "the curves of no epoch", function()
+    local m = model()
+    m:compile { loss = "mse" }
+    m:fit(x(), mgpu.ones { 3, 1 }, { epochs = 0, verbose = 0 }):plot(check.path "curves.svg")
+  end, "history:plot: the history has no epoch" },
+
   -- ---- optimizers and losses
   { "an empty name without decay", function() mgpu.optimizers.AdamW {}:exclude_from_weight_decay { "" } end,
     "AdamW: exclude_from_weight_decay takes variables and parts of names, got an empty name" },

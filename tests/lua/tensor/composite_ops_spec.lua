@@ -187,7 +187,7 @@ test("mistakes are named", function()
     { function() x:quantile(0.5, { 1, 1 }) end, "quantile: axis 1 is given twice" },
     { function() x:tile() end, "tile: repeats is missing: how often along each axis, as in t:tile {2, 1}" },
     { function() x:roll(1.5, 1) end, "roll: shift must be a whole number, got 1.5" },
-    { function() x:roll({ 1, 2 }, 1) end, "roll: 2 of shift for 1 axes" },
+    { function() x:roll({ 1, 2 }, 1) end, "roll: got 2 of shift for 1 axes" },
     { function() x:tile { -1 } end, "each of repeats must be a whole number of at least 0, got -1" },
     { function() x:repeat_elements({ 1, 2 }, 2) end, "2 numbers of repeats for 3 elements of axis 2" },
     { function() x[1]:diagonal() end, "diagonal: expected matrices, got shape {3}" },

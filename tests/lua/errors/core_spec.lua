@@ -1,0 +1,39 @@
+-- Error texts of the binding (runtime/bind) that no other spec brings about: calls of mgpu.core, and of what is built on
+-- it with values that the Lua side passes on.
+local cases = require "error_cases"
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+
+local function many(n)
+  local list = {}
+  for i = 1, n do list[i] = mgpu.tensor(i) end
+  return list
+end
+
+cases {
+  { "an empty path", function() core.file_exists "" end, "file_exists: the path is empty" },
+  { "a path with a zero byte", function() core.file_exists "a\0b" end,
+    'file_exists: the path "a..." contains a zero byte' },
+  { "more tensors than an op takes", function() core.ops.concat(unpack(many(256))) end,
+    "concat: at most 255 tensors can be given, got 256" },
+  { "an array of more tensors than an op takes", function() core.ops.concat(many(256)) end,
+    "concat: the array must hold at most 255 tensors, got 256" },
+  { "a step on more devices than can share it", function()
+    local names = {}
+    for i = 1, 65 do names[i] = "cpu:0" end
+    core.jit(function(x) return x end, { devices = names })
+  end, "mgpu.jit: at most 64 devices can share a step, got 65" },
+  { "a function of too much", function() mgpu.jit(function(list) return list[1] end)(many(600)) end,
+    "mgpu.jit: the arguments are too many or too long: put tensors, not long strings or tables of numbers" },
+  { "a saved tensor whose name has a zero byte", function()
+    core.store_save(check.path "a.safetensors", { ["a\0b"] = mgpu.ones { 2 } })
+  end, "store_save: the keys of the tensors must be strings without zero bytes" },
+  { "a saved tensor without a name", function() core.store_save(check.path "a.safetensors", { mgpu.ones { 2 } }) end,
+    "store_save: the keys of the tensors must be strings without zero bytes" },
+  { "a saved text with a zero byte", function()
+    core.store_save(check.path "a.safetensors", { a = mgpu.ones { 2 } }, { note = "a\0b" })
+  end, 'store_save: metadata "note" must be text, got a string with zero bytes' },
+  { "a list with names as JSON", function() core.json_encode { 1, 2, a = 3 } end,
+    "json_encode: a table mixes positions with names, or has holes" },
+}
