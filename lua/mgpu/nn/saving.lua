@@ -45,6 +45,7 @@ local function format_of(path, what, who)
     core.fail("usage", ('%s "model.safetensors": the path must be text, got %s'):format(who,
       path == nil and "nothing" or "a " .. type(path)))
   end
+  if path == "" then core.fail("usage", who .. ": the path is empty") end
   if path:find("%z") then core.fail("usage", ("%s: the path %q contains a zero byte"):format(who, path)) end
   local lower = path:lower()
   for _, format in ipairs(FORMATS) do

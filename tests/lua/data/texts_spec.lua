@@ -72,6 +72,23 @@ test("wrong options and files are errors", function()
   refused("imdb.npz: the archive has no x_train.npy", {}, "data")
   check.write(path, "no archive")
   refused("imdb.npz", {}, "data")
+  -- the labels of another file
+  local archive, entries = core.zip_read "tests/golden/texts/imdb_3.npz", {}
+  local other = core.zip_read "tests/golden/texts/reuters.npz"
+  for i, name in ipairs { "x_train", "y_train", "x_test", "y_test" } do
+    local part = i == 2 and other:read "y.npy" or archive:read(name .. ".npy")
+    entries[i] = { name = name .. ".npy", bytes = part }
+  end
+  archive:close()
+  other:close()
+  core.zip_write(path, entries)
+  refused("imdb.npz: x_train has %d+ texts, and y_train %d+ labels", {}, "data")
+end)
+
+test("without a home folder a missing data set is not downloaded", function()
+  local output = check.run("env -u HOME -u XDG_CACHE_HOME -u MGPU_DATA " .. check.program
+    .. " -e 'require \"mgpu\".datasets.imdb.load_data()'")
+  check.matches(output, "imdb: cannot download it (HOME is not set): put ")
 end)
 
 -- ---- pickles --------------------------------------------------------------------------------------
@@ -108,6 +125,9 @@ test("a pickle that wants to call anything else is refused", function()
   refused("K\x01.", "the pickle has a number in place of a array")
   refused(("]"):rep(1000001), "the pickle is too large")
   refused(("K\x01"):rep(1000001), "the pickle is too large")
+  refused("N" .. ("\x94"):rep(1000001), "the pickle is too large")
+  refused("\x8a\x07", "a number of 7 bytes")
+  refused("cnumpy.core.multiarray\n_reconstruct\n)R.", "the array has no elements")
   refused(ARRAY .. "(K\x01K\x02etq\x0fb.", "element 1 is no list")
   refused(ARRAY .. "(]q\x0dX\x01\x00\x00\x00aa]etq\x0fb.", "element 1 has something else than numbers")
   refused(ARRAY .. "(]etq\x0fb.", "the shape of the array is not that of its elements")

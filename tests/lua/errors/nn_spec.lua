@@ -107,6 +107,7 @@ cases {
   { "an input that is left out", function() two_inputs() { left = x() } end, 'the input "right" is missing' },
   { "a text as an input", function() two_inputs() { x(), "two" } end,
     'expected a tensor for input "right", got string' },
+  { "a model without a path", function() mgpu.load_model "" end, "load_model: the path is empty" },
   { "a picture with another ending", function() model():plot(check.path "model.png") end,
     "model.png: the name must end in .svg" },
 
