@@ -2,6 +2,9 @@
 --- Keras's CIFAR-10 example and of keras_experiments, 1,250,858 parameters for 32 x 32 x 3 images and 10 classes.
 --     mgpu.models.cifar10_cnn { classes = 100 }     -- RETURNS an uncompiled Sequential
 -- The examples train it with RMSprop, a learning rate of 1e-4 and a decay of 1e-6. Errors: other than three rates.
+-- Example:
+--     local model = mgpu.models.cifar10_cnn { classes = 100, dropout = { 0.1, 0.1, 0.5 } }
+--     print(#model.layers, (model:count_params()))  --> 18 1297028
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local options = require "mgpu.options"

@@ -1,6 +1,11 @@
 --- lenet5 {input_shape = {28, 28, 1}, classes = 10}: LeNet-5 as it is built today, with same-padded first
 --- convolution, max pools and ReLU. 61,706 parameters. Source: LeCun et al., Gradient-based learning, 1998.
 --     mgpu.models.lenet5 { classes = 10 }     -- RETURNS an uncompiled Sequential
+-- Example:
+--     local model = mgpu.models.lenet5 {}
+--     model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
+--     model:fit(mgpu.rand { 8, 28, 28, 1 }, mgpu.randint(0, 10, { 8 }), { verbose = 0 })
+--     print((model:count_params()))  --> 61706
 local mgpu = require "mgpu"
 local options = require "mgpu.options"
 local L = mgpu.layers

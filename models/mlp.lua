@@ -1,6 +1,10 @@
 --- mlp {input_shape = {28, 28, 1}, classes = 10, units = 512, dropout = 0.2}: the multilayer perceptron of Keras's
 --- MNIST example, two hidden layers with dropout.
 --     mgpu.models.mlp { classes = 10, units = 64 }     -- RETURNS an uncompiled Sequential
+-- Example:
+--     local model = mgpu.models.mlp { input_shape = { 8, 8, 1 }, classes = 3, units = 16 }
+--     -- 64 * 16 + 16, 16 * 16 + 16, 16 * 3 + 3
+--     print((model:count_params()))  --> 1363
 local mgpu = require "mgpu"
 local options = require "mgpu.options"
 local L = mgpu.layers

@@ -2,6 +2,9 @@
 --- TFRecord example, 1,199,882 parameters for 28 x 28 x 1 images and 10 classes.
 --     mgpu.models.mnist_tfrecord_cnn {}     -- RETURNS an uncompiled Sequential
 -- Errors: other than two rates.
+-- Example:
+--     local model = mgpu.models.mnist_tfrecord_cnn { classes = 4 }
+--     print(unpack(model.layers[#model.layers].output:shape()))  --> -1 4
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local options = require "mgpu.options"

@@ -4,6 +4,9 @@
 -- alpha: all layers but the last have this times as many channels, rounded to multiples of 8. Other options and
 -- preprocess_input ("tf"): lua/mgpu/zoo/classifier.lua.
 -- Source: Sandler, Howard, Zhu, Zhmoginov & Chen, MobileNetV2, 2018.
+-- Example:
+--     local base = mgpu.models.mobilenet_v2 { alpha = 0.35, input_shape = { 32, 32, 3 }, include_top = false }
+--     print(unpack(base:predict(mgpu.rand { 1, 32, 32, 3 }):shape()))  --> 1 1 1 1280
 local classifier = require "mgpu.zoo.classifier"
 local images = require "mgpu.nn.layers.images"
 local L = require "mgpu.nn.layers"

@@ -2,4 +2,10 @@
 --- 25,636,712 parameters.
 --     mgpu.models.resnet50 { classes = 10, input_shape = { 64, 64, 3 } }     -- RETURNS an uncompiled Model
 -- Options and preprocess_input ("caffe"): lua/mgpu/zoo/classifier.lua.
+-- Example:
+--     -- fine-tuning: a frozen base, and a new last layer; weights = a file would load trained weights
+--     local base = mgpu.models.resnet50 { include_top = false, pooling = "avg", input_shape = { 32, 32, 3 } }
+--     base.trainable = false
+--     local model = mgpu.Sequential { base, L.Dense { 5, activation = "softmax" } }
+--     print(model:count_params())  --> 23597957 10245
 return require("mgpu.zoo.resnet").bottleneck("resnet50", { 3, 4, 6, 3 })

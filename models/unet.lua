@@ -5,6 +5,10 @@
 -- levels; each further level has half the size and twice the filters. dropout: a rate, before the deepest level.
 -- Convolutions are "same"-padded, so that the output has the size of the input (in the paper it is smaller).
 -- Errors: a size that 2 ^ depth does not divide. Source: Ronneberger, Fischer & Brox, U-Net, 2015.
+-- Example:
+--     local model = mgpu.models.unet { input_shape = { 32, 32, 3 }, classes = 4, filters = 8, depth = 2 }
+--     print(unpack(model:predict(mgpu.rand { 1, 32, 32, 3 }):shape())) -- four probabilities for each pixel
+--     --> 1 32 32 4
 local core = require "mgpu.core"
 local classifier = require "mgpu.zoo.classifier"
 local images = require "mgpu.nn.layers.images"

@@ -9,6 +9,13 @@
 -- z draws its numbers at every call, at inference too. A saved vae is loaded with custom = {Sampling =
 -- mgpu.models.vae_deconv.Sampling}. Errors: rows or columns that are odd.
 -- Source: Kingma & Welling, Auto-encoding variational Bayes, 2013; the example of Keras 2.
+-- Example:
+--     local vae, encoder, decoder = mgpu.models.vae_deconv { filters = 8, units = 16 }
+--     vae:compile { optimizer = "rmsprop", loss = mgpu.models.vae_deconv.reconstruction }
+--     local x = mgpu.rand { 8, 28, 28, 1 }
+--     vae:fit(x, x, { verbose = 0 })
+--     print(unpack(encoder:predict(x):shape()))  --> 8 2
+--     print(unpack(decoder:predict(mgpu.zeros { 1, 2 }):shape()))  --> 1 28 28 1
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local options = require "mgpu.options"

@@ -4,7 +4,6 @@ local core = require "mgpu.core"
 local docs = require "mgpu.prompt.docs"
 local docstrings = require "mgpu.prompt.docstrings"
 local known_options = require "mgpu.prompt.known_options"
-local methods = require "mgpu.methods"
 local mgpu = require "mgpu"
 local names = require "mgpu.prompt.names"
 
@@ -19,8 +18,8 @@ local prompt = { session = { locals = {}, text_of = function() end }, terminal =
 end } }
 
 -- Pages some of whose names still lack an example, by file.
-local WITHOUT = { mgpu = true, tensors = true, ops = true, model = true, layer = true, datasets = true, data = true,
-  dataset = true, activations = true, models = true, parallel = true, image = true }
+local WITHOUT = { mgpu = true, tensors = true, ops = true, model = true, datasets = true, data = true,
+  dataset = true, image = true }
 
 local pages, warnings = {}, {} -- what collect returns
 
@@ -114,43 +113,53 @@ local function lazy_page(name)
   end
 end
 
--- Whether it is a function in C that the introduction of the page explains.
-local function is_in(introduction, name, value)
-  return debug.getinfo(methods.inner(value), "S").what == "C" and not core.methods[name]
-    and (introduction or ""):find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
-end
-
 -- Functions of a table that are no ops and not private.
 local function function_page(title, file, introduction, tables)
   local page, seen = begin(title, file, introduction), {}
   for prefix, t in pairs(tables) do
     for _, key in ipairs(sorted_keys(t)) do
       local value = rawget(t, key)
-      local wanted = type(value) == "function" and not key:find "^_" and not core.ops[key]
-      if wanted and not seen[prefix .. key] and not is_in(introduction, key, value) then
+      local is_op = core.ops[key] and (value == mgpu[key] or value == core.methods[key])
+      local wanted = type(value) == "function" and not key:find "^_" and not is_op
+      if wanted and not seen[prefix .. key] then
         seen[prefix .. key] = true
         page:add_function(prefix .. key, value)
       end
     end
   end
+  return page
 end
 
--- A table whose names are made on the fly: the names that share a docstring of its module are one entry.
-local function named_page(name, module)
-  local path = assert(package.searchpath(module, package.path))
-  local page, lines, texts = begin("mgpu." .. name, name, introduction_of(module)), docstrings.lines_of(path), {}
-  for _, known in ipairs(mgpu[name]()) do
-    local text = docstrings.named(lines, known) or known
-    if text == known then warn("%s.%s has no documentation", name, known) end
+-- Adds names of a module by its docstrings: names that share one are one entry.
+function Page:add_named(list, module)
+  local path, texts = assert(package.searchpath(module, package.path)), {}
+  local lines = docstrings.lines_of(path)
+  for _, name in ipairs(list) do
+    local text = docstrings.named(lines, name:match "[%w_]+$")
+    if not text then warn("%s: %s has no documentation", self.title, name) end
+    text = text or name
     if not texts[text] then
       texts[text] = {}
       table.insert(texts, text)
     end
-    table.insert(texts[text], known)
+    table.insert(texts[text], name)
   end
-  for _, text in ipairs(texts) do
-    page:add(table.concat(texts[text], ", "), text, path:sub(#core.root + 2))
-  end
+  for _, text in ipairs(texts) do self:add(table.concat(texts[text], ", "), text, path:sub(#core.root + 2)) end
+end
+
+-- A table whose names are made on the fly.
+local function named_page(name, module)
+  begin("mgpu." .. name, name, introduction_of(module)):add_named(mgpu[name](), module)
+end
+
+local function parallel_page()
+  local page = function_page("mgpu.parallel", "parallel", introduction_of "mgpu.parallel",
+    { ["parallel."] = mgpu.parallel })
+  page:add_named({ "strategy:scope" }, "mgpu.parallel")
+  page:add_named({ "parallel.ModelMGPU" }, "mgpu.parallel.keras_experiments")
+  local optimizers = sorted_keys(mgpu.parallel.optimizers)
+  for i, name in ipairs(optimizers) do optimizers[i] = "parallel.optimizers." .. name end
+  page:add_named(optimizers, "mgpu.parallel.optimizers")
 end
 
 local function models_page()
@@ -220,7 +229,7 @@ function M.collect()
   function_page("mgpu.activations", "activations", introduction_of "mgpu.nn.activations",
     { ["activations."] = mgpu.activations })
   models_page()
-  function_page("mgpu.parallel", "parallel", introduction_of "mgpu.parallel", { ["parallel."] = mgpu.parallel })
+  parallel_page()
   function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
   return pages, warnings
 end

@@ -31,10 +31,10 @@ test("every example of the reference runs and prints what it states", function()
   local path, folder = check.path "examples.lua", check.path "run"
   check.run("mkdir " .. folder)
   check.truthy(write_examples(path) > 0, "there are examples")
-  local commands = {}
+  local commands = { "export OMP_NUM_THREADS=1" }
   for part = 1, PROCESSES do
-    commands[part] = ("(OMP_NUM_THREADS=1 %s --devices cpu:0-1 tests/reference_examples.lua %s %d/%d %s || touch %s/failed) &"):format(
-      check.program, path, part, PROCESSES, folder, folder)
+    table.insert(commands, ("(%s --devices cpu:0-1 tests/reference_examples.lua %s %d/%d %s || touch %s/failed) &")
+      :format(check.program, path, part, PROCESSES, folder, folder))
   end
   local output = check.run(table.concat(commands, "\n") .. "\nwait; ls " .. folder .. "/failed 2>/dev/null")
   if output ~= "" then check.fail(output) end

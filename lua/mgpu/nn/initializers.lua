@@ -119,7 +119,7 @@ local rules = { -- name = { declared, function, fixed fields }
   --- constant {value = 0}: all numbers are `value`.
   -- Example:
   --     local dense = L.Dense { 2, bias_initializer = mgpu.initializers.constant { 0.5 } }
-  --     dense:build { -1, 3 }
+  --     dense:ensure_built { -1, 3 }
   --     print(dense.bias)
   --     --> tensor {2} float32 cpu:0
   --     --> {0.5, 0.5}

@@ -45,6 +45,12 @@ end
 
 --- Layer:extend(class_name, declared) -> a class, to be called with options.
 -- ARGS declared: the options, as a list (see options.lua) or a map {option = type or default}; they become fields.
+-- Example:
+--     local Double = mgpu.Layer:extend("Double", { times = 1 }) -- an option and its default
+--     function Double:call(x) return x * 2 ^ self.times end
+--     print(Double { times = 3 } (mgpu.tensor { 1, 2 }))
+--     --> tensor {2} float32 cpu:0
+--     --> { 8, 16}
 function Layer:extend(class_name, declared)
   local own = declared or {}
   local class = setmetatable({ class_name = class_name, super = self }, {
@@ -71,6 +77,9 @@ function Layer:extend(class_name, declared)
     __tostring = function(layer) return ("%s %q"):format(class_name, layer.name) end,
   }
   --- new(options) -> a layer of the class; the same as calling the class.
+  -- Example:
+  --     -- as L.Dense { 3, name = "hidden" }
+  --     print(L.Dense.new { 3, name = "hidden" })  --> Dense "hidden"
   function class.new(given)
     return class:make(options.check(class_name, class.declared, given == nil and {} or given))
   end
@@ -78,6 +87,9 @@ function Layer:extend(class_name, declared)
 end
 
 --- class:make(chosen) -> a layer from checked options.
+-- Example:
+--     local Plain = mgpu.Layer:extend "Plain"
+--     print(Plain:make { name = "made", trainable = true })  --> Plain "made"
 function Layer:make(chosen)
   local layer = chosen
   local dtype, scope = layer.dtype, device_scope.current()
@@ -126,11 +138,16 @@ end
 -- ---- errors -------------------------------------------------------------------------------------
 
 --- layer:fail(message, ...): raises the error `Conv2D "conv2d": message` at the user's line.
+-- Example:
+--     print(pcall(function() L.Dense { 3, name = "hidden" }:fail("%d inputs are too many", 7) end))
+--     --> false ... Dense "hidden": 7 inputs are too many
 function Layer:fail(message, ...)
   core.fail("usage", ("%s %q: %s"):format(self.class_name, self.name, message:format(...)))
 end
 
 --- shape_text(shape) -> "{None, 28, 28, 1}".
+-- Example:
+--     print(mgpu.Layer.shape_text { -1, 28, 28, 1 })  --> {None, 28, 28, 1}
 local function shape_text(shape)
   local parts = {}
   for i, size in ipairs(shape) do parts[i] = size == -1 and "None" or tostring(size) end
@@ -140,6 +157,10 @@ Layer.shape_text = shape_text
 
 --- layer:need_rank(shape, rank, meaning): raises unless the input has `rank` axes, batch included. `meaning` names
 --- them in the error: "batch, steps, channels".
+-- Example:
+--     local layer = L.Flatten { name = "f" }
+--     print(pcall(function() layer:need_rank({ -1, 5 }, 3, "batch, steps, channels") end))
+--     --> false ... Flatten "f": the input must have 3 axes (batch, steps, channels), got shape {None, 5}
 function Layer:need_rank(shape, rank, meaning)
   if #shape ~= rank then
     self:fail("the input must have %d axes (%s), got shape %s", rank, meaning, shape_text(shape))
@@ -150,17 +171,35 @@ end
 
 --- layer:build(shape): makes the weights with add_weight; called once, before the first call. Override it.
 -- ARGS shape: of the input, with -1 for the batch; an array of shapes for an array of inputs.
+-- Example:
+--     local Bias = mgpu.Layer:extend "Bias"
+--     function Bias:build(shape)
+--       self.b = self:add_weight { name = "b", shape = { shape[2] }, initializer = "zeros" }
+--     end
+--     function Bias:call(x) return x + self.b end
+--     local layer = Bias {}
+--     layer(mgpu.ones { 4, 3 }) -- builds it
+--     print(unpack(layer.b:shape()))  --> 3
 function Layer:build() end -- luacheck: no self
 local no_build = Layer.build
 function Layer.computed.has_build(self) return self.build ~= no_build end
 
 --- layer:call(x, training) -> the output: a tensor, or an array of tensors. Every class must define it.
+-- Example:
+--     local Noisy = mgpu.Layer:extend "Noisy"
+--     function Noisy:call(x, training) return training and x + mgpu.randn(x:shape()) or x end
+--     print(Noisy {} (mgpu.ones { 1, 2 }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{1, 1}}
 function Layer:call()
   self:fail("has no call: say what it computes, as in function %s:call(x, training)", self.class_name)
 end
 
 --- layer:get_config() -> name, trainable, dtype policy and the declared options as they are now, ready for JSON.
 -- Errors: an option that is a function, which cannot be saved.
+-- Example:
+--     local config = L.Dense { 3, activation = "relu", name = "hidden" }:get_config()
+--     print(config.name, config.units, config.activation, config.use_bias)  --> hidden 3 relu true
 function Layer:get_config()
   local config = { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name,
     device = not rawget(self, "scoped") and rawget(self, "device") or nil,

@@ -13,6 +13,15 @@ local M = {}
 local training_now
 
 --- in_call(): whether a layer's call is in progress.
+-- Example:
+--     local Ask = mgpu.Layer:extend "Ask"
+--     function Ask:call(x)
+--       print(self.in_call())
+--       return x
+--     end
+--     Ask {} (mgpu.ones { 1 })
+--     --> true
+--     print(mgpu.Layer.in_call())  --> false
 function M.in_call() return training_now ~= nil end
 
 -- layer:call(x, training) under the layer's dtype policy.
@@ -29,6 +38,10 @@ end
 local CALL_OPTIONS = options.declare { { "training", "boolean" } }
 
 --- layer:stated_training(how) -> true, false, or nil if the second argument of layer(x, how) does not say.
+-- Example:
+--     local layer = L.Dropout { 0.5 }
+--     print(layer:stated_training { training = true }, layer:stated_training(false), layer:stated_training())
+--     --> true false nil
 function M:stated_training(how)
   if how == nil or type(how) == "boolean" then return how end
   if type(how) ~= "table" or getmetatable(how) then
@@ -79,6 +92,8 @@ end
 --- layer:output_shape(shape) -> the output's shape for an input's; arrays of shapes for several inputs or outputs.
 --- Unknown sizes, such as the batch, are -1. This default calls the layer lazily with two different sizes in the
 --- unknown places; a class for which these sizes matter overrides it.
+-- Example:
+--     print(unpack(L.Conv2D { 8, 3 }:output_shape { -1, 28, 28, 1 }))  --> -1 26 26 8
 function M:output_shape(shape)
   local losses = rawget(self, "call_losses")
   local a = shape_of_call(self, with_unknown(shape, 24))
@@ -88,6 +103,9 @@ function M:output_shape(shape)
 end
 
 --- layer:output_dtype() -> the dtype of the output.
+-- Example:
+--     print(L.Dense { 1 }:output_dtype(), L.Dense { 1, dtype = "mixed_float16" }:output_dtype())
+--     --> float32 float16
 function M:output_dtype() return self.compute_dtype end
 
 local function shape_with_batch(self, x)
@@ -107,6 +125,10 @@ local function shapes_with_batch(self, x)
 end
 
 --- layer:ensure_built(shape): calls build(shape) if it has not been called yet; the batch is -1.
+-- Example:
+--     local dense = L.Dense { 3 }
+--     dense:ensure_built { 32, 2 }
+--     print(dense.built, unpack(dense.kernel:shape()))  --> true 2 3
 function M:ensure_built(shape)
   if self.built then return end
   self.built_shape = shape
@@ -123,6 +145,11 @@ local function check_array(self, x)
 end
 
 --- layer:tensors(x) -> x as a tensor or an array of tensors; nested numbers become a tensor.
+-- Example:
+--     print(L.Flatten {}:tensors { { 1, 2 }, { 3, 4 } })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 2},
+--     -->  {3, 4}}
 function M:tensors(x)
   if type(x) ~= "table" then return x end
   if type(x[1]) == "userdata" then
@@ -157,6 +184,11 @@ end
 
 --- layer:compute_mask(x, mask) -> the mask of the output, or nil; mask: of x, or an array of them, or nil. Override it
 --- to make or change masks; this default passes the mask on if the class has supports_masking = true.
+-- Example:
+--     local x, mask = mgpu.ones { 1, 2, 1 }, mgpu.tensor { { true, false } } -- the second step does not count
+--     print(L.Dropout { 0.5 }:compute_mask(x, mask) == mask)  --> true
+--     -- its output has no steps
+--     print(L.Flatten {}:compute_mask(x, mask))  --> nil
 function M:compute_mask(_, mask) return self.supports_masking and type(mask) ~= "table" and mask or nil end
 
 -- Gives y, the output for x, its mask. A network's output has that of its last layer.
@@ -182,6 +214,13 @@ end
 -- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
 -- does not say, an inner layer's call inherits `training` from the outer call; the default is false.
 -- Errors: x that is no tensor; whatever build and call raise.
+-- Example:
+--     local drop = L.Dropout { 0.5 }
+--     print(drop:apply(mgpu.ones { 1, 4 }))
+--     --> tensor {1, 4} float32 cpu:0
+--     --> {{1, 1, 1, 1}}
+--     -- the ones that stay are doubled
+--     print(drop(mgpu.ones { 1, 100 }, { training = true }):max():item())  --> 2
 function M:apply(x, how)
   local training = self:stated_training(how)
   if symbolic_tensor.any(x) then

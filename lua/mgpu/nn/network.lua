@@ -18,9 +18,15 @@ for _, part in ipairs { require "mgpu.train.compile", require "mgpu.train.model_
 end
 
 --- model:contents() -> its layers.
+-- Example:
+--     local model = mgpu.Sequential { L.Flatten {}, L.Dense { 3 } }
+--     print(#model:contents(), model:contents()[2])  --> 2 Dense "dense"
 function Network:contents() return self.layers end
 
 --- model:get_layer(name) or model:get_layer {index = n} (from 1) -> the layer. Errors: there is none.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, name = "hidden" }, L.Dense { 1 } }
+--     print(model:get_layer "hidden", model:get_layer { index = 2 })  --> Dense "hidden" Dense "dense"
 function Network:get_layer(which)
   if type(which) == "table" then which = which.index or which.name or which[1] end
   if type(which) == "number" then
@@ -35,6 +41,18 @@ function Network:get_layer(which)
 end
 
 --- model:summary(): prints Keras's table of the layers. It takes no options.
+-- Example:
+--     mgpu.Sequential { name = "small", mgpu.Input { 4 }, L.Dense { 3 } }:summary()
+--     --> Model: "small"
+--     --> ________________________________________________________________________
+--     --> Layer (type)                     Output Shape              Param #
+--     --> ========================================================================
+--     --> dense (Dense)                    (None, 3)                 15
+--     --> ========================================================================
+--     --> Total params: 15
+--     --> Trainable params: 15
+--     --> Non-trainable params: 0
+--     --> ________________________________________________________________________
 function Network:summary(given)
   options.check("summary", {}, given == nil and {} or given)
   local write = require "mgpu".output
@@ -48,6 +66,9 @@ function Network:plot(path, given) require "mgpu.plot.model".plot(self, path, gi
 
 --- model:layer_configs() -> array of {class_name =, config =}. A layer that has the model's dtype policy because it did
 --- not state one leaves it out, so that it takes the model's policy when it is loaded.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
+--     print(model:layer_configs()[1].class_name, model:layer_configs()[1].config.units)  --> Dense 3
 function Network:layer_configs()
   local list = {}
   for i, layer in ipairs(self.layers) do
@@ -72,6 +93,8 @@ end
 
 --- with_rank(x, wanted) -> x with an axis of size 1 added at its end, or dropped there, if that gives it as many axes
 --- as the shape `wanted`; else x itself. Keras does the same.
+-- Example:
+--     print(unpack(mgpu.Sequential.with_rank(mgpu.ones { 8 }, { -1, 1 }):shape()))  --> 8 1
 function Network.with_rank(x, wanted)
   local shape = x:shape()
   local rank = #shape
@@ -86,6 +109,10 @@ function Network.with_rank(x, wanted)
 end
 
 --- model:check_sample(x, wanted, which): raises unless the batch x has the shape `wanted`; `which` names the input.
+-- Example:
+--     local model = mgpu.Sequential { name = "m", mgpu.Input { 4 }, L.Dense { 3 } }
+--     print(pcall(function() model:check_sample(mgpu.ones { 2, 5 }, { -1, 4 }) end))
+--     --> false ... Sequential "m": a batch of shape {2, 5} was given, the model takes {None, 4}
 function Network:check_sample(x, wanted, which)
   local shape = x:shape()
   if not fits(shape, wanted) then
@@ -95,6 +122,8 @@ function Network:check_sample(x, wanted, which)
 end
 
 --- as_float(x, dtype) -> x as floats, unless `dtype` says that the model wants integers.
+-- Example:
+--     print(mgpu.Sequential.as_float(mgpu.tensor({ 1, 2 }, { dtype = "uint8" })):dtype())  --> float32
 function Network.as_float(x, dtype)
   if not core.is_tensor(x) or x:dtype():find "float" then return x end
   if dtype and dtype:find "int" then return x end
@@ -102,6 +131,11 @@ function Network.as_float(x, dtype)
 end
 
 --- model:begin_call(): drops the losses that layers added in earlier calls, at the start of an outermost call.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, activity_regularizer = "l2" } }
+--     model(mgpu.ones { 1, 2 })
+--     model(mgpu.ones { 1, 2 }) -- begins by dropping the loss of the first call
+--     print(#model:losses())  --> 1
 function Network:begin_call()
   if not Layer.in_call() then self:forget_losses() end
 end
@@ -123,6 +157,12 @@ end
 
 --- model:unknown_field(key): raises for the misspelt name of a method, as in model:evalute(x, y), and for the names
 --- that other frameworks use; any other field that a model lacks is nil.
+-- Example:
+--     local model = mgpu.Sequential { name = "m", mgpu.Input { 2 }, L.Dense { 1 } }
+--     print(pcall(function() return model:evalute() end))
+--     --> false ... Sequential "m": there is no "evalute" (did you mean "evaluate"?)
+--     -- an unset field
+--     print(model.note)  --> nil
 function Network:unknown_field(key)
   if type(key) ~= "string" or ABSENT[key] then return end
   local advice = foreign_names.advice("model", key)

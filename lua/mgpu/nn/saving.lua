@@ -117,6 +117,13 @@ end
 --- error or a crash the file is the old one or none, never a part.
 -- Errors: an unknown ending or option; a model that is not built; an option, a loss or a metric that is a function; the
 -- disk; a file that exists, with overwrite = false.
+-- Example:
+--     local x = mgpu.rand { 4, 3 }
+--     local model = mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } }
+--     model:compile { optimizer = "adam", loss = "mse" }
+--     model:save "model.safetensors"
+--     local again = mgpu.load_model "model.safetensors" -- compiled, as it was
+--     print((again:predict(x) - model:predict(x)):abs():max():item())  --> 0
 function methods.save(model, path, given)
   local chosen = chosen_options("save", SAVE, given)
   local format = M.check_path(path, "save", "model:save")
@@ -127,6 +134,11 @@ function methods.save(model, path, given)
 end
 
 --- model:save_weights(path, {overwrite = true}): writes the weights alone. Errors: as save.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } }
+--     model:save_weights "weights.safetensors"
+--     print(pcall(function() model:save_weights("weights.safetensors", { overwrite = false }) end))
+--     --> false ... save_weights: weights.safetensors exists already, and overwrite is false
 function methods.save_weights(model, path, given)
   local chosen = chosen_options("save_weights", SAVE_WEIGHTS, given)
   local format = M.check_path(path, "save_weights", "model:save_weights")
@@ -140,6 +152,12 @@ end
 --- layers have automatic names.
 -- by_name: loads the weights that file and model both have, and leaves the others as they are. skip_mismatch: leaves
 -- weights as they are whose shape in the file differs. Errors: weights that do not fit; then nothing has changed.
+-- Example:
+--     local function create() return mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } } end
+--     local a, b = create(), create()
+--     a:save_weights "weights.safetensors"
+--     b:load_weights "weights.safetensors"
+--     print((a.layers[1].kernel - b.layers[1].kernel):abs():max():item())  --> 0
 function methods.load_weights(model, path, given)
   local chosen = chosen_options("load_weights", LOAD_WEIGHTS, given)
   local format = format_of(path, "load_weights", "model:load_weights")
@@ -148,6 +166,10 @@ function methods.load_weights(model, path, given)
 end
 
 --- model:to_json() -> the model's layers as text, in Keras's form. Errors: an option that is a function.
+-- Example:
+--     local json = mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } }:to_json()
+--     print(json:match '"units": *%d+')  --> "units":1
+--     print((mgpu.model_from_json(json):count_params()))  --> 4
 function methods.to_json(model) return require "mgpu.nn.keras.json".to_json(model) end
 M.methods = methods
 

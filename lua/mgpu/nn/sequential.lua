@@ -69,6 +69,10 @@ local function layers_changed(self)
 end
 
 --- model:add(layer) -> the model: appends the layer. Errors: a layer or a layer's name that it has already.
+-- Example:
+--     local model = mgpu.Sequential {}
+--     model:add(mgpu.Input { 4 }):add(L.Dense { 3 })
+--     print(#model.layers, (model:count_params()))  --> 1 15
 function Sequential:add(layer)
   append(self, layer, #self.layers + 1)
   layers_changed(self)
@@ -76,6 +80,11 @@ function Sequential:add(layer)
 end
 
 --- model:pop() -> the last layer, which is removed.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 }, L.Dense { 1, name = "head" } }
+--     print(model:pop(), #model.layers)  --> Dense "head" 1
+--     model:add(L.Dense { 10 }) -- another head
+--     print(unpack(model(mgpu.ones { 2, 4 }):shape()))  --> 2 10
 function Sequential:pop()
   if #self.layers == 0 then self:fail("the model has no layer to remove") end
   local layer = table.remove(self.layers)
@@ -85,6 +94,9 @@ function Sequential:pop()
 end
 
 --- new {layer, ..., name =, trainable =} -> a model; the same as calling Sequential.
+-- Example:
+--     local model = mgpu.Sequential.new { mgpu.Input { 2 }, L.Dense { 1 }, name = "tiny" }
+--     print(model)  --> Sequential "tiny"
 function Sequential.new(given)
   given = given or {}
   if type(given) ~= "table" or getmetatable(given) then given = { given } end
@@ -138,6 +150,9 @@ local function graph_of(self)
 end
 
 --- model:use_of(layer) -> the layer's node in the model's graph.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 } }
+--     print(unpack(model:use_of(model.layers[1]).outputs[1]:shape()))  --> -1 1
 function Sequential:use_of(layer) return graph_of(self).uses[layer] end
 
 function Sequential.computed.input(self) return graph_of(self).input end
@@ -155,6 +170,12 @@ end
 
 --- model:apply(x, how), the same as model(x, {training = true}) -> the output. Integer data become floats, unless the
 --- first layer wants integers. Errors: a shape other than the model's.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3, kernel_initializer = "ones" } }
+--     print(model(mgpu.tensor { { 1, 2 }, { 3, 4 } }))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{3, 3, 3},
+--     -->  {7, 7, 7}}
 function Sequential:apply(x, how)
   if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x, self:stated_training(how)) end
   x = self:tensors(x)
@@ -169,6 +190,9 @@ function Sequential:apply(x, how)
 end
 
 --- model:get_config() -> name, trainable, dtype, the input's shape and dtype, and the layers.
+-- Example:
+--     local config = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 }, name = "tiny" }:get_config()
+--     print(config.name, config.input_shape[1], config.layers[1].class_name)  --> tiny 2 Dense
 function Sequential:get_config()
   return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name, input_dtype = self.input_dtype,
     input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),

@@ -24,6 +24,14 @@ end
 
 --- layer:own_stream(seed) -> the random stream for numbers drawn in call, derived from the layer's name and the user's
 --- seed (may be nil).
+-- Example:
+--     local Noise = mgpu.Layer:extend("Noise", { seed = "integer" })
+--     function Noise:init() self.stream = self:own_stream(self.seed) end
+--     function Noise:call(x, training)
+--       return training and x + mgpu.random { shape = x:shape(), kind = "normal", stream = self.stream } or x
+--     end
+--     local a, b = Noise { seed = 1, name = "a" }, Noise { seed = 1, name = "b" } -- each draws other numbers
+--     print((a(mgpu.zeros { 2 }, true) - b(mgpu.zeros { 2 }, true)):ne(0):any():item())  --> true
 function M:own_stream(seed) return stream_of(self.stream_name .. (seed and ":" .. seed or "")) end
 
 local function check_sizes(self, spec)
@@ -42,6 +50,15 @@ end
 --- dtype =, autocast = true} -> the variable. For build. dtype: default that of the layer's policy. autocast = false:
 --- call reads the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a jitted function
 --- around it.
+-- Example:
+--     local Scale = mgpu.Layer:extend "Scale"
+--     function Scale:build(shape)
+--       self.factor = self:add_weight { name = "factor", shape = { shape[#shape] }, initializer = "ones" }
+--     end
+--     function Scale:call(x) return x * self.factor end
+--     print(Scale {} (mgpu.tensor { { 2, 3 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{2, 3}}
 function M:add_weight(spec)
   check_sizes(self, spec)
   if core.tracing() then
@@ -76,6 +93,11 @@ local NOT_CONTENTS = { weights = true, nodes = true, container = true }
 
 --- layer:each_content(fn): calls fn(item, field, whether it is in an array) for the layers and variables in its fields,
 --- or in arrays in its fields, sorted by field name.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3, name = "first" } }
+--     model.layers[1]:each_content(function(item, field) print(field, item.name) end)
+--     --> bias first/bias
+--     --> kernel first/kernel
 function M:each_content(fn)
   local keys = {}
   for key, value in pairs(self) do
@@ -97,6 +119,11 @@ function M:each_content(fn)
 end
 
 --- layer:contents() -> array of what each_content finds.
+-- Example:
+--     local dense = L.Dense { 3 }
+--     dense:ensure_built { -1, 2 }
+--     -- kernel and bias
+--     print(#dense:contents())  --> 2
 function M:contents()
   local found = {}
   self:each_content(function(item) found[#found + 1] = item end)
@@ -104,6 +131,12 @@ function M:contents()
 end
 
 --- layer:each_layer(fn): calls fn(layer) for the layer and every layer inside it, each once.
+-- Example:
+--     local model = mgpu.Sequential { L.Flatten {}, L.Dense { 3 } }
+--     model:each_layer(function(layer) print(layer) end)
+--     --> Sequential "sequential"
+--     --> Flatten "flatten"
+--     --> Dense "dense"
 function M:each_layer(fn, seen)
   seen = seen or {}
   if seen[self] then return end
@@ -116,6 +149,13 @@ end
 
 --- layer:collect({}, {}, true) -> {variable, trainable} for all variables of the layer and the layers inside it, each
 --- once.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.BatchNormalization {} }
+--     for _, entry in ipairs(model:collect({}, {}, true)) do print(entry[1].name, entry[2]) end
+--     --> batch_normalization/gamma true
+--     --> batch_normalization/beta true
+--     --> batch_normalization/moving_mean false
+--     --> batch_normalization/moving_variance false
 function M:collect(list, seen, trainable)
   trainable = trainable and self.trainable ~= false
   local function take(v)
@@ -157,6 +197,10 @@ end
 
 --- layer:set_trainable(value), the same as layer.trainable = value: freezes (false) the layer and the layers inside it.
 -- As in Keras it reaches the inner layers themselves, since batch normalization behaves differently when frozen.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3 }, L.Dense { 1 } }
+--     model.layers[1].trainable = false
+--     print(#model.variables, #model.trainable_variables)  --> 4 2
 function M:set_trainable(value)
   if type(value) ~= "boolean" then self:fail("trainable must be true or false, got %s", type(value)) end
   if value ~= self.is_trainable then core.turn_trainable(self) end -- invalidates traced steps
@@ -169,6 +213,12 @@ end
 -- ---- reading and writing ------------------------------------------------------------------------
 
 --- layer:get_weights() -> array of tensors, the values of all variables in order.
+-- Example:
+--     local dense = L.Dense { 3 }
+--     dense:ensure_built { -1, 2 }
+--     local kernel, bias = unpack(dense:get_weights())
+--     print(unpack(kernel:shape()))  --> 2 3
+--     print(bias:sum():item())  --> 0
 function M:get_weights()
   local values = {}
   for i, entry in ipairs(self:collect({}, {}, true)) do values[i] = entry[1]:value() end
@@ -177,6 +227,11 @@ end
 
 --- layer:set_weights(array): assigns all variables, from tensors or nested numbers. Errors: another number of arrays,
 --- or a shape that does not fit; then nothing has changed.
+-- Example:
+--     local dense = L.Dense { 1 }
+--     dense:ensure_built { -1, 2 }
+--     dense:set_weights { { { 10 }, { 1 } }, { 0.5 } } -- kernel {2, 1}, bias {1}
+--     print(dense(mgpu.tensor { { 3, 4 } }):item())  --> 34.5
 function M:set_weights(values)
   local list = self:collect({}, {}, true)
   if type(values) ~= "table" or #values ~= #list then
@@ -196,6 +251,10 @@ function M:set_weights(values)
 end
 
 --- layer:count_params() -> the number of weights (elements), and how many of them are trainable.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 }, L.BatchNormalization {} }
+--     -- half of the normalization's 4 * 3 are moving statistics
+--     print(model:count_params())  --> 27 21
 function M:count_params()
   local total, trainable = 0, 0
   for _, entry in ipairs(self:collect({}, {}, true)) do
@@ -209,12 +268,27 @@ end
 -- ---- losses -------------------------------------------------------------------------------------
 
 --- layer:add_loss(scalar): called in `call`, adds the scalar tensor to the model's loss for that call.
+-- Example:
+--     local Penalty = mgpu.Layer:extend("Penalty", { weight = 0.1 })
+--     function Penalty:call(x)
+--       self:add_loss(x:square():sum() * self.weight)
+--       return x
+--     end
+--     local layer = Penalty { weight = 0.5 }
+--     layer(mgpu.tensor { { 1, 3 } })
+--     print(layer:losses()[1]:item())  --> 5
 function M:add_loss(value)
   self.call_losses = rawget(self, "call_losses") or {}
   table.insert(self.call_losses, value)
 end
 
 --- layer:forget_losses(): drops what add_loss added in earlier calls.
+-- Example:
+--     local dense = L.Dense { 1, activity_regularizer = "l2" }
+--     dense(mgpu.ones { 1, 2 })
+--     print(#dense:losses())  --> 1
+--     dense:forget_losses()
+--     print(#dense:losses())  --> 0
 function M:forget_losses()
   self:each_layer(function(layer)
     if rawget(layer, "call_losses") then layer.call_losses = nil end
@@ -223,6 +297,10 @@ end
 
 --- layer:losses() -> array of scalars to add to the loss: the penalties of the regularizers of trainable weights, then
 --- what layers added in the last call (activity regularizers, add_loss).
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 },
+--       L.Dense { 1, kernel_initializer = "ones", kernel_regularizer = mgpu.regularizers.L1 { 0.5 } } }
+--     print(#model:losses(), model:losses()[1]:item())  --> 1 1
 function M:losses()
   local all = {}
   for _, entry in ipairs(self:collect({}, {}, true)) do

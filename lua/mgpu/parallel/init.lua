@@ -19,6 +19,9 @@ local function fail(who, message, ...) core.fail("usage", who .. ": " .. message
 
 --- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1.
 -- Without a GPU, several visible devices take their place, as those of --devices cpu:0-3. Errors: fewer are visible.
+-- Example:
+--     print(unpack(mgpu.parallel.get_available_gpus(2))) -- mgpulua --devices cpu:0-1, where there is no GPU
+--     --> cpu:0 cpu:1
 function M.get_available_gpus(n)
   local names = core.devices "gpu"
   if #names == 0 and #core.devices() > 1 then names = core.devices() end
@@ -70,6 +73,12 @@ end
 -- gpus: a count of at least 2, or a list of ordinals or device names. cpu_relocation: the weights are kept and updated
 -- on the CPU (strategy "central"). cpu_merge has no effect: outputs are never merged before the loss.
 -- Errors: fewer than 2 GPUs, or fewer visible than asked for.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     local parallel = mgpu.parallel.multi_gpu_model(model, { gpus = { "cpu:0", "cpu:1" } })
+--     parallel:compile { loss = "mse" }
+--     parallel:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0 })
+--     model:save "serial.safetensors" -- its weights are the trained ones
 function M.multi_gpu_model(model, given)
   view.check_model("multi_gpu_model", "the first argument", model)
   local chosen = options.check("multi_gpu_model", MULTI, given or {})
@@ -98,9 +107,20 @@ function Strategy:__tostring() return ("strategy %q on %s"):format(self.name, ta
 local current
 
 --- current() -> the strategy whose scope is open, or nil.
+-- Example:
+--     print(mgpu.parallel.current())  --> nil
+--     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })
+--     strategy:scope(function() print(mgpu.parallel.current() == strategy) end)  --> true
 function M.current() return current end
 
 --- strategy:scope(fn) -> what fn() returns: models made or compiled in fn train under the strategy.
+-- Example:
+--     local model = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } }):scope(function()
+--       local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--       model:compile { loss = "mse" }
+--       return model
+--     end)
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0 })
 function Strategy:scope(fn)
   if type(fn) ~= "function" then fail("scope", "expected a function, got %s", type(fn)) end
   local before = current
@@ -114,6 +134,11 @@ end
 --- strategy(name, {devices = "all"}) -> a strategy: "mirrored" (all-reduce), "central" (weights on the host) or
 --- "async".
 -- devices: as in compile. Fields: name, devices, weights, num_replicas_in_sync. Errors: another name; no such device.
+-- Example:
+--     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })
+--     print(strategy, strategy.num_replicas_in_sync)  --> strategy "mirrored" on cpu:0, cpu:1 2
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse", strategy = strategy }
 function M.strategy(name, given)
   local known = false
   for _, each in ipairs(NAMES) do known = known or each == name end
@@ -141,6 +166,10 @@ end
 --- resolve(model, chosen) -> {devices, weights, stages, strategy, home} from compile's options, the strategy the model
 --- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already, or others
 --- than those of the optimizer.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     local placed = mgpu.parallel.resolve(model, { devices = "cpu:0-1" })
+--     print(placed.devices[2], placed.strategy)  --> cpu:1 mirrored
 function M.resolve(model, chosen)
   if type(model) ~= "table" or not model.is_network then
     fail("resolve", "the first argument must be a model, got %s", model == nil and "nothing" or "a " .. type(model))

@@ -51,6 +51,10 @@ end
 -- It shares weights, layers and names with serial_model; what it saves is a file of the serial model, and what it loads
 -- may come from one. Fields: serial_model, gdev_list. Options: see make_parallel.
 -- Errors: fewer than two devices; a device that is not there.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     local parallel = mgpu.parallel.ModelMGPU { serial_model = model, gdev_list = { "cpu:0", "cpu:1" } }
+--     print(parallel.serial_model == model, #parallel.gdev_list)  --> true 2
 local function make_model(given)
   local chosen = options.check("ModelMGPU", MODEL, given)
   local model = chosen.serial_model
@@ -84,6 +88,11 @@ end
 -- batches always staged; a value other than the original's default prints a note. model_class: makes the model from
 -- one table, {serial_model =, gdev_list =, ...}: a function that adds to what ModelMGPU returns.
 -- Errors: no model; a model that is parallel already; a device that is not there.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     local parallel = mgpu.parallel.make_parallel(model, { "cpu:0", "cpu:1" })
+--     parallel:compile { optimizer = "rmsprop", loss = "mse" }
+--     parallel:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0 })
 function M.make_parallel(model, gdev_list, given)
   view.check_model("make_parallel", "the first argument", model)
   local list = device_names("make_parallel", gdev_list)
@@ -99,6 +108,11 @@ function M.make_parallel(model, gdev_list, given)
 end
 
 --- print_mgpu_modelsummary(model): prints the model's summary, then, indented, those of the models that are its layers.
+-- Example:
+--     local model = mgpu.Sequential { name = "small", mgpu.Input { 4 }, L.Dense { 1 } }
+--     mgpu.parallel.print_mgpu_modelsummary(mgpu.parallel.make_parallel(model, { "cpu:0", "cpu:1" }))
+--     --> MULTI-GPU MODEL: small
+--     --> ...
 function M.print_mgpu_modelsummary(model)
   if type(model) ~= "table" or not model.is_network then
     core.fail("usage", "print_mgpu_modelsummary: expected a model, got " .. (model == nil and "nothing"

@@ -1,7 +1,7 @@
 --- mgpu.parallel.optimizers: the multi-GPU optimizers of keras_experiments, RMSPropMGPU and others.
 --
 --     mgpu.parallel.optimizers.RMSPropMGPU { lr = 1e-4, decay = 1e-6, gdev_list = { "cuda:0", "cuda:1" } }
--- AdagradMGPU, AdadeltaMGPU, AdamMGPU, AdamaxMGPU, NadamMGPU, RMSPropMGPU, SGD_MGPU (also SGDMGPU) are our optimizers,
+-- AdagradMGPU, AdadeltaMGPU, AdamMGPU, AdamaxMGPU, NadamMGPU, RMSPropMGPU, SGD_MGPU or SGDMGPU are our optimizers,
 -- which train on several devices anyway, with further options:
 --   gdev_list   names of devices, or a text as --devices spells it. A model compiled without devices trains on these;
 --               those of a parallel model must be the same
@@ -57,7 +57,14 @@ end
 
 local M = {}
 for name in pairs(CLASSES) do
-  --- RMSPropMGPU {gdev_list =, usenccl =, lr =, decay = 0, ...} -> the optimizer; see the top.
+  --- RMSPropMGPU {gdev_list =, usenccl =, lr =, decay = 0, ...}, also AdadeltaMGPU, AdagradMGPU, AdamMGPU,
+  --- AdamaxMGPU, NadamMGPU, SGDMGPU and SGD_MGPU: an optimizer for several devices. Options: see the introduction of
+  --- mgpu.parallel.optimizers.
+  -- Example:
+  --     local opt = mgpu.parallel.optimizers.RMSPropMGPU { lr = 0.1, decay = 1, gdev_list = { "cpu:0", "cpu:1" } }
+  --     print(opt.learning_rate, table.concat(opt.gdev_list, " "))  --> 0.1 cpu:0 cpu:1
+  --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+  --     model:compile { optimizer = opt, loss = "mse" } -- trains on both devices
   M[name] = function(given) return make(name, given) end
 end
 

@@ -71,6 +71,11 @@ end
 --   steps_per_execution  1: batches in one call of the jitted step
 --   run_eagerly       false: trains without jit, for debugging
 -- Errors: an unknown option or name; a metric named twice; options that exclude each other.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, activation = "softmax" } }
+--     model:compile { optimizer = mgpu.optimizers.Adam { 1e-3 }, loss = "sparse_categorical_crossentropy",
+--       metrics = { "accuracy" }, devices = { "cpu:0", "cpu:1" } } -- the rows of each batch are split over both
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.randint(0, 3, { 64 }), { epochs = 2, verbose = 0 })
 function M:compile(given)
   if given ~= nil and type(given) ~= "table" then
     core.fail("usage", "compile: options are a table, got a " .. type(given))
@@ -91,6 +96,12 @@ end
 
 --- model:set_devices(list): replaces compile's option devices; weights, optimizer and counters stay. Called by a
 --- callback during fit it takes effect at the next epoch.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse", devices = { "cpu:0", "cpu:1" } }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0 })
+--     model:set_devices { "cpu:0" }
+--     model:fit(mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }, { verbose = 0 })
 function M:set_devices(list)
   local compiled = self.compiled
   if not compiled then

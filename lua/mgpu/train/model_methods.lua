@@ -160,6 +160,13 @@ end
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights
 -- are then those before the step).
+-- Example:
+--     local x = mgpu.rand { 256, 2 }
+--     local y = x:sum { axis = 2, keepdims = true } -- what the model is to learn
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 } }
+--     model:compile { optimizer = mgpu.optimizers.Adam { 0.05 }, loss = "mse" }
+--     local h = model:fit(x, y, { epochs = 20, batch_size = 32, validation_split = 0.25, verbose = 0 })
+--     print(#h.history.loss, h.history.val_loss[20] < 0.01)  --> 20 true
 function M:fit(x, y, given)
   local compiled = compiled_model(self, "fit")
   y, given = without_y("fit", FIT, x, y, given)
@@ -179,6 +186,11 @@ end
 --
 -- The values can be read by position too: local loss, acc = unpack(model:evaluate(x, y)).
 -- Options: batch_size = 32, sample_weight =, steps = (all batches), callbacks =, verbose = "auto".
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, kernel_initializer = "zeros" } }
+--     model:compile { loss = "mse", metrics = { "mae" } }
+--     local logs = model:evaluate(mgpu.ones { 8, 2 }, mgpu.full({ 8, 1 }, 3), { verbose = 0 })
+--     print(logs.loss, logs.mae)  --> 9 3
 function M:evaluate(x, y, given)
   y, given = without_y("evaluate", EVALUATE, x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
@@ -199,6 +211,11 @@ end
 --- of tensors where the model has several outputs. The model need not be compiled.
 --
 -- Options: batch_size = 32, steps = (all batches), callbacks =, verbose = 0.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3, activation = "softmax" } }
+--     local p = model:predict(mgpu.rand { 100, 2 }, { batch_size = 32 })
+--     print(unpack(p:shape()))  --> 100 3
+--     local classes = p:argmax(2) -- the likeliest one of each row
 function M:predict(x, given)
   if data_adapter.is_dataset(x) then without_y("predict", PREDICT, x, given) end
   local chosen = check("predict", PREDICT, given)
@@ -234,12 +251,24 @@ local function on_batch(self, kind, x, y, given)
 end
 
 --- model:train_on_batch(x, y, {sample_weight =, class_weight =}) -> {loss =, accuracy =, ...}: one step on all rows.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, kernel_initializer = "zeros" } }
+--     model:compile { optimizer = "sgd", loss = "mse" }
+--     local x, y = mgpu.ones { 8, 2 }, mgpu.ones { 8, 1 }
+--     print(model:train_on_batch(x, y).loss > model:train_on_batch(x, y).loss)  --> true
 function M:train_on_batch(x, y, given) return on_batch(self, "train", x, y, given) end
 
 --- model:test_on_batch(x, y, {sample_weight =}) -> {loss =, accuracy =, ...} of these rows.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, kernel_initializer = "zeros" } }
+--     model:compile { loss = "mse" }
+--     print(model:test_on_batch(mgpu.ones { 8, 2 }, mgpu.full({ 8, 1 }, 2)).loss)  --> 4
 function M:test_on_batch(x, y, given) return on_batch(self, "test", x, y, given) end
 
 --- model:predict_on_batch(x) -> the outputs for these rows, computed in one step.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, kernel_initializer = "ones" } }
+--     print(model:predict_on_batch(mgpu.tensor { { 1, 2 } }):item())  --> 3
 function M:predict_on_batch(x)
   check_one_batch("predict_on_batch", x, "predict")
   return where_compiled(self, function()
