@@ -111,7 +111,23 @@ local function lazy_page(name)
   for _, class in ipairs(classes) do
     page:add(table.concat(class.names, ", "), class_text(class), class.path:sub(#core.root + 2))
   end
+  return page
 end
+
+-- The methods of losses, metrics and so on that scripts call, by page.
+local OBJECTS = {
+  losses = { module = "mgpu.nn.losses.loss", "loss:per_sample", "loss:value", "loss:with", "loss:get_config",
+    "loss:axis", "loss:check_shape", "loss:counted_labels", "loss:prepare", "loss:reduce", "loss:target_shape",
+    "loss.from_function", "loss.last_mean", "loss.rows" },
+  metrics = { module = "mgpu.nn.metrics.metric", "metric:update", "metric:update_state", "metric:result",
+    "metric:reset", "metric:reset_state", "metric:add", "metric:fit", "metric:get_config", "metric:restore",
+    "metric:save", "metric:variables" },
+  optimizers = { module = "mgpu.nn.optimizers.optimizer", "opt:apply", "opt:apply_gradients", "opt:apply_unscaled",
+    "opt:build", "opt:get_config", "opt:scale_loss", "opt:steps_taken", "opt:unscale", "opt:variables" },
+  schedules = { module = "mgpu.nn.schedules.schedule", "schedule:get_config" },
+  callbacks = { module = "mgpu.train.callbacks.callback", "Callback:extend", "callback:get_state",
+    "callback:set_state", "callback.write" },
+}
 
 -- Functions of a table that are no ops and not private.
 local function function_page(title, file, introduction, tables)
@@ -215,12 +231,17 @@ function M.collect()
   module_page()
   function_page("Tensors", "tensors", introduction_of "mgpu.tensor", { ["t:"] = core.methods })
   ops_page()
-  function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
-  function_page("Layers of your own", "layer", introduction_of "mgpu.nn.layer",
-    { ["layer:"] = each_method(mgpu.Layer) })
+  local page = function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
+  page:add_named({ "mgpu.Sequential" }, "mgpu.nn.sequential")
+  page:add_named({ "mgpu.Model" }, "mgpu.nn.model")
+  page = function_page("Layers of your own", "layer", nil, { ["layer:"] = each_method(mgpu.Layer) })
+  page:add_named({ "mgpu.Layer" }, "mgpu.nn.layer")
   for _, name in ipairs { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" } do
-    lazy_page(name)
+    local classes, objects = lazy_page(name), OBJECTS[name]
+    if objects then classes:add_named(objects, objects.module) end
   end
+  function_page("mgpu.mixed_precision", "mixed_precision", introduction_of "mgpu.nn.mixed_precision",
+    { ["mixed_precision."] = mgpu.mixed_precision })
   function_page("Datasets: steps", "dataset", introduction_of "mgpu.data.dataset",
     { ["ds:"] = require "mgpu.data.dataset".methods })
   named_page("initializers", "mgpu.nn.initializers")

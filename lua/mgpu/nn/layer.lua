@@ -1,13 +1,20 @@
 --- mgpu.Layer: the base of all layers.
 --
 -- A layer is made with options, gets its weights in `build(shape)` at the first use, and computes in
--- `call(x, training)`. Own layers extend it:
---     local Scale = mgpu.Layer:extend("Scale", { units = "integer", activation = "linear" })
---     function Scale:build(shape) self.w = self:add_weight { name = "w", shape = { shape[#shape] } } end
---     function Scale:call(x) return x * self.w end
+-- `call(x, training)`. Own layers extend it.
 -- Declared options become fields of self. Shapes include the batch, whose size is -1 in build.
 -- The option dtype, a dtype or a policy (mixed_precision.lua), says what a layer computes in: call gets floating
 -- inputs cast to it and reads weights cast to it, unless the class says autocast = false.
+-- Example:
+--     local Scale = mgpu.Layer:extend("Scale", { initial = 1 })
+--     function Scale:build(shape)
+--       self.w = self:add_weight { name = "w", shape = { shape[#shape] },
+--         initializer = mgpu.initializers.constant { self.initial } }
+--     end
+--     function Scale:call(x) return x * self.w end
+--     print(Scale { initial = 3 } (mgpu.tensor { { 1, 2 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{3, 6}}
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
 local layer_names = require "mgpu.nn.layer_names"

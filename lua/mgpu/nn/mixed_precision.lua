@@ -42,6 +42,8 @@ end
 
 --- get(value, who) -> a policy; value: a policy, a name, a saved configuration, or nil for the present policy. `who`
 --- begins the message for an unknown name.
+-- Example:
+--     print(mgpu.mixed_precision.get "float16", mgpu.mixed_precision.get())  --> policy "float16" policy "float32"
 function M.get(value, who)
   if value == nil then return current or from_name(core.floatx()) end
   if is_policy(value) then return value end
@@ -58,6 +60,10 @@ function M.get(value, who)
 end
 
 --- Policy "mixed_bfloat16" -> {name, compute_dtype, variable_dtype}
+-- Example:
+--     local policy = mgpu.mixed_precision.Policy "mixed_bfloat16"
+--     print(policy.compute_dtype, policy.variable_dtype)  --> bfloat16 float32
+--     print(L.Dense { 3, dtype = policy }.compute_dtype)  --> bfloat16
 function M.Policy(given)
   if given == nil then core.fail("usage", "Policy: the name is missing") end
   return M.get(given, "Policy")
@@ -66,6 +72,11 @@ M.DTypePolicy = M.Policy
 
 --- set_policy(policy): the policy of layers and models made from here on. Also set_dtype_policy, set_global_policy.
 -- Errors: an unknown name; an integer dtype.
+-- Example:
+--     mgpu.set_policy "mixed_bfloat16"
+--     local dense = L.Dense { 3 }
+--     print(dense(mgpu.ones { 1, 2 }):dtype(), dense.kernel:dtype())  --> bfloat16 float32
+--     mgpu.set_policy "float32"
 function M.set_policy(value)
   if value == nil then core.fail("usage", "set_policy: the policy is missing") end
   local policy = M.get(value, "set_policy")
@@ -77,10 +88,17 @@ end
 M.set_dtype_policy, M.set_global_policy = M.set_policy, M.set_policy
 
 --- policy() -> the present policy. Also dtype_policy, global_policy.
+-- Example:
+--     print(mgpu.policy(), mgpu.policy().compute_dtype)  --> policy "float32" float32
 function M.policy() return M.get() end
 M.dtype_policy, M.global_policy = M.policy, M.policy
 
 --- with_policy(policy, fn) -> what fn() returns, run with that policy as the present one.
+-- Example:
+--     local policy = mgpu.mixed_precision.Policy "mixed_float16"
+--     print(mgpu.mixed_precision.with_policy(policy, function() return L.Dense { 3 }.compute_dtype end))
+--     --> float16
+--     print(L.Dense { 3 }.compute_dtype)  --> float32
 function M.with_policy(policy, fn)
   local before = current
   current = policy
@@ -91,6 +109,9 @@ function M.with_policy(policy, fn)
 end
 
 --- is_half(t): whether the tensor is float16 or bfloat16.
+-- Example:
+--     print(mgpu.mixed_precision.is_half(mgpu.ones { 2 }))  --> false
+--     print(mgpu.mixed_precision.is_half(mgpu.ones({ 2 }, { dtype = "float16" })))  --> true
 function M.is_half(t)
   local dtype = t:dtype()
   return dtype == "float16" or dtype == "bfloat16"
@@ -113,6 +134,9 @@ local function cast(x, dtype)
 end
 
 --- inputs(layer, x) -> x, a tensor or an array of them, with floating tensors cast to the layer's compute dtype.
+-- Example:
+--     local dense = L.Dense { 3, dtype = "mixed_float16" }
+--     print(mgpu.mixed_precision.inputs(dense, mgpu.ones { 1, 2 }):dtype())  --> float16
 function M.inputs(layer, x)
   local dtype = layer.dtype_policy.compute_dtype
   if not layer.autocast or not layer.dtype_policy.floating then return x end
@@ -123,6 +147,10 @@ function M.inputs(layer, x)
 end
 
 --- call(layer, x, training) -> layer:call(x, training), with variables read in the layer's compute dtype.
+-- Example:
+--     local dense = L.Dense { 3, dtype = "mixed_float16" }
+--     dense:ensure_built { -1, 2 }
+--     print(mgpu.mixed_precision.call(dense, mgpu.ones({ 1, 2 }, { dtype = "float16" })):dtype())  --> float16
 function M.call(layer, x, training)
   local policy, wanted = layer.dtype_policy, nil
   if layer.autocast and policy.floating and (reading or policy.compute_dtype ~= policy.variable_dtype) then
@@ -152,6 +180,10 @@ end
 
 --- apply(model, value): gives the policy to the model and to the layers that do not state a dtype. Errors: weights of
 --- another dtype than the policy's.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 } }
+--     mgpu.mixed_precision.apply(model, "mixed_bfloat16")
+--     print(model(mgpu.ones { 1, 2 }):dtype())  --> bfloat16
 function M.apply(model, value)
   local policy, layers = M.get(value, "compile: precision"), {}
   model:each_layer(function(layer)
@@ -163,6 +195,10 @@ function M.apply(model, value)
 end
 
 --- computes_in(model, dtype): whether any layer of the model computes in the dtype.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3, dtype = "mixed_float16" }, L.Dense { 1 } }
+--     print(mgpu.mixed_precision.computes_in(model, "float16"), mgpu.mixed_precision.computes_in(model, "float64"))
+--     --> true false
 function M.computes_in(model, dtype)
   local any = false
   model:each_layer(function(layer)

@@ -1,13 +1,15 @@
 --- Model: a graph of layers between symbolic tensors, with any number of inputs and outputs.
 --
---     local a, b = mgpu.Input { 8, name = "a" }, mgpu.Input { 4, name = "b" }
---     local h = L.Concatenate {} { L.Dense { 16, activation = "relu" } (a), b }
---     local model = mgpu.Model { inputs = { a, b }, outputs = L.Dense { 1 } (h), name = "two" }
 -- A layer may be used several times (its weights are shared), and a model may be a layer of another one.
 -- Data for several inputs are an array in the order of `inputs`, or a table by their names; several outputs come
 -- back as an array. Inputs and outputs are named after the layers that make them.
 -- Options: inputs and outputs (a symbolic tensor or an array of them), name, trainable, dtype.
 -- Errors: outputs that need other inputs; two layers of one name; an entry that is no symbolic tensor.
+-- Example:
+--     local a, b = mgpu.Input { 8, name = "a" }, mgpu.Input { 4, name = "b" }
+--     local h = L.Concatenate {} { L.Dense { 16, activation = "relu" } (a), b }
+--     local model = mgpu.Model { inputs = { a, b }, outputs = L.Dense { 1 } (h), name = "two" }
+--     print(unpack(model:predict { mgpu.rand { 5, 8 }, mgpu.rand { 5, 4 } }:shape()))  --> 5 1
 local build_graph = require "mgpu.nn.model_graph"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
@@ -22,6 +24,9 @@ local Model = Network:extend("Model", { positional = 0,
 })
 
 --- new {inputs =, outputs =, ...} -> a model; the same as calling Model.
+-- Example:
+--     local x = mgpu.Input { 2 }
+--     print(mgpu.Model.new { inputs = x, outputs = L.Dense { 1 } (x), name = "tiny" })  --> Model "tiny"
 function Model.new(given)
   local self = Model:make(options.check("Model", Model.declared, given or {}))
   local inputs, outputs = self.inputs, self.outputs

@@ -33,7 +33,7 @@ end
 
 -- Whether the docstring lists the name among the other names of what it explains: "also A", "also A and B".
 local function is_also(text, name)
-  for at in text:gmatch "%f[%w_]also%s+()" do
+  for at in text:gmatch "%f[%w_][Aa]lso%s+()" do
     local list = text:sub(at)
     while list do
       local other, rest = list:match "^([%w_]+)(.*)$"

@@ -66,6 +66,16 @@ function M.seal(logs) order[logs].measured = #order[logs] end
 
 --- each(logs): for name, value, added in logs.each(values) do ... end, in the order they were set. `added`: whether a
 --- callback added the value. Reads lazy logs.
+-- Example:
+--     local Show = mgpu.callbacks.Callback:extend "Show"
+--     function Show:on_epoch_end(_, logs)
+--       for name in self.each(logs) do print(name) end
+--     end
+--     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { loss = "mse", metrics = { "mae" } }
+--     model:fit(mgpu.ones { 4, 1 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = Show {} })
+--     --> loss
+--     --> mae
 function M.each(logs)
   if order[logs].read then fill(logs) end
   local names, i = order[logs], 0

@@ -51,9 +51,14 @@ local function remedy(loss, actual, prediction)
 end
 
 --- loss:axis(prediction) -> the axis of the classes, or the one to average over, for predictions of that shape.
+-- Example:
+--     print(mgpu.losses.CategoricalCrossentropy { axis = -1 }:axis { 8, 5, 10 })  --> 3
 function Loss:axis(prediction) return shapes.axis(self.name, self.options.axis or -1, #prediction) end
 
 --- loss:target_shape(prediction) -> the shape that y must have.
+-- Example:
+--     print(unpack(mgpu.losses.sparse_categorical_crossentropy:target_shape { 32, 10 })) -- one class id a row
+--     --> 32
 function Loss:target_shape(prediction)
   local shape = { unpack(prediction) }
   if self.labels then table.remove(shape, self:axis(prediction)) end
@@ -61,6 +66,11 @@ function Loss:target_shape(prediction)
 end
 
 --- loss:counted_labels(y) -> y with 0 in place of the ignored class id, if there is one.
+-- Example:
+--     local loss = mgpu.losses.SparseCategoricalCrossentropy { ignore_class = 255 }
+--     print(loss:counted_labels(mgpu.tensor { 3, 255 }))
+--     --> tensor {2} float32 cpu:0
+--     --> {3, 0}
 function Loss:counted_labels(y)
   local ignored = self.options.ignore_class
   return ignored and ops.where(ops.eq(y, ignored), 0, y) or y
@@ -68,6 +78,9 @@ end
 
 --- loss:check_shape(actual, prediction, what): raises unless y of shape `actual` fits predictions of shape
 --- `prediction`, up to an axis of size 1 at its end. `what` begins the message (default: the loss's name).
+-- Example:
+--     print(pcall(function() mgpu.losses.mse:check_shape({ 32, 3 }, { 32, 4 }) end))
+--     --> false ... mean_squared_error: y has shape {32, 3} but predictions of shape {32, 4} need {32, 4}: ...
 function Loss:check_shape(actual, prediction, what)
   shapes.check(what or self.name, actual, prediction, self:target_shape(prediction),
     remedy(self, actual, prediction))
@@ -76,6 +89,10 @@ end
 -- ---- the value ----------------------------------------------------------------------------------
 
 --- rows(values) -> one value a row: the mean over all axes but the first.
+-- Example:
+--     print(mgpu.losses.mse.rows(mgpu.tensor { { 1, 3 }, { 5, 5 } }))
+--     --> tensor {2} float32 cpu:0
+--     --> {2, 5}
 function Loss.rows(values)
   local rank = values:rank()
   if rank <= 1 then return values end
@@ -85,6 +102,8 @@ function Loss.rows(values)
 end
 
 --- last_mean(values, axis = -1) -> the mean over the axis; a scalar stays.
+-- Example:
+--     print(unpack(mgpu.losses.mse.last_mean(mgpu.ones { 8, 5, 3 }):shape()))  --> 8 5
 function Loss.last_mean(values, axis)
   local shape = values:shape()
   if #shape == 0 then return values end
@@ -92,6 +111,9 @@ function Loss.last_mean(values, axis)
 end
 
 --- loss:prepare(y_true, y_pred) -> y_true in the shape and dtype that `values` expects. Errors: as check_shape.
+-- Example:
+--     local y = mgpu.losses.mse:prepare(mgpu.tensor({ 1, 2 }, { dtype = "int32" }), mgpu.ones { 2, 1 })
+--     print(y:dtype(), unpack(y:shape()))  --> float32 2 1
 function Loss:prepare(y_true, y_pred)
   local prediction = y_pred:shape()
   self:check_shape(y_true:shape(), prediction)
@@ -134,6 +156,10 @@ end
 
 --- loss:reduce(values, weight, counted) -> the values after the option `reduction`.
 -- ARGS weight: see shapes.weight; counted: a tensor of their shape that tells which of them count (nil: all).
+-- Example:
+--     local loss = mgpu.losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
+--     -- (3 * 4 + 8) / (3 + 1)
+--     print(loss:reduce(mgpu.tensor { 4, 8 }, mgpu.tensor { 3, 1 }):item())  --> 5
 function Loss:reduce(values, weight, counted)
   local dtype, reduction = values:dtype(), self.options.reduction or "sum_over_batch_size"
   weight = shapes.weight(self.name, weight, values:shape(), dtype)
@@ -164,6 +190,10 @@ end
 
 --- loss:value(y_true, y_pred, weight) -> the loss as a scalar tensor (with reduction "none": the values). Values whose
 --- prediction is masked (nn/masks.lua) do not count.
+-- Example:
+--     local y_true, y_pred = mgpu.zeros { 2, 1 }, mgpu.tensor { { 1 }, { 3 } }
+--     print(mgpu.losses.mse:value(y_true, y_pred):item(), mgpu.losses.mse(y_true, y_pred):item()) -- the same
+--     --> 5 5
 function Loss:value(y_true, y_pred, weight)
   local values, counted = unreduced(self, y_true, y_pred)
   return self:reduce(values, weight, with_mask(self, values, counted, y_pred))
@@ -199,6 +229,9 @@ function Loss:__call(y_true, y_pred, given)
 end
 
 --- loss:get_config() -> name and options.
+-- Example:
+--     local config = mgpu.losses.Huber { delta = 2 }:get_config()
+--     print(config.name, config.options.delta, config.options.reduction)  --> huber 2 sum_over_batch_size
 function Loss:get_config() return { name = self.name, options = self.options } end
 
 -- ---- making losses ------------------------------------------------------------------------------
@@ -216,8 +249,15 @@ local function make(definition, chosen)
   self.kind = definition.name
   self.name = chosen.name or definition.name
   --- loss:with(options) -> the same loss with checked options.
+  -- Example:
+  --     local huber = mgpu.losses.Huber { delta = 2, name = "wide" }
+  --     print(huber:with(huber.options).name)  --> wide
   self.with = function(_, other) return make(definition, other) end
   --- loss.per_sample(y_true, y_pred, options) -> one value a row.
+  -- Example:
+  --     print(mgpu.losses.mse.per_sample(mgpu.zeros { 2, 2 }, mgpu.tensor { { 1, 1 }, { 3, 3 } }))
+  --     --> tensor {2} float32 cpu:0
+  --     --> {1, 9}
   self.per_sample = function(y_true, y_pred, given)
     local loss = given and variant(self, given) or self
     return Loss.rows((unreduced(loss, y_true, y_pred)))
@@ -244,6 +284,10 @@ function Loss.define(definition)
 end
 
 --- from_function(fn) -> a loss made of the user's function(y_true, y_pred) -> one value a sample.
+-- Example:
+--     local cubic = mgpu.losses.mse.from_function(function(y_true, y_pred) return (y_pred - y_true):abs() ^ 3 end)
+--     -- (1 + 8) / 2
+--     print(cubic(mgpu.zeros { 2, 1 }, mgpu.tensor { { 1 }, { 2 } }):item())  --> 4.5
 function Loss.from_function(fn)
   local function per_sample(y_true, y_pred)
     local values = fn(y_true, y_pred)

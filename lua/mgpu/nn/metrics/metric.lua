@@ -62,6 +62,10 @@ local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
 --- metric:add(values, weight): adds values to total and count, each times its weight: a number, or a tensor with one
 --- weight a row.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:add(mgpu.tensor { 1, 5 }, mgpu.tensor { 3, 1 }) -- 1 counts three times
+--     print(mean:result())  --> 2
 function Metric:add(values, weight)
   values = ops.cast(to_tensor(self, values), { dtype = "float64" })
   local count = values:count()
@@ -80,6 +84,10 @@ end
 --- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to that of
 --- the sums. As in Keras, what the predictions' mask leaves out (nn/masks.lua) is left out of weighted updates only.
 --- Errors: y_true that does not fit y_pred.
+-- Example:
+--     local mae = mgpu.metrics.MeanAbsoluteError {}
+--     mae:update(mgpu.tensor { { 1 }, { 2 } }, mgpu.tensor { { 2 }, { 5 } }, mgpu.tensor { 1, 0 }) -- one weight a row
+--     print(mae:result())  --> 1
 function Metric:update(y_true, y_pred, weight)
   local mask = weight ~= nil and masks.get(y_pred)
   y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
@@ -100,23 +108,48 @@ end
 
 --- metric:fit(y_true, y_pred, labels) -> y_true in the shape of the predictions, or, for class ids, without their last
 --- axis. Errors: shapes that do not fit.
+-- Example:
+--     local accuracy = mgpu.metrics.SparseCategoricalAccuracy {}
+--     print(unpack(accuracy:fit(mgpu.zeros { 4, 1 }, mgpu.zeros { 4, 10 }, true):shape())) -- ids without the last axis
+--     --> 4
 function Metric:fit(y_true, y_pred, labels) return shapes.target(self.name, y_true, y_pred, labels) end
 
 --- metric:result() -> the mean so far, a Lua number; 0 before the first update, as in Keras. Waits for the device.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     print(mean:result())  --> 0
+--     mean:update(3)
+--     print(mean:result())  --> 3
 function Metric:result()
   local count = self.count:item()
   return count == 0 and 0 or self.total:item() / count
 end
 
 --- metric:reset(), also reset_state: starts again from nothing.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:update(3)
+--     mean:reset()
+--     mean:update(5)
+--     print(mean:result())  --> 5
 function Metric:reset()
   for _, v in ipairs(self.state) do v:assign(zeros(v:shape()):to(v:device())) end
 end
 
 --- metric:variables() -> the sums, an array of variables.
+-- Example:
+--     -- total and count
+--     print(#mgpu.metrics.Mean {}:variables())  --> 2
 function Metric:variables() return self.state end
 
 --- metric:save() -> the values of the sums, for restore.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:update(3)
+--     local saved = mean:save()
+--     mean:update(100)
+--     mean:restore(saved)
+--     print(mean:result())  --> 3
 function Metric:save()
   local saved = {}
   for i, v in ipairs(self.state) do saved[i] = v:value() end
@@ -124,11 +157,19 @@ function Metric:save()
 end
 
 --- metric:restore(saved): sets the sums to what save returned.
+-- Example:
+--     local epoch, validation = mgpu.metrics.Mean {}, mgpu.metrics.Mean {}
+--     epoch:update(3)
+--     validation:restore(epoch:save())
+--     print(validation:result())  --> 3
 function Metric:restore(saved)
   for i, v in ipairs(self.state) do v:assign(saved[i]) end
 end
 
 --- metric:get_config() -> name and options.
+-- Example:
+--     local config = mgpu.metrics.BinaryAccuracy { threshold = 0.25, name = "quarter" }:get_config()
+--     print(config.name, config.options.threshold)  --> quarter 0.25
 function Metric:get_config() return { name = self.name, options = self.options } end
 
 Metric.update_state, Metric.reset_state = Metric.update, Metric.reset

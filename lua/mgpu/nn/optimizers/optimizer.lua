@@ -78,6 +78,14 @@ end
 -- ---- slots --------------------------------------------------------------------------------------
 
 --- opt:build(variables): makes the slots of the variables that have none yet. `apply` does so too.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.ones { 3 }, { name = "w" }), mgpu.optimizers.Adam {}
+--     opt:build { v }
+--     for _, variable in ipairs(opt:variables()) do print(variable.name) end
+--     --> iterations
+--     --> learning_rate
+--     --> w/momentum
+--     --> w/velocity
 function Optimizer:build(variables)
   check_variables("build", variables)
   for _, v in ipairs(variables) do
@@ -90,18 +98,34 @@ end
 
 --- opt:variables() -> what a checkpoint must hold: step count, learning rate (unless it is a schedule), the rule's own
 --- variables, then the slots in the order of the variables given to build.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.ones { 3 }), mgpu.optimizers.SGD { momentum = 0.9 }
+--     opt:build { v }
+--     -- step count, learning rate, and the momentum of v
+--     print(#opt:variables())  --> 3
 function Optimizer:variables() return self.state end
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
 --- opt:scale_loss(loss) -> the loss times loss_scale_factor, if that is given: the loss whose gradients `apply`
 --- expects. Scaling keeps small gradients from becoming 0 in a narrow dtype.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.tensor { 3 }), mgpu.optimizers.SGD { learning_rate = 1, loss_scale_factor = 8 }
+--     local step = mgpu.value_and_grad(function() return opt:scale_loss(v:square():sum()) end, { v })
+--     local _, grads = step()
+--     -- 8 times the gradient
+--     print(grads[1]:item())  --> 48
+--     opt:apply(grads, { v })
+--     print(v:value():item())  --> -3
 function Optimizer:scale_loss(loss)
   local factor = self.options.loss_scale_factor
   return factor and loss * factor or loss
 end
 
 --- opt:unscale(grads) -> the gradients of the loss itself, from those of the scaled loss. Entries may be false.
+-- Example:
+--     local opt = mgpu.optimizers.SGD { loss_scale_factor = 8 }
+--     print(opt:unscale({ mgpu.tensor { 48 } })[1]:item())  --> 6
 function Optimizer:unscale(grads)
   local factor = self.options.loss_scale_factor
   if not factor then return grads end
@@ -186,6 +210,15 @@ end
 --- opt:apply(grads, variables): one step. grads[i] is the gradient of variables[i], or false to leave it alone; see
 --- mgpu.value_and_grad. Also apply_gradients. A jitted step fails, and changes nothing, if a gradient is not finite;
 --- it fails, too, if it has made a variable infinite. Errors: arrays of different lengths; no gradient at all.
+-- Example:
+--     local w = mgpu.variable(mgpu.tensor { 5 })
+--     local opt = mgpu.optimizers.SGD { learning_rate = 0.25 }
+--     local step = mgpu.value_and_grad(function() return (w - 1):square():sum() end, { w })
+--     for _ = 1, 20 do
+--       local _, grads = step()
+--       opt:apply(grads, { w })
+--     end
+--     print(w:value():round():item())  --> 1
 function Optimizer:apply(grads, variables)
   self.check_apply(grads, variables)
   grads = self:unscale(grads)
@@ -194,6 +227,11 @@ function Optimizer:apply(grads, variables)
 end
 
 --- opt:apply_unscaled(grads, variables): apply, with gradients that `unscale` returned.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.tensor { 1 }), mgpu.optimizers.SGD { learning_rate = 1, loss_scale_factor = 8 }
+--     opt:apply_unscaled(opt:unscale { mgpu.tensor { 4 } }, { v })
+--     -- 1 - 4 / 8
+--     print(v:value():item())  --> 0.5
 function Optimizer:apply_unscaled(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
@@ -216,6 +254,10 @@ function Optimizer:apply_unscaled(grads, variables)
 end
 
 --- opt:steps_taken() -> how often apply was called, skipped steps included.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.tensor { 1 }), mgpu.optimizers.Adam {}
+--     for _ = 1, 3 do opt:apply({ mgpu.tensor { 1 } }, { v }) end
+--     print(opt:steps_taken())  --> 3
 function Optimizer:steps_taken() return tonumber(self.iterations:item()) end
 
 Optimizer.apply = methods.colon("opt:apply(grads, variables)", function(self)
@@ -247,6 +289,9 @@ function Optimizer.scalars() end
 function Optimizer.own_variables() return {} end
 
 --- opt:get_config() -> the options as they are now, from which an equal optimizer can be made.
+-- Example:
+--     local config = mgpu.optimizers.Adam { learning_rate = 0.01, beta_1 = 0.8 }:get_config()
+--     print(config.learning_rate, config.beta_1, config.amsgrad)  --> 0.01 0.8 false
 function Optimizer:get_config()
   local config = {}
   for key, value in pairs(self.options) do config[key] = value end

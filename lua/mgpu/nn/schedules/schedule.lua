@@ -80,6 +80,9 @@ local function copy(value)
 end
 
 --- schedule:get_config() -> the options, from which an equal schedule can be made.
+-- Example:
+--     local config = mgpu.schedules.ExponentialDecay { 0.1, decay_steps = 1000, decay_rate = 0.5 }:get_config()
+--     print(config.initial_learning_rate, config.decay_rate)  --> 0.1 0.5
 function Schedule:get_config()
   local config = {}
   for key, value in pairs(self.options) do config[key] = copy(value) end

@@ -44,18 +44,44 @@ Callback.METHODS = {
 Callback.each = logs.each
 
 --- callback.write(message, ...): prints a line through mgpu.output; the arguments are those of string.format.
+-- Example:
+--     local Greet = mgpu.callbacks.Callback:extend "Greet"
+--     function Greet:on_train_begin() self.write("%s has %d layers", self.model.name, #self.model.layers) end
+--     local model = mgpu.Sequential { name = "m", mgpu.Input { 1 }, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.ones { 4, 1 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = Greet {} })
+--     --> m has 1 layers
 function Callback.write(message, ...) require "mgpu".output(message:format(...) .. "\n") end
 
 --- callback:get_state() -> what a checkpoint must hold of it: a table of numbers, strings, booleans and tables of
 --- them. Tensors are allowed in arrays.
+-- Example:
+--     local Count = mgpu.callbacks.Callback:extend "Count" -- goes on counting where a checkpoint continues
+--     function Count:on_epoch_end() self.epochs = (self.epochs or 0) + 1 end
+--     function Count:get_state() return { epochs = self.epochs } end
+--     function Count:set_state(state) self.epochs = state.epochs end
+--     local first, second = Count {}, Count {}
+--     first:on_epoch_end()
+--     second:set_state(first:get_state())
+--     print(second.epochs)  --> 1
 function Callback.get_state() return {} end
 
 --- callback:set_state(state): continues from what get_state returned. It is called after on_train_begin or, where fit
 --- continues in the middle of an epoch, after that epoch's on_epoch_begin.
+-- Example:
+--     local first, second = mgpu.callbacks.ReduceLROnPlateau {}, mgpu.callbacks.ReduceLROnPlateau {}
+--     second:set_state(first:get_state()) -- it has waited as many epochs as the first one
 function Callback.set_state() end
 
 --- Callback:extend(name, declared) -> a class of callbacks, to be called with options. declared: its options, as for
 --- mgpu.Layer:extend; they become fields. A method init(self), if there is one, is called on each new callback.
+-- Example:
+--     local Best = mgpu.callbacks.Callback:extend("Best", { name = "loss" }) -- an option with a default
+--     function Best:on_epoch_end(epoch, logs) self.value = math.min(self.value or math.huge, logs[self.name]) end
+--     local best = Best { name = "val_loss" }
+--     best:on_epoch_end(1, { val_loss = 0.5 })
+--     best:on_epoch_end(2, { val_loss = 0.75 })
+--     print(best.value)  --> 0.5
 function Callback:extend(name, declared)
   local class = setmetatable({ class = name }, {
     __index = self,
