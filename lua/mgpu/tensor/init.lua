@@ -3,6 +3,7 @@
 -- RETURNS the functions that `mgpu` takes over; methods are put into core.methods. Axes count from 1 or, negative,
 -- from the end; ids and classes from 0. Integers are computed in double: exact up to 2^53, and a result outside the
 -- dtype's limits becomes the limit.
+local arguments = require "mgpu.tensor.arguments"
 local core = require "mgpu.core"
 
 local M, methods, ops = {}, core.methods, core.ops
@@ -39,9 +40,13 @@ local function on(device, t)
   return t
 end
 
+-- The shape as a list, whose faults are reported here: the op below has another name.
 local function check_shape(who, shape)
-  if type(shape) == "number" then return { shape } end
+  if type(shape) == "number" then shape = { shape } end
   if type(shape) ~= "table" then fail("%s: the shape must be a list, got %s", who, type(shape)) end
+  local fault = core.array_fault(shape)
+  if fault then fail('%s: option "shape": %s', who, fault) end
+  for _, size in ipairs(shape) do arguments.whole(who, "a size of the shape", size, 0) end
   return shape
 end
 
@@ -59,21 +64,45 @@ end
 
 --- tensor(value, {dtype =, device =}) -> a tensor of a number, a boolean or nested tables of them. dtype: floatx for
 --- numbers, bool for booleans. Errors: tables of unequal lengths.
+-- Example:
+--     print(mgpu.tensor { { 1, 2 }, { 3, 4 } })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 2},
+--     -->  {3, 4}}
+--     print(mgpu.tensor({ 1, 2, 3 }, { dtype = "int32" }):dtype(), mgpu.tensor { true, false }:dtype())
+--     --> int32 bool
 M.tensor = core.tensor
 
 --- full(shape, value, {dtype = floatx, device =}) -> a tensor with `value` everywhere. shape: a list, or one size.
+-- Example:
+--     print(mgpu.full({ 2, 3 }, 7))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{7, 7, 7},
+--     -->  {7, 7, 7}}
+--     print(mgpu.full({ 2 }, 255, { dtype = "uint8" }))
+--     --> tensor {2} uint8 cpu:0
+--     --> {255, 255}
 function M.full(shape, value, options)
   local dtype, device = read_options("full", options)
   return on(device, ops.full(check_shape("full", shape), value, dtype or core.floatx()))
 end
 
 --- zeros(shape, {dtype = floatx, device =}) -> a tensor of zeros.
+-- Example:
+--     print(mgpu.zeros { 2, 3 })
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{0, 0, 0},
+--     -->  {0, 0, 0}}
 function M.zeros(shape, options)
   local dtype, device = read_options("zeros", options)
   return on(device, ops.full(check_shape("zeros", shape), 0, dtype or core.floatx()))
 end
 
 --- ones(shape, {dtype = floatx, device =}) -> a tensor of ones.
+-- Example:
+--     print(mgpu.ones({ 3 }, { dtype = "float64" }))
+--     --> tensor {3} float64 cpu:0
+--     --> {1, 1, 1}
 function M.ones(shape, options)
   local dtype, device = read_options("ones", options)
   return on(device, ops.full(check_shape("ones", shape), 1, dtype or core.floatx()))
@@ -81,6 +110,13 @@ end
 
 --- arange(n, options) -> 0 .. n-1; arange(first, limit, step = 1, options) -> first, first + step, ... below the limit.
 --- options: {dtype = floatx, device =}. Errors: a step of 0.
+-- Example:
+--     print(mgpu.arange(4))
+--     --> tensor {4} float32 cpu:0
+--     --> {0, 1, 2, 3}
+--     print(mgpu.arange(10, 0, -2.5)) -- first, limit, step
+--     --> tensor {4} float32 cpu:0
+--     --> {10,    7.5,  5,    2.5}
 function M.arange(first, limit, step, options)
   if type(limit) == "table" then limit, options = nil, limit end
   if type(step) == "table" then step, options = nil, step end
@@ -99,6 +135,10 @@ function M.arange(first, limit, step, options)
 end
 
 --- linspace(first, last, n, {dtype = floatx, device =}) -> n evenly spaced numbers, both ends included.
+-- Example:
+--     print(mgpu.linspace(0, 1, 5))
+--     --> tensor {5} float32 cpu:0
+--     --> {0,    0.25, 0.5,  0.75, 1}
 function M.linspace(first, last, n, options)
   local dtype, device = read_options("linspace", options)
   check_number("linspace: the first number", first)
@@ -111,6 +151,16 @@ function M.linspace(first, last, n, options)
 end
 
 --- eye(n, m = n, {dtype = floatx, device =}) -> a matrix {n, m} with ones on the diagonal.
+-- Example:
+--     print(mgpu.eye(3))
+--     --> tensor {3, 3} float32 cpu:0
+--     --> {{1, 0, 0},
+--     -->  {0, 1, 0},
+--     -->  {0, 0, 1}}
+--     print(mgpu.eye(2, 3))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{1, 0, 0},
+--     -->  {0, 1, 0}}
 function M.eye(n, m, options)
   if type(m) == "table" then m, options = nil, m end
   local dtype, device = read_options("eye", options)
@@ -128,12 +178,21 @@ local function random(who, kind, shape, a, b, options)
 end
 
 --- rand(shape, {dtype = floatx, device =}) -> uniform random numbers in [0, 1).
+-- Example:
+--     local t = mgpu.rand { 2, 3 }
+--     print(table.concat(t:shape(), " "), t:ge(0):all():item(), t:lt(1):all():item())  --> 2 3 true true
 function M.rand(shape, options) return random("rand", "uniform", shape, 0, 1, options) end
 
 --- randn(shape, {dtype = floatx, device =}) -> normal random numbers with mean 0 and standard deviation 1.
+-- Example:
+--     local t = mgpu.randn { 10000 }
+--     print(("%.1f %.1f"):format(math.abs(t:mean():item()), t:std():item()))  --> 0.0 1.0
 function M.randn(shape, options) return random("randn", "normal", shape, 0, 1, options) end
 
 --- randint(low, high, shape, {dtype = "int32", device =}) -> random whole numbers from low to high - 1.
+-- Example:
+--     local dice = mgpu.randint(1, 7, { 1000 })
+--     print(dice:min():item(), dice:max():item(), dice:dtype())  --> 1 6 int32
 function M.randint(low, high, shape, options)
   check_number("randint: the lowest number", low)
   check_number("randint: the limit", high)
@@ -146,9 +205,18 @@ for name, fn in pairs(require "mgpu.tensor.composite_ops") do define(name, fn) e
 M.to_categorical = M.one_hot
 
 --- t:entry(i), the same as t[i] -> entry i of the first axis, from 1, or from the end if negative.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }
+--     print(t[1]) -- the same as t:entry(1)
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 2}
+--     print(t[-1][2]:item())  --> 6
 function methods.entry(t, i) return M.slice(t, { i }) end
 
 --- t:unknown(name): raises the error of t.name for a name that no method has.
+-- Example:
+--     print(pcall(function() return mgpu.zeros { 2 }.summ end))
+--     --> false ...: a tensor has no method "summ" (did you mean "sum"?)
 function methods.unknown(t, name)
   local is_variable, names = core.is_variable(t), {}
   if is_variable then names = { "assign", "value", "name", "trainable" } end
@@ -161,6 +229,12 @@ end
 -- ---- dtype, device, copies ----------------------------------------------------------------------
 
 --- t:to(dtype | device) -> the same numbers in another dtype, or on another device. Errors: an unknown name.
+-- Example:
+--     local t = mgpu.tensor { 1.5, -2.5 }
+--     print(t:to "int32") -- a dtype
+--     --> tensor {2} int32 cpu:0
+--     --> { 1, -2}
+--     print(t:to("cpu:1"):device()) -- a device  --> cpu:1
 define("to", function(t, where)
   if type(where) ~= "string" then
     fail("to: expected the name of a dtype or device, got %s", type(where))
@@ -172,6 +246,13 @@ define("to", function(t, where)
 end)
 
 --- t:clone() -> a copy that shares no memory with t.
+-- Example:
+--     local a = mgpu.tensor { 1, 2, 3 }
+--     local b = a:clone()
+--     a:free() -- gives up a's memory, not b's
+--     print(b)
+--     --> tensor {3} float32 cpu:0
+--     --> {1, 2, 3}
 define("clone", function(t) return core.copy_to(t) end)
 
 local POINTERS = { float32 = "float *", float64 = "double *", int32 = "int32_t *",
@@ -180,6 +261,10 @@ local POINTERS = { float32 = "float *", float64 = "double *", int32 = "int32_t *
 
 --- t:pointer() -> an FFI pointer to the elements in host memory, row-major. It is valid as long as the tensor lives:
 --- keep the tensor.
+-- Example:
+--     local t = mgpu.tensor { 1.5, 2.5, 3.5 }
+--     local p = t:pointer()
+--     print(p[0], p[2]) -- from 0, as in C  --> 1.5 3.5
 define("pointer", function(t)
   return require "ffi".cast(POINTERS[methods.dtype(t)], core.address(t))
 end)
@@ -201,6 +286,10 @@ end
 
 --- jit(fn) -> a function like fn that is traced once for each kind of arguments, and then runs as one plan. It takes no
 --- options: it runs where its tensors are, and compile's option devices is for several devices.
+-- Example:
+--     local step = mgpu.jit(function(x) return (x * x + 1):sum() end)
+--     print(step(mgpu.tensor { 1, 2 }):item()) -- traces the function and compiles it  --> 7
+--     print(step(mgpu.tensor { 3, 4 }):item()) -- runs what was compiled  --> 27
 function M.jit(fn, given)
   if given ~= nil then
     core.fail("usage", "mgpu.jit: takes one function and no options: it runs where its tensors are; to train on "
@@ -210,6 +299,10 @@ function M.jit(fn, given)
 end
 
 --- set_floatx(dtype): the dtype of numbers and weights unless told otherwise; float32 at the start.
+-- Example:
+--     mgpu.set_floatx "float64"
+--     print(mgpu.tensor { 0.1 }:dtype(), mgpu.rand({ 2 }):dtype())  --> float64 float64
+--     mgpu.set_floatx "float32"
 function M.set_floatx(dtype) core.floatx(dtype) end
 
 return M
