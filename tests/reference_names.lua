@@ -18,8 +18,7 @@ local prompt = { session = { locals = {}, text_of = function() end }, terminal =
 end } }
 
 -- Pages some of whose names still lack an example, by file.
-local WITHOUT = { mgpu = true, tensors = true, ops = true, model = true, datasets = true, data = true,
-  dataset = true, image = true }
+local WITHOUT = { ops = true, model = true }
 
 local pages, warnings = {}, {} -- what collect returns
 

@@ -12,28 +12,52 @@ mgpu.version = core.version
 
 --- mgpu.output(text): everything that is printed goes through this function. Replace it to redirect the output. It
 --- flushes, so that a log can be followed.
+-- Example:
+--     local kept = {}
+--     mgpu.output = function(text) table.insert(kept, text) end
+--     mgpu.show(mgpu.tensor { 1, 2, 3 }, { width = 20, height = 3 }) -- goes to the table
+--     print(#kept)  --> 1
 function mgpu.output(text)
   io.write(text)
   io.flush()
 end
 
 --- mgpu.seed(n): all random numbers from here on, the weights of new layers among them, are a function of n.
+-- Example:
+--     mgpu.seed(42)
+--     local first = mgpu.rand { 3 }
+--     mgpu.seed(42)
+--     print(mgpu.rand({ 3 }):eq(first):all():item())  --> true
 function mgpu.seed(n)
   core.seed(n)
   require "mgpu.nn.layer_names".restart_streams()
 end
 
 --- mgpu.rng_state([state]) -> {seed, base}: the random state, after setting it if one is given. base counts the draws.
+-- Example:
+--     local state = mgpu.rng_state()
+--     local first = mgpu.rand { 3 }
+--     mgpu.rng_state(state) -- back to where it was
+--     print(mgpu.rand({ 3 }):eq(first):all():item())  --> true
 function mgpu.rng_state(state)
   if state ~= nil then require "mgpu.nn.layer_names".note_seed() end
   return core.rng_state(state)
 end
 
 --- mgpu.reset_names(): automatic names of layers count from the start again, as after Keras's clear_session.
+-- Example:
+--     print(mgpu.layers.Dense(4).name, mgpu.layers.Dense(4).name)  --> dense dense_1
+--     mgpu.reset_names()
+--     print(mgpu.layers.Dense(4).name)  --> dense
 function mgpu.reset_names() require "mgpu.nn.layer_names".reset() end
 
 --- mgpu.set_image_data_format(format): "channels_last" (the default at the start) or "channels_first", for layers that
 --- do not state a data_format.
+-- Example:
+--     mgpu.set_image_data_format "channels_first"
+--     local y = mgpu.layers.Conv2D { 16, 3 } (mgpu.zeros { 1, 3, 8, 8 })
+--     print(table.concat(y:shape(), " "))  --> 1 16 6 6
+--     mgpu.set_image_data_format "channels_last"
 function mgpu.set_image_data_format(format)
   if format ~= "channels_last" and format ~= "channels_first" then
     core.fail("usage", ('set_image_data_format: expected "channels_last" or "channels_first", got %s')

@@ -1,6 +1,11 @@
 --- concatenate {a, b, ...}: the elements of one dataset after those of another. Also ds:concatenate(other, ...).
 --
 -- Errors: no dataset; something that is none; elements with different components, when they come.
+-- Example:
+--     local a, b = mgpu.data.from_tensors { mgpu.arange(2) }, mgpu.data.from_tensors { mgpu.arange(10, 13) }
+--     for x in mgpu.data.concatenate({ a, b }):batch(5):iter() do print(x) end
+--     --> tensor {5} float32 cpu:0
+--     --> { 0,  1, 10, 11, 12}
 local Flow = require "mgpu.data.flow.flow"
 local joins = require "mgpu.data.flow.operators.joins"
 local list = require "mgpu.data.flow.list"

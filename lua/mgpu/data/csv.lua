@@ -31,6 +31,16 @@
 --   trim       true: spaces around cells do not count
 -- Errors, with file, line and column: records of different lengths, a cell that does not fit its dtype or has no value,
 -- a quote that is never closed, records of more than 16 MiB, zero bytes, UTF-16; more than 1024 fields.
+-- Example:
+--     local file = io.open("iris.csv", "w")
+--     file:write "length,width,species\n5.1,3.5,setosa\n6.3,3.3,virginica\n"
+--     file:close()
+--     local ds = mgpu.data.csv("iris.csv", { label = "species" })
+--     print(table.concat(ds.columns, " "), table.concat(ds.classes, " "))  --> length width setosa virginica
+--     for x, y in ds:batch(32):iter() do print(x) end -- y is {0, 1}
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{5.1, 3.5},
+--     -->  {6.3, 3.3}}
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"

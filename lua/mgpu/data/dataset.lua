@@ -102,6 +102,13 @@ function Dataset.is_plain(ds) return #ds.stages == 0 and next(ds.maps) == nil en
 
 --- ds:shuffle(n, seed): elements in random order, drawn from a window of n elements, anew in each pass. n at or above
 --- the number of elements shuffles fully. The order depends on the seed alone (nil: drawn from mgpu.seed's state now).
+-- Example:
+--     local ds = mgpu.data.from_tensors({ mgpu.arange(6) }):shuffle(6, 1):batch(6)
+--     for x in ds:cycle(2):iter() do print(x) end -- another order in each pass
+--     --> tensor {6} float32 cpu:0
+--     --> {4, 5, 2, 0, 3, 1}
+--     --> tensor {6} float32 cpu:0
+--     --> {0, 1, 5, 2, 3, 4}
 function methods:shuffle(n, seed)
   check_count("shuffle", n, 1)
   if seed == nil then seed = core.stream_seed() end
@@ -110,6 +117,16 @@ function methods:shuffle(n, seed)
 end
 
 --- ds:batch(n, {drop_remainder = false}): n elements as one, along a new first axis; the last batch may be smaller.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(5) }
+--     for x in ds:batch(2):iter() do print(x) end
+--     --> tensor {2} float32 cpu:0
+--     --> {0, 1}
+--     --> tensor {2} float32 cpu:0
+--     --> {2, 3}
+--     --> tensor {1} float32 cpu:0
+--     --> {4}
+--     print(ds:batch(2, { drop_remainder = true }):length())  --> 2
 function methods:batch(n, given)
   check_count("batch", n, 1)
   check_options("batch", given, { "drop_remainder" })
@@ -119,6 +136,11 @@ function methods:batch(n, given)
 end
 
 --- ds:unbatch(): the entries of each batch as elements. After :batch, that batch is left out again.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.tensor { { 1, 2 }, { 3, 4 } } }
+--     for x in ds:unbatch():batch(4):iter() do print(x) end
+--     --> tensor {4} float32 cpu:0
+--     --> {1, 2, 3, 4}
 function methods:unbatch()
   local last = self.stages[#self.stages]
   if not last or last.kind ~= "batch" or self.maps[self.level] then return flow.methods.unbatch(self) end
@@ -131,6 +153,15 @@ end
 
 --- ds:window(size, {shift = size, stride = 1, drop_remainder = false}): size elements, stride apart, as one, along a
 --- new first axis; the next begins shift further, so with shift < size they overlap. The last ones may be smaller.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(5) }
+--     for x in ds:window(3, { shift = 1, drop_remainder = true }):iter() do print(x) end
+--     --> tensor {3} float32 cpu:0
+--     --> {0, 1, 2}
+--     --> tensor {3} float32 cpu:0
+--     --> {1, 2, 3}
+--     --> tensor {3} float32 cpu:0
+--     --> {2, 3, 4}
 function methods:window(size, given)
   check_count("window", size, 1)
   check_options("window", given, { "shift", "stride", "drop_remainder" })
@@ -147,6 +178,11 @@ function methods:window(size, given)
 end
 
 --- ds:shard(i, n): every n-th element from the i-th on (from 1), so that n programs share the elements out.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(7) }
+--     for x in ds:shard(2, 3):batch(7):iter() do print(x) end -- the second of three programs
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 4}
 function methods:shard(i, n)
   checks.shard(i, n)
   return with_stage(self, { kind = "shard", n = n, index = i - 1 }, math.max(math.ceil((self.count - i + 1) / n), 0),
@@ -154,6 +190,9 @@ function methods:shard(i, n)
 end
 
 --- ds:cycle(n): n passes one after another; without n, passes without end.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(3) }
+--     print(ds:cycle(2):length(), ds:cycle():length()) -- nil: it has no end  --> 6 nil
 function methods:cycle(n)
   if n ~= nil then check_count("cycle", n, 0) end
   if n and self.count == math.huge then fail("cycle", "the dataset has no end already") end
@@ -162,12 +201,21 @@ function methods:cycle(n)
 end
 
 --- ds:take(n): the first n elements of each pass.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(10) }
+--     for x in ds:take(3):batch(10):iter() do print(x) end
+--     --> tensor {3} float32 cpu:0
+--     --> {0, 1, 2}
 function methods:take(n)
   check_count("take", n, 0)
   return with_stage(self, { kind = "take", n = n }, math.min(n, self.count), self.level)
 end
 
 --- ds:skip(n): the elements of each pass after the first n.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(10) }
+--     local valid, train = ds:take(2), ds:skip(2)
+--     print(valid:length(), train:length())  --> 2 8
 function methods:skip(n)
   check_count("skip", n, 0)
   return with_stage(self, { kind = "skip", n = n }, math.max(self.count - n, 0), self.level)
@@ -176,6 +224,11 @@ end
 --- ds:map(fn): fn(x, y, ...) of each element. It returns components: tensors, text, or tables of them by position or
 --- by name; numbers become tensors. Traced by mgpu.jit, once for each shape, unless there is text among its arguments,
 --- or there are more than 32. It may be a jitted function, a layer or a model.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.tensor { 2, 4 }, mgpu.tensor { 0, 1 } }
+--     for x, y in ds:map(function(x, y) return x / 10, y + 1 end):iter() do print(x, y:item()) end
+--     --> tensor {} float32 cpu:0 0.2 1
+--     --> tensor {} float32 cpu:0 0.4 2
 function methods:map(fn)
   local maps = {}
   for level, list in pairs(self.maps) do maps[level] = list end
@@ -187,6 +240,11 @@ end
 --- ds:prefetch(n, {threads = the cores of this machine}): threads read the rows of the next n elements while this one
 --- is used. Any number of them gives the same elements; where rows are only copied, as from_tensors does, one is the
 --- default. Its place in the chain makes no difference.
+-- Example:
+--     local ds = mgpu.data.from_tensors({ mgpu.arange(100) }):shuffle(100, 1):batch(50):prefetch(2)
+--     for x in ds:iter() do print(x:count()) end -- the next batches are made meanwhile
+--     --> 50
+--     --> 50
 function methods:prefetch(n, given)
   check_count("prefetch", n, 1)
   check_options("prefetch", given, { "threads" })
@@ -196,12 +254,22 @@ function methods:prefetch(n, given)
 end
 
 --- ds:length() -> elements in a pass; nil if it has no end.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.zeros { 100, 3 } }
+--     print(ds:length(), ds:batch(32):length())  --> 100 4
 function methods:length() return self.count < math.huge and self.count or nil end
 
 --- ds:iter(position, device) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is
 --- what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch they are
 --- sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device. Errors: a
 --- position past the end.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(4) }
+--     local it = ds:iter()
+--     print(it():item(), it():item())  --> 0 1
+--     for x in ds:iter(it:position()) do print(x:item()) end -- the rest of the pass
+--     --> 2
+--     --> 3
 function methods:iter(position, device)
   if position ~= nil then checks.position(position, self.count) end
   local pass, element = self.passes, 0
@@ -227,6 +295,21 @@ end
 --- at all, and every later program reads it. Remove the file when the steps before it change. After a shuffle or a map
 --- the elements of the first pass are kept, in their order. Errors: a file that cannot be written, is damaged, holds
 --- rows of another dataset or is no cache.
+-- Example:
+--     local calls = 0
+--     local ds = mgpu.data.generator(function()
+--       calls = calls + 1
+--       local i = 0
+--       return function() i = i + 1; if i <= 3 then return i end end
+--     end):cache()
+--     for _ = 1, 2 do for x in ds:iter() do print(x:item()) end end
+--     --> 1
+--     --> 2
+--     --> 3
+--     --> 1
+--     --> 2
+--     --> 3
+--     print(calls) -- the second pass came from memory  --> 1
 function methods:cache(path)
   if path ~= nil and type(path) ~= "string" then
     fail("cache", "expected the path of a file, got a %s", type(path))
@@ -277,6 +360,11 @@ function Dataset.concatenated(list)
 end
 
 --- ds:augment {horizontal_flip = true, ...}: random and fixed changes of images, in C; the options are in augment.lua.
+-- Example:
+--     local images = mgpu.randint(0, 256, { 4, 10, 10, 3 }, { dtype = "uint8" })
+--     local ds = mgpu.data.from_tensors { images }
+--     ds = ds:augment { random_crop = { 8, 8 }, horizontal_flip = true, rescale = 1 / 255 }
+--     for x in ds:batch(4):iter() do print(x:dtype(), table.concat(x:shape(), " ")) end  --> float32 4 8 8 3
 function methods:augment(given) return require "mgpu.data.augment" (self, given) end
 
 checks.colons(methods)

@@ -6,6 +6,15 @@
 -- Takes nested tables of numbers too; a data set of mgpu.datasets stands for {x, y}. Rows are copied from host memory:
 -- a tensor on another device is copied to the host once, by this call, and its batches go back to its device. The
 -- methods are in dataset.lua. Errors: no tensor; different numbers of rows; more than 1024 tensors.
+-- Example:
+--     local x, y = mgpu.arange(6):reshape { 3, 2 }, mgpu.tensor { 10, 11, 12 }
+--     local ds = mgpu.data.from_tensors { x, y }
+--     for rows, labels in ds:batch(2):iter() do print(table.concat(rows:shape(), " "), labels[1]:item()) end
+--     --> 2 2 10
+--     --> 1 2 12
+--     for row, label in ds:take(1):iter() do print(row) end
+--     --> tensor {2} float32 cpu:0
+--     --> {0, 1}
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"

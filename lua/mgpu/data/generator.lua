@@ -12,6 +12,15 @@
 -- of these by name. Elements are rows, unless you give whole batches and leave :batch out.
 -- Options: length, the number of elements in a pass, if it is known; dtypes, a dtype for each component that is made of
 -- numbers (default: floatx; "bool" for booleans). Errors: another number of elements than `length`.
+-- Example:
+--     local ds = mgpu.data.generator(function() -- called at the beginning of each pass
+--       local i = 0
+--       return function() i = i + 1; if i <= 3 then return { i, i * i }, i % 2 end end
+--     end)
+--     for x, y in ds:iter() do print(x[1]:item(), x[2]:item(), y:item()) end
+--     --> 1 1 1
+--     --> 2 4 0
+--     --> 3 9 1
 local checks = require "mgpu.data.checks"
 local Flow = require "mgpu.data.flow.flow"
 local Generator = require "mgpu.data.flow.operators.generator"

@@ -99,6 +99,10 @@ end
 
 --- grid(tensor, {columns =, padding = 2}) -> uint8 {rows, columns, channels}: an image as it is, or a batch of images
 --- as one picture, as save writes it.
+-- Example:
+--     local digits = mgpu.datasets.digits(6)
+--     local picture = mgpu.image.grid(digits.x, { columns = 3, padding = 2 })
+--     print(table.concat(picture:shape(), " ")) -- 2 * 28 + 3 * 2 rows, 3 * 28 + 4 * 2 columns  --> 62 92 1
 function M.grid(x, given)
   local chosen = chosen_options("image.grid", PNG, given)
   return grid(as_bytes("image.grid", as_batch("image.grid", x)), chosen)
@@ -108,10 +112,17 @@ end
 
 --- encode_png(tensor, {columns =, padding = 2}) -> the bytes of a PNG file, as a string.
 --- Options: those of save.
+-- Example:
+--     local bytes = mgpu.image.encode_png(mgpu.eye(8)) -- white dots on black
+--     print(bytes:sub(2, 4), mgpu.image.decode(bytes):sum():item() / 255)  --> PNG 8
 function M.encode_png(x, given) return encode("image.encode_png", x, chosen_options("image.encode_png", PNG, given)) end
 
 --- encode_jpeg(tensor, {quality = 95, columns =, padding = 2}) -> the bytes of a JPEG file, as a string.
 --- Options: those of save.
+-- Example:
+--     local x = mgpu.rand { 64, 64, 3 }
+--     print(#mgpu.image.encode_jpeg(x, { quality = 20 }) < #mgpu.image.encode_jpeg(x, { quality = 95 }))
+--     --> true
 function M.encode_jpeg(x, given)
   return encode("image.encode_jpeg", x, chosen_options("image.encode_jpeg", JPEG, given))
 end
@@ -120,6 +131,10 @@ end
 -- channels: 1, 3 or 4; those of the file if nil, where a palette counts as 3 and any alpha makes 4. Gray is
 -- 0.299 red + 0.587 green + 0.114 blue; alpha is dropped, not blended; 16 bits become 8; gamma is ignored.
 -- Errors: a damaged or truncated file, another format, more than 65,500 pixels a side or 256 MiB of pixels.
+-- Example:
+--     local bytes = mgpu.image.encode_png(mgpu.full({ 4, 6, 3 }, 200, { dtype = "uint8" }))
+--     local x = mgpu.image.decode(bytes, { channels = 1 }) -- as gray
+--     print(x:dtype(), table.concat(x:shape(), " "), x[1][1][1]:item())  --> uint8 4 6 1 200
 function M.decode(bytes, given)
   local chosen = chosen_options("image.decode", READ, given)
   if type(bytes) ~= "string" then fail("image.decode", "the bytes must be a string, got a %s", type(bytes)) end
@@ -128,6 +143,10 @@ end
 
 --- load(path, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode. The format
 --- is that of the contents, whatever the name.
+-- Example:
+--     mgpu.image.save("gray.png", mgpu.rand { 20, 30 })
+--     local x = mgpu.image.load("gray.png", { channels = 3 })
+--     print(x:dtype(), table.concat(x:shape(), " "))  --> uint8 20 30 3
 function M.load(path, given)
   local chosen = chosen_options("image.load", READ, given)
   return core.image_load(path, chosen.channels or 0)
@@ -140,6 +159,10 @@ local WRITERS = { png = PNG, jpg = JPEG, jpeg = JPEG }
 -- A batch becomes a grid of images: columns (the square root of their number, rounded up) in a row, with black lines of
 -- `padding` pixels. quality, 1 to 100, is JPEG's.
 -- Errors: another ending; another shape or dtype; floats outside of 0 to 1; the disk.
+-- Example:
+--     local digits = mgpu.datasets.digits(25)
+--     mgpu.image.save("digits.png", digits.x) -- 25 images as a grid
+--     print(table.concat(mgpu.image.load("digits.png"):shape(), " "))  --> 152 152 1
 function M.save(path, x, given)
   if type(path) ~= "string" then
     fail("image.save", 'the path comes first, as in save("x.png", tensor); got a %s', type(path))
@@ -166,6 +189,9 @@ local RESIZE = options.declare { positional = 2, { "height", "integer", required
 -- "area"; antialias: all pixels count where a bilinear image shrinks. The values are those of tf.image.resize, in the
 -- dtype of the tensor (rounded for uint8) or in `dtype`. For a dataset: ds:augment { resize = ... }; as an op with a
 -- gradient: mgpu.image_resize. Errors: no pixels; whole numbers other than uint8, which only "nearest" can resize.
+-- Example:
+--     local x = mgpu.rand { 28, 28, 1 }
+--     print(table.concat(mgpu.image.resize(x, { 14, 14, method = "area" }):shape(), " "))  --> 14 14 1
 function M.resize(x, given)
   if type(given) ~= "table" or getmetatable(given) then
     fail("image.resize", "the size comes second, as in resize(x, {32, 32}); got a %s", type(given))

@@ -14,6 +14,14 @@
 -- Unlike Keras 3: what a row becomes depends on seed, epoch and row alone; a feature-wise switch without :fit is an
 -- error; height_shift_range moves rows (Keras's moves columns); the center of rotation and zoom is that of the image
 -- also where it is not square. Errors: unknown options, values out of range, images of another rank.
+-- Example:
+--     local x, y = mgpu.rand { 4, 8, 8, 1 }, mgpu.arange(4)
+--     local generator = mgpu.ImageDataGenerator { rotation_range = 20, horizontal_flip = true, rescale = 1 / 255 }
+--     for images, labels in generator:flow(x, y, { batch_size = 2, seed = 1 }):iter() do
+--       print(table.concat(images:shape(), " "), labels:count())
+--     --> 2 8 8 1 2
+--     --> 2 8 8 1 2
+--     end
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local Options = require "mgpu.data.image_data_generator_options"

@@ -26,6 +26,14 @@
 --   subset            "training", "validation", or "both": two datasets
 -- Errors: no folder, no images; binary labels of another number of classes; when a row is read, with its path, a file
 -- that cannot be read or is damaged.
+-- Example:
+--     os.execute "mkdir -p pets/cat pets/dog"
+--     mgpu.image.save("pets/cat/1.png", mgpu.rand { 20, 30, 3 })
+--     mgpu.image.save("pets/dog/1.jpg", mgpu.rand { 40, 20, 3 })
+--     local ds = mgpu.data.image_folder("pets", { size = { 8, 8 } })
+--     for x, y in ds:iter() do print(table.concat(x:shape(), " "), ds.classes[y:item() + 1]) end
+--     --> 8 8 3 cat
+--     --> 8 8 3 dog
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"

@@ -4,6 +4,11 @@
 -- elements. One that has ended makes place, at its next turn, for the next that has not begun. ds:interleave(fn, ...)
 -- is the same for datasets that fn makes of elements.
 -- Errors: no dataset; something that is none; elements with different components, when they come.
+-- Example:
+--     local a, b = mgpu.data.from_tensors { mgpu.arange(3) }, mgpu.data.from_tensors { mgpu.arange(10, 13) }
+--     for x in mgpu.data.interleave({ a, b }):batch(6):iter() do print(x) end
+--     --> tensor {6} float32 cpu:0
+--     --> { 0, 10,  1, 11,  2, 12}
 local Flow = require "mgpu.data.flow.flow"
 local joins = require "mgpu.data.flow.operators.joins"
 local list = require "mgpu.data.flow.list"

@@ -6,6 +6,16 @@
 -- in Fortran's order is read into memory. The files must not change meanwhile.
 -- Errors: a damaged file; another dtype; arrays with different numbers of rows, or none; more than 1024 files; when a row
 -- is read, a file that has changed.
+-- Example:
+--     local head = "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2), }"
+--     local file = io.open("x.npy", "wb") -- a file such as numpy.save writes
+--     file:write("\147NUMPY\1\0", string.char(#head, 0), head, "\1\2\3\4\5\6")
+--     file:close()
+--     for x in mgpu.data.npy("x.npy"):batch(3):iter() do print(x) end
+--     --> tensor {3, 2} uint8 cpu:0
+--     --> {{1, 2},
+--     -->  {3, 4},
+--     -->  {5, 6}}
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"

@@ -5,6 +5,14 @@
 -- those of npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted; one of
 -- numpy.savez_compressed, or in Fortran's order, is read into memory.
 -- Errors, besides: no array of that name, with those that are there.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 2, kernel_initializer = "ones", input_shape = { 3 } } }
+--     model:save_weights "weights.npz" -- a file such as numpy.savez writes
+--     for x in mgpu.data.npz("weights.npz", "dense/kernel"):batch(3):iter() do print(x) end
+--     --> tensor {3, 2} float32 cpu:0
+--     --> {{1, 1},
+--     -->  {1, 1},
+--     -->  {1, 1}}
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"

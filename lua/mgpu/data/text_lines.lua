@@ -7,6 +7,13 @@
 -- ARGS
 --   skip    lines at the beginning of each file that are left out
 -- Errors: no lines; a line of more than 64 MiB; damaged gzip data; when a row is read, a file that has changed.
+-- Example:
+--     local file = io.open("poem.txt", "w")
+--     file:write "so much depends\nupon\n"
+--     file:close()
+--     for line in mgpu.data.text_lines("poem.txt"):iter() do print(line) end
+--     --> so much depends
+--     --> upon
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"

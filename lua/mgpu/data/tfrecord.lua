@@ -16,6 +16,14 @@
 --                out, dataset.lost_bytes the bytes; the log says where. Damaged gzip or zlib data are still errors
 -- Errors: no such file; a damaged or truncated file, with record (from 1) and byte; a feature that is missing, of
 -- another kind or of another length, with file, record, and what was expected and found.
+-- Example:
+--     local schema = { { "image", "png", shape = { 4, 4, 1 } }, { "label", "int64" } }
+--     local blank = mgpu.zeros({ 4, 4, 1 }, { dtype = "uint8" })
+--     mgpu.data.write_tfrecord("train.tfrecord", { { blank, 7 }, { blank, 9 } }, schema)
+--     local ds = mgpu.data.tfrecord("train.tfrecord", schema)
+--     for x, y in ds:iter() do print(table.concat(x:shape(), " "), y:item()) end
+--     --> 4 4 1 7
+--     --> 4 4 1 9
 local core = require "mgpu.core"
 local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"

@@ -16,6 +16,11 @@
 --   shards       files: rows go in turn to path-00000-of-00004 and so on; at most 512. nil: one file, at path itself
 -- Errors: a dataset without end; a value that is missing, has another shape or cannot be held, with row (from 1) and
 -- feature; the disk.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.rand { 100, 3 }, mgpu.arange(100) }
+--     local schema = { { "x", "float32", shape = { 3 } }, { "y", "float32" } }
+--     print(mgpu.data.write_tfrecord("train.tfrecord", ds, schema, { shards = 2 }))  --> 100
+--     print(mgpu.data.tfrecord("train.tfrecord-*", schema):length())  --> 100
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"

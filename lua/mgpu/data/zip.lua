@@ -6,6 +6,13 @@
 -- one, an array: fit takes zip {zip {a, b}, y} for a model with two inputs. Datasets by name, or in nested tables, give
 -- components of the same structure. A pass ends with the shortest dataset. Also ds:zip(other, ...).
 -- Errors: no dataset; something that is none.
+-- Example:
+--     local images = mgpu.data.from_tensors { mgpu.zeros { 3, 8, 8 } }
+--     local labels = mgpu.data.from_tensors { mgpu.arange(3) }
+--     for x, y in mgpu.data.zip({ images, labels }):iter() do print(table.concat(x:shape(), " "), y:item()) end
+--     --> 8 8 0
+--     --> 8 8 1
+--     --> 8 8 2
 local checks = require "mgpu.data.checks"
 local Flow = require "mgpu.data.flow.flow"
 local joins = require "mgpu.data.flow.operators.joins"

@@ -143,6 +143,13 @@ end
 
 --- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.
 -- Errors: something that is no model; a layer with an option that is a function.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
+--     local copy = mgpu.clone_model(model)
+--     local x = mgpu.ones { 1, 3 }
+--     print(copy(x):eq(model(x)):all():item()) -- its weights are drawn anew  --> false
+--     copy:set_weights(model:get_weights())
+--     print(copy(x):eq(model(x)):all():item())  --> true
 function M.clone_model(model)
   if type(model) ~= "table" or not model.is_network then
     core.fail("usage", ("clone_model: expected a model, got %s"):format(

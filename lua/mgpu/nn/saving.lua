@@ -191,6 +191,12 @@ end
 -- custom: own classes of layers, losses and metrics by name. The model is compiled if it was when it was saved, and fit
 -- continues where training stopped; compile = false leaves that out.
 -- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
+--     model:save "model.keras"
+--     local again = mgpu.load_model "model.keras"
+--     local x = mgpu.ones { 1, 3 }
+--     print(again(x):eq(model(x)):all():item())  --> true
 function M.load_model(path, given)
   local chosen = chosen_options("load_model", LOAD, given)
   check_custom(chosen.custom, "load_model")
@@ -207,6 +213,10 @@ local FROM_JSON = options.declare { { "custom", "table", default = {} } }
 
 --- mgpu.model_from_json(text, {custom = {Name = class}}) -> the model, with new weights, not compiled.
 -- text: of model:to_json(), or Keras's. Errors: text that is no model's; an unknown class.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
+--     local again = mgpu.model_from_json(model:to_json()) -- the same layers with new weights
+--     print(#again.layers, again.layers[1].units)  --> 1 2
 function M.model_from_json(text, given)
   local chosen = chosen_options("model_from_json", FROM_JSON, given)
   check_custom(chosen.custom, "model_from_json")

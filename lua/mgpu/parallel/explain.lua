@@ -9,6 +9,12 @@
 -- "async" a device's step is a whole batch, and `transfer_bytes` are the weights that it pulls and the gradients that
 -- it pushes for each.
 -- Errors: a model that is not compiled or not built.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 10, input_shape = { 20 } } }
+--     model:compile { loss = "mse", optimizer = "sgd" }
+--     local plan = mgpu.explain(model, { devices = { "cpu:0", "cpu:1" }, batch_size = 32 })
+--     print(plan.devices[1].rows, plan.devices[2].rows, plan.devices[1].weights) -- rows of a batch; bytes
+--     --> 16 16 840
 local asynchronous = require "mgpu.parallel.asynchronous"
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
@@ -160,7 +166,7 @@ end
 
 -- ---- the call -----------------------------------------------------------------------------------
 
---- explain(model, options) -> the report.
+--- explain(model, options) -> the report; see the top.
 return function(model, given)
   if type(model) ~= "table" or not model.compile then fail("the first argument must be a model") end
   local chosen = options.check("explain", OPTIONS, given or {})

@@ -18,6 +18,14 @@ end
 
 --- clip(t, low, high) -> t with smaller elements replaced by low, larger ones by high; nil leaves an end open. At a
 --- bound the gradient is 1, as in Keras.
+-- Example:
+--     local t = mgpu.tensor { -5, 0.5, 5 }
+--     print(t:clip(-1, 1))
+--     --> tensor {3} float32 cpu:0
+--     --> {-1,    0.5,  1}
+--     print(t:clip { low = 0 }) -- no upper end
+--     --> tensor {3} float32 cpu:0
+--     --> {0,   0.5, 5}
 function M.clip(t, ...)
   local low, high = read_options("clip", { "low", "high" }, ...)
   t = as_tensor("clip", t)
@@ -28,6 +36,12 @@ end
 
 --- one_hot(ids, classes, dtype = floatx), also to_categorical -> ids {...} (from 0) as {..., classes} of 0 and 1.
 --- dtype: a name or {dtype =}. An id outside 0 .. classes - 1 gives zeros.
+-- Example:
+--     local labels = mgpu.tensor({ 2, 0 }, { dtype = "int32" })
+--     print(labels:one_hot(3))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{0, 0, 1},
+--     -->  {1, 0, 0}}
 function M.one_hot(ids, ...)
   local classes, dtype = read_options("one_hot", { "classes", "dtype" }, ...)
   if type(dtype) == "table" then dtype = options_by_name("one_hot", { "dtype" }, dtype) end

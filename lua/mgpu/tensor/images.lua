@@ -26,6 +26,16 @@ end
 -- pixels); all but nearest make float32 of integers. antialias: where bilinear and bicubic shrink an image, all its
 -- pixels count. images {n, h, w, c} or {h, w, c}; gradient: to the images.
 -- Errors: no size, a size below 1, another rank.
+-- Example:
+--     local image = mgpu.tensor { { 0, 4 }, { 8, 12 } }:reshape { 2, 2, 1 }
+--     print(image:image_resize { size = { 2, 4 } }:reshape { 2, 4 })
+--     --> tensor {2, 4} float32 cpu:0
+--     --> {{ 0,  1,  3,  4},
+--     -->  { 8,  9, 11, 12}}
+--     print(image:image_resize({ 2, 4 }, "nearest"):reshape { 2, 4 })
+--     --> tensor {2, 4} float32 cpu:0
+--     --> {{ 0,  0,  4,  4},
+--     -->  { 8,  8, 12, 12}}
 function M.image_resize(images, ...)
   local size, interpolation, antialias = arguments.read_options("image_resize",
     { "size", "interpolation", "antialias" }, ...)
@@ -42,6 +52,13 @@ end
 -- float32 of integers. A point at infinity, or further than 2^30 pixels away, gives fill_value.
 -- images {n, h, w, c} or {h, w, c}; gradient: to the images, none to the transforms.
 -- Errors: transforms of another shape.
+-- Example:
+--     local image = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }:reshape { 2, 3, 1 }
+--     local mirror = mgpu.tensor { -1, 0, 2, 0, 1, 0 } -- pixel (x, y) is read at (2 - x, y)
+--     print(image:affine_transform(mirror):reshape { 2, 3 })
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{3, 2, 1},
+--     -->  {6, 5, 4}}
 function M.affine_transform(images, transforms, ...)
   local interpolation, fill_mode, fill_value, size = arguments.read_options("affine_transform",
     { "interpolation", "fill_mode", "fill_value", "size" }, ...)

@@ -16,6 +16,16 @@ local function text(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
 --- gather(t, ids, axis = 1) -> the slices of t along the axis that the whole numbers ids {...}, from 0, pick: the axis
 --- is replaced by those of ids. Errors: an id outside, found when the ids are computed.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }
+--     local ids = mgpu.tensor({ 2, 0 }, { dtype = "int32" })
+--     print(t:gather(ids)) -- the rows 2 and 0
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{5, 6},
+--     -->  {1, 2}}
+--     print(mgpu.tensor { { 1, 2, 3 } }:gather(ids, 2)) -- columns
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{3, 1}}
 function M.gather(t, ids, ...)
   local axis = read_options("gather", { "axis" }, ...)
   t, ids = as_tensor("gather", t), as_tensor("gather", ids)
@@ -43,6 +53,13 @@ end
 --- that of t: each row picks for itself.
 -- ids {..., k, ...}: whole numbers from 0; axes other than `axis` have the sizes of t, or 1, which is repeated. With 1
 -- in all axes behind `axis`, whole slices are picked. Gradient: to t. Errors: an id outside, found when it is computed.
+-- Example:
+--     local t = mgpu.tensor { { 10, 30, 20 }, { 60, 50, 40 } }
+--     local best = t:argmax(2):expand_dims(2) -- {2, 1}: a position in each row
+--     print(t:take_along_axis(best, 2))
+--     --> tensor {2, 1} float32 cpu:0
+--     --> {{30},
+--     -->  {60}}
 function M.take_along_axis(t, ids, ...)
   local axis = read_options("take_along_axis", { "axis" }, ...)
   t, ids = as_tensor("take_along_axis", t), as_tensor("take_along_axis", ids)
@@ -57,6 +74,13 @@ end
 -- t {n, a, b, ...}; start {n, k}: positions from 0 along the k axes behind the first; size: k whole numbers. Axes
 -- without a position are taken whole. So x:slice_rows(start, {h, w}) crops images {n, rows, columns, channels}.
 -- Gradient: to t. Errors: a part that reaches over the end, found when it is computed.
+-- Example:
+--     local images = mgpu.arange(18):reshape { 2, 3, 3, 1 }
+--     local corners = mgpu.tensor({ { 0, 0 }, { 1, 1 } }, { dtype = "int32" }) -- row, column from 0, for each image
+--     print(images:slice_rows(corners, { 2, 2 }):reshape { 2, 4 })
+--     --> tensor {2, 4} float32 cpu:0
+--     --> {{ 0,  1,  3,  4},
+--     -->  {13, 14, 16, 17}}
 function M.slice_rows(t, start, ...)
   local size = read_options("slice_rows", { "size" }, ...)
   t, start = as_tensor("slice_rows", t), as_tensor("slice_rows", start)
@@ -127,6 +151,11 @@ end
 --- scatter(ids, values, shape) -> zeros of that shape with the values added where ids say; equal ids add up.
 -- ids {..., k}: positions from 0 along the first k axes; values {..., the other axes of shape}. As tf.scatter_nd.
 -- Gradient: to the values. Errors: an id outside, found when it is computed.
+-- Example:
+--     local ids = mgpu.tensor({ { 3 }, { 0 }, { 3 } }, { dtype = "int32" })
+--     print(mgpu.scatter(ids, mgpu.tensor { 1, 2, 10 }, { 5 })) -- place 3 gets 1 + 10
+--     --> tensor {5} float32 cpu:0
+--     --> { 2,  0,  0, 11,  0}
 function M.scatter(ids, values, ...)
   local shape = read_options("scatter", { "shape" }, ...)
   ids, values = as_tensor("scatter", ids), as_tensor("scatter", values)
@@ -137,6 +166,13 @@ function M.scatter(ids, values, ...)
 end
 
 --- scatter_add(t, ids, values) -> t with the values added where ids say; see scatter.
+-- Example:
+--     local t = mgpu.zeros { 2, 3 }
+--     local ids = mgpu.tensor({ { 0, 1 }, { 1, 2 } }, { dtype = "int32" }) -- row 0 column 1, row 1 column 2
+--     print(mgpu.scatter_add(t, ids, mgpu.tensor { 5, 7 }))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{0, 5, 0},
+--     -->  {0, 0, 7}}
 function M.scatter_add(t, ids, values, ...)
   read_options("scatter_add", {}, ...)
   t = as_tensor("scatter_add", t)
@@ -145,6 +181,14 @@ end
 
 --- scatter_update(t, ids, values) -> t with the values in place of what was there; of equal ids the last one counts.
 -- ids and values as in scatter. Gradient: to t where it stays, and to the values that are used.
+-- Example:
+--     local t = mgpu.ones { 3, 2 }
+--     local ids = mgpu.tensor({ { 2 } }, { dtype = "int32" })
+--     print(t:scatter_update(ids, mgpu.tensor { { 8, 9 } })) -- row 2, from 0, is replaced
+--     --> tensor {3, 2} float32 cpu:0
+--     --> {{1, 1},
+--     -->  {1, 1},
+--     -->  {8, 9}}
 function M.scatter_update(t, ids, values, ...)
   read_options("scatter_update", {}, ...)
   t, ids, values = as_tensor("scatter_update", t), as_tensor("scatter_update", ids),

@@ -17,6 +17,14 @@ local function matrices(who, t)
 end
 
 --- diagonal(t, offset = 0) -> the diagonals {..., k} of matrices {..., n, m}; offset: how far above the main one.
+-- Example:
+--     local t = mgpu.arange(9):reshape { 3, 3 }
+--     print(t:diagonal())
+--     --> tensor {3} float32 cpu:0
+--     --> {0, 4, 8}
+--     print(t:diagonal(1))
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 5}
 function M.diagonal(t, ...)
   local offset = read_options("diagonal", { "offset" }, ...)
   local shape
@@ -34,6 +42,15 @@ function M.diagonal(t, ...)
 end
 
 --- diag(t, offset = 0) -> a matrix with the vector t on a diagonal; of a matrix, its diagonal.
+-- Example:
+--     local t = mgpu.tensor { 1, 2 }:diag()
+--     print(t)
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 0},
+--     -->  {0, 2}}
+--     print(t:diag()) -- and back
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 2}
 function M.diag(t, ...)
   local offset = read_options("diag", { "offset" }, ...)
   t = as_tensor("diag", t)
@@ -50,6 +67,8 @@ function M.diag(t, ...)
 end
 
 --- trace(t, offset = 0) -> the sum of each matrix's diagonal.
+-- Example:
+--     print(mgpu.tensor { { 1, 2 }, { 3, 4 } }:trace():item())  --> 5
 function M.trace(t, ...)
   local offset = read_options("trace", { "offset" }, ...)
   return ops.sum(M.diagonal((matrices("trace", t)), { offset = offset }), { axis = -1 })
@@ -67,15 +86,42 @@ local function triangle(who, keep, t, ...)
 end
 
 --- triu(t, k = 0) -> the upper triangles: 0 below diagonal number k.
+-- Example:
+--     print(mgpu.ones { 3, 3 }:triu())
+--     --> tensor {3, 3} float32 cpu:0
+--     --> {{1, 1, 1},
+--     -->  {0, 1, 1},
+--     -->  {0, 0, 1}}
 function M.triu(t, ...) return triangle("triu", ops.ge, t, ...) end
 
 --- tril(t, k = 0) -> the lower triangles: 0 above diagonal number k.
+-- Example:
+--     print(mgpu.ones { 3, 3 }:tril()) -- a causal mask: row i sees columns up to i
+--     --> tensor {3, 3} float32 cpu:0
+--     --> {{1, 0, 0},
+--     -->  {1, 1, 0},
+--     -->  {1, 1, 1}}
+--     print(mgpu.ones { 3, 3 }:tril(-1))
+--     --> tensor {3, 3} float32 cpu:0
+--     --> {{0, 0, 0},
+--     -->  {1, 0, 0},
+--     -->  {1, 1, 0}}
 function M.tril(t, ...) return triangle("tril", ops.le, t, ...) end
 
 -- ---- grids and products -------------------------------------------------------------------------
 
 --- meshgrid({x, y, ...}, indexing = "xy"), also meshgrid(x, y, ...) -> an array of tensors: the coordinates of the grid
 --- that the vectors span, one tensor for each. "xy": the second vector runs along the first axis; "ij": the first.
+-- Example:
+--     local x, y = unpack(mgpu.meshgrid { mgpu.tensor { 1, 2, 3 }, mgpu.tensor { 10, 20 } })
+--     print(x)
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{1, 2, 3},
+--     -->  {1, 2, 3}}
+--     print(y)
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{10, 10, 10},
+--     -->  {20, 20, 20}}
 function M.meshgrid(list, ...)
   local indexing
   if type(list) == "table" and not core.is_tensor(list) then
@@ -110,6 +156,11 @@ function M.meshgrid(list, ...)
 end
 
 --- outer(a, b) -> the products {n, m} of all elements of a and b, which are flattened.
+-- Example:
+--     print(mgpu.outer(mgpu.tensor { 1, 2 }, mgpu.tensor { 3, 4, 5 }))
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{ 3,  4,  5},
+--     -->  { 6,  8, 10}}
 function M.outer(a, b, ...)
   read_options("outer", {}, ...)
   a, b = as_tensor("outer", a), as_tensor("outer", b)
@@ -168,6 +219,12 @@ end
 --- tensordot(a, b, axes = 2) -> the sum of products over axes of a and b.
 -- axes: a number n (the last n of a with the first n of b), or {axes of a, axes of b}. The result has the other axes of
 -- a, then those of b. Errors: sizes that differ.
+-- Example:
+--     local a, b = mgpu.ones { 2, 3, 4 }, mgpu.ones { 3, 4, 5 }
+--     print(table.concat(mgpu.tensordot(a, b):shape(), " ")) -- the last two axes of a with the first two of b
+--     --> 2 5
+--     print(table.concat(mgpu.tensordot(a, b, { { 3 }, { 2 } }):shape(), " ")) -- the axes of size 4
+--     --> 2 3 3 5
 function M.tensordot(a, b, ...)
   local axes = read_options("tensordot", { "axes" }, ...)
   a, b = as_tensor("tensordot", a), as_tensor("tensordot", b)
@@ -192,6 +249,12 @@ end
 -- "bij,bjk->bik": a letter for each axis of each tensor; letters that are not behind the arrow are summed over; a
 -- letter twice in one tensor takes the diagonal; "..." stands for the axes without letters. Without an arrow the result
 -- has the letters that occur once, in alphabetical order. Errors: letters that do not fit the tensors.
+-- Example:
+--     local a, b = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { 10, 100 }
+--     print(mgpu.einsum("ij,j->i", a, b)) -- a matrix times a vector
+--     --> tensor {2} float32 cpu:0
+--     --> {210, 430}
+--     print(mgpu.einsum("ii->", a):item()) -- the trace  --> 5
 function M.einsum(...) return require "mgpu.tensor.einsum"(...) end
 
 return M

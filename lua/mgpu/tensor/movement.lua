@@ -9,6 +9,19 @@ local as_tensor, axis_at, axis_set, check_array, fail, no_axis, read_options = a
 local whole = arguments.whole
 
 --- slice(t, ranges) -> a part of t, as t:slice {{1, 10}, {}, 3}; see slicing.lua.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } }
+--     print(t:slice { 2 }) -- row 2
+--     --> tensor {3} float32 cpu:0
+--     --> {4, 5, 6}
+--     print(t:slice { {}, { 1, 2 } }) -- all rows, columns 1 and 2
+--     --> tensor {3, 2} float32 cpu:0
+--     --> {{1, 2},
+--     -->  {4, 5},
+--     -->  {7, 8}}
+--     print(t:slice { { -1, 1, -1 }, 3 }) -- column 3 from the last row to the first
+--     --> tensor {3} float32 cpu:0
+--     --> {9, 6, 3}
 function M.slice(t, ranges)
   if type(ranges) == "table" and arguments.has_names(ranges) then
     ranges = arguments.options_by_name("slice", { "ranges" }, ranges)
@@ -17,6 +30,14 @@ function M.slice(t, ranges)
 end
 
 --- transpose(t, order) -> the axes in that order; without it, in reverse order.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+--     print(t:transpose())
+--     --> tensor {3, 2} float32 cpu:0
+--     --> {{1, 4},
+--     -->  {2, 5},
+--     -->  {3, 6}}
+--     print(table.concat(mgpu.zeros { 8, 28, 28, 3 }:transpose { 1, 4, 2, 3 }:shape(), " "))  --> 8 3 28 28
 function M.transpose(t, ...)
   local order = read_options("transpose", { "order" }, ...)
   t = as_tensor("transpose", t)
@@ -27,6 +48,10 @@ function M.transpose(t, ...)
 end
 
 --- flatten(t) -> the elements in one axis.
+-- Example:
+--     print(mgpu.tensor { { 1, 2 }, { 3, 4 } }:flatten())
+--     --> tensor {4} float32 cpu:0
+--     --> {1, 2, 3, 4}
 function M.flatten(t, ...)
   read_options("flatten", {}, ...)
   t = as_tensor("flatten", t)
@@ -34,6 +59,10 @@ function M.flatten(t, ...)
 end
 
 --- expand_dims(t, axis) -> t with a new axis of size 1 at this position of the result.
+-- Example:
+--     local t = mgpu.zeros { 28, 28 }
+--     print(table.concat(t:expand_dims(1):shape(), " ")) -- one image as a batch  --> 1 28 28
+--     print(table.concat(t:expand_dims(-1):shape(), " "))  --> 28 28 1
 function M.expand_dims(t, ...)
   local axis = read_options("expand_dims", { "axis" }, ...)
   t = as_tensor("expand_dims", t)
@@ -43,6 +72,10 @@ function M.expand_dims(t, ...)
 end
 
 --- squeeze(t, axis) -> t without these axes of size 1; without `axis`, without all of them.
+-- Example:
+--     local t = mgpu.zeros { 1, 28, 28, 1 }
+--     print(table.concat(t:squeeze():shape(), " "))  --> 28 28
+--     print(table.concat(t:squeeze(1):shape(), " "))  --> 28 28 1
 function M.squeeze(t, ...)
   local axis = read_options("squeeze", { "axis" }, ...)
   t = as_tensor("squeeze", t)
@@ -69,6 +102,15 @@ end
 local MOST = 255 -- inputs of one op
 
 --- concat({a, b, ...}, axis = 1), also concat(a, b, ..., axis) -> the tensors one after another along the axis.
+-- Example:
+--     local a, b = mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 3, 4 } }
+--     print(mgpu.concat { a, b })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 2},
+--     -->  {3, 4}}
+--     print(mgpu.concat({ a, b }, 2))
+--     --> tensor {1, 4} float32 cpu:0
+--     --> {{1, 2, 3, 4}}
 function M.concat(list, ...)
   local options
   if type(list) == "table" then
@@ -93,6 +135,16 @@ function M.concat(list, ...)
 end
 
 --- stack({a, b, ...}, axis = 1) -> the tensors along a new axis.
+-- Example:
+--     local a, b = mgpu.tensor { 1, 2 }, mgpu.tensor { 3, 4 }
+--     print(mgpu.stack { a, b })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 2},
+--     -->  {3, 4}}
+--     print(mgpu.stack({ a, b }, 2))
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{1, 3},
+--     -->  {2, 4}}
 function M.stack(list, ...)
   local axis, expanded = read_options("stack", { "axis" }, ...), {}
   if type(list) ~= "table" or next(list) == nil then fail("stack: expected an array of tensors") end
@@ -102,6 +154,12 @@ function M.stack(list, ...)
 end
 
 --- split(t, n, axis = 1) -> an array of n equal parts along the axis. Errors: a size that n does not divide.
+-- Example:
+--     local parts = mgpu.arange(6):split(3)
+--     print(#parts)  --> 3
+--     print(parts[3])
+--     --> tensor {2} float32 cpu:0
+--     --> {4, 5}
 function M.split(t, ...)
   local n, axis = read_options("split", { "n", "axis" }, ...)
   t = as_tensor("split", t)
@@ -126,6 +184,16 @@ end
 -- ---- in another order, and repeated -------------------------------------------------------------
 
 --- flip(t, axis = all) -> the elements of an axis, or of several, in opposite order.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+--     print(t:flip(2)) -- each row from right to left
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{3, 2, 1},
+--     -->  {6, 5, 4}}
+--     print(t:flip()) -- along both axes
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{6, 5, 4},
+--     -->  {3, 2, 1}}
 function M.flip(t, ...)
   local axis = read_options("flip", { "axis" }, ...)
   t = as_tensor("flip", t)
@@ -149,6 +217,14 @@ end
 
 --- roll(t, shift, axis = none) -> the elements moved along the axis by `shift` places, from the end back to the start.
 -- shift and axis may be lists of equal length. Without an axis the elements are moved in row-major order.
+-- Example:
+--     local t = mgpu.arange(5)
+--     print(t:roll(2))
+--     --> tensor {5} float32 cpu:0
+--     --> {3, 4, 0, 1, 2}
+--     print(t:roll(-1))
+--     --> tensor {5} float32 cpu:0
+--     --> {1, 2, 3, 4, 0}
 function M.roll(t, ...)
   local shift, axis = read_options("roll", { "shift", "axis" }, ...)
   t = as_tensor("roll", t)
@@ -195,6 +271,11 @@ end
 
 --- tile(t, repeats) -> t repeated along its axes: repeats has a number for each axis, or fewer for the last ones, or
 --- more for new axes in front. Errors: no repeats; a number below 0.
+-- Example:
+--     print(mgpu.tensor { 1, 2 }:tile { 2, 3 }) -- 2 rows, each 3 times the vector
+--     --> tensor {2, 6} float32 cpu:0
+--     --> {{1, 2, 1, 2, 1, 2},
+--     -->  {1, 2, 1, 2, 1, 2}}
 function M.tile(t, ...)
   local repeats = read_options("tile", { "repeats" }, ...)
   t = as_tensor("tile", t)
@@ -215,6 +296,14 @@ end
 --- repeat_elements(t, repeats, axis = none) -> each element of the axis `repeats` times in a row: NumPy's repeat,
 --- whose name is a word of Lua.
 -- repeats: a number, or a list with a number for each element. Without an axis t is flattened first.
+-- Example:
+--     local t = mgpu.tensor { 1, 2, 3 }
+--     print(t:repeat_elements(2))
+--     --> tensor {6} float32 cpu:0
+--     --> {1, 1, 2, 2, 3, 3}
+--     print(t:repeat_elements { 3, 0, 1 })
+--     --> tensor {4} float32 cpu:0
+--     --> {1, 1, 1, 3}
 function M.repeat_elements(t, ...)
   local repeats, axis = read_options("repeat_elements", { "repeats", "axis" }, ...)
   t = as_tensor("repeat_elements", t)

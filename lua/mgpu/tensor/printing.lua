@@ -148,6 +148,11 @@ local function block_text(part, axis, rank, cut, place)
 end
 
 --- t:text() -> what print shows.
+-- Example:
+--     local text = mgpu.tensor({ 1, 2.5 }):text()
+--     print(text)
+--     --> tensor {2} float32 cpu:0
+--     --> {1,   2.5}
 return function(t)
   if not core.is_tensor(t) and not core.is_variable(t) then
     core.fail("usage", "text: expected a tensor, got " .. type(t))

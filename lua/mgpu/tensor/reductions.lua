@@ -36,15 +36,33 @@ local function length(_, t, axis, keepdims)
 end
 
 --- mean(t, axis = all, keepdims = false) -> the mean over the axes; integers give float32.
+-- Example:
+--     local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+--     print(t:mean():item())  --> 3.5
+--     print(t:mean(2)) -- of each row
+--     --> tensor {2} float32 cpu:0
+--     --> {2, 5}
 function M.mean(t, ...) return reduce_in_float32(mean_over, "mean", t, ...) end
 
 --- var(t, axis = all, keepdims = false) -> the variance: the mean squared distance from the mean (biased).
+-- Example:
+--     print(mgpu.tensor { 1, 2, 3, 4 }:var():item())  --> 1.25
 function M.var(t, ...) return reduce_in_float32(variance, "var", t, ...) end
 
 --- std(t, axis = all, keepdims = false) -> the standard deviation: the square root of var.
+-- Example:
+--     local x = mgpu.tensor { { 1, 10 }, { 3, 30 } }
+--     print((x - x:mean(1)) / x:std(1)) -- each column with mean 0 and standard deviation 1
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{-1, -1},
+--     -->  { 1,  1}}
 function M.std(t, ...) return reduce_in_float32(deviation, "std", t, ...) end
 
 --- norm(t, axis = all, keepdims = false) -> the Euclidean norm: the square root of the sum of squares.
+-- Example:
+--     print(mgpu.tensor { { 3, 4 }, { 5, 12 } }:norm(2)) -- of each row
+--     --> tensor {2} float32 cpu:0
+--     --> { 5, 13}
 function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
 
 -- As Keras: the largest element is taken out first, so that nothing overflows; one that is infinite stays.
@@ -56,9 +74,16 @@ local function log_of_sum(_, t, axis, keepdims)
 end
 
 --- logsumexp(t, axis = all, keepdims = false) -> the logarithm of the sum of exp(t), without overflow.
+-- Example:
+--     local t = mgpu.tensor { 1000, 1000 }
+--     print(("%.2f %s"):format(t:logsumexp():item(), t:exp():sum():log():item()))  --> 1000.69 inf
 function M.logsumexp(t, ...) return reduce_in_float32(log_of_sum, "logsumexp", t, ...) end
 
 --- count_nonzero(t, axis = all, keepdims = false) -> how many elements are not 0; int32.
+-- Example:
+--     print(mgpu.tensor { { 0, 1 }, { 2, 3 } }:count_nonzero(1)) -- in each column
+--     --> tensor {2} int32 cpu:0
+--     --> {1, 2}
 function M.count_nonzero(t, ...)
   local axis, keepdims = read_options("count_nonzero", REDUCTION, ...)
   t = as_tensor("count_nonzero", t)
@@ -68,6 +93,10 @@ end
 
 --- cumprod(t, axis = 1) -> the running product along the axis; bool and uint8 give int32. The gradient is right for
 --- zeros too: it divides by nothing.
+-- Example:
+--     print(mgpu.tensor { 1, 2, 3, 4 }:cumprod())
+--     --> tensor {4} float32 cpu:0
+--     --> { 1,  2,  6, 24}
 function M.cumprod(t, ...)
   local axis = read_options("cumprod", { "axis" }, ...)
   t = as_tensor("cumprod", t)

@@ -18,6 +18,14 @@ local function read(who, t, ...)
 end
 
 --- argsort(t, axis = -1, descending = false) -> the positions, from 0, of the elements in order; int32.
+-- Example:
+--     local t = mgpu.tensor { 30, 10, 20 }
+--     print(t:argsort()) -- 10 is at position 1, 20 at 2, 30 at 0
+--     --> tensor {3} int32 cpu:0
+--     --> {1, 2, 0}
+--     print(t:argsort { descending = true })
+--     --> tensor {3} int32 cpu:0
+--     --> {0, 2, 1}
 function M.argsort(t, ...)
   local axis, descending
   t, axis, descending = read("argsort", t, ...)
@@ -25,6 +33,16 @@ function M.argsort(t, ...)
 end
 
 --- sort(t, axis = -1, descending = false) -> the elements of the axis in order. Gradient: each element's own.
+-- Example:
+--     local t = mgpu.tensor { { 3, 1, 2 }, { 6, 5, 4 } }
+--     print(t:sort())
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{1, 2, 3},
+--     -->  {4, 5, 6}}
+--     print(t:sort { axis = 1, descending = true })
+--     --> tensor {2, 3} float32 cpu:0
+--     --> {{6, 5, 4},
+--     -->  {3, 1, 2}}
 function M.sort(t, ...)
   local axis, descending
   t, axis, descending = read("sort", t, ...)
@@ -33,6 +51,14 @@ end
 
 --- top_k(t, k, axis = -1) -> the k largest elements of the axis, the largest first, and their positions from 0 (int32).
 --- Of equal elements the first are taken. Errors: a k that is not 0 to the size of the axis.
+-- Example:
+--     local values, positions = mgpu.tensor { 10, 40, 30, 20 }:top_k(2)
+--     print(values)
+--     --> tensor {2} float32 cpu:0
+--     --> {40, 30}
+--     print(positions)
+--     --> tensor {2} int32 cpu:0
+--     --> {1, 2}
 function M.top_k(t, ...)
   local k, axis = read_options("top_k", { "k", "axis" }, ...)
   t = as_tensor("top_k", t)
@@ -47,6 +73,9 @@ end
 
 --- quantile(t, q, axis = all, keepdims = false) -> the number below which the fraction q (0 to 1) of the elements lies,
 --- interpolated linearly between two of them, as NumPy's quantile; NaN if there is a NaN.
+-- Example:
+--     local t = mgpu.tensor { 10, 20, 30, 40 }
+--     print(t:quantile(0.5):item(), t:quantile(0.25):item())  --> 25 17.5
 function M.quantile(t, ...)
   local q, axis, keepdims = read_options("quantile", { "q", "axis", "keepdims" }, ...)
   if type(q) ~= "number" or not (q >= 0 and q <= 1) then
@@ -82,6 +111,11 @@ end
 
 --- median(t, axis = all, keepdims = false) -> the middle element, or the mean of the two in the middle; NaN if there is
 --- a NaN.
+-- Example:
+--     print(mgpu.tensor { 1, 100, 2 }:median():item())  --> 2
+--     print(mgpu.tensor { { 1, 2, 9 }, { 4, 6, 5 } }:median(2))
+--     --> tensor {2} float32 cpu:0
+--     --> {2, 5}
 function M.median(t, ...)
   local axis, keepdims = read_options("median", { "axis", "keepdims" }, ...)
   return M.quantile(t, { q = 0.5, axis = not no_axis(axis) and axis or nil, keepdims = keepdims })

@@ -4,6 +4,10 @@
 --     train.x    -- uint8 {50000, 32, 32, 3}
 --     train.y    -- int32 {50000}, class ids 0..9; train.class_names[id + 1]: "airplane" ...
 -- Errors: see cifar.lua. Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+-- Example:
+--     mgpu.datasets.shapes.write_cifar("data", 50) -- images in the form of the published files
+--     local train, test = mgpu.datasets.cifar10.load_data { data_dir = "data" } -- without data_dir it is downloaded
+--     print(table.concat(train.x:shape(), " "), train.class_names[1])  --> 50 32 32 3 airplane
 return require("mgpu.data.datasets.cifar").define {
   name = "cifar10",
   folders = { "cifar10", "cifar-10", "CIFAR10", "cifar-10-batches-bin" },

@@ -5,6 +5,15 @@
 --     train.x    -- uint8 {50000, 32, 32, 3}
 --     train.y    -- int32 {50000}, class ids 0..99
 -- Errors: see cifar.lua. Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+-- Example:
+--     for _, part in ipairs { "train", "test" } do -- one blank image, in the form of the published files
+--       local file = io.open(part .. ".bin", "wb")
+--       file:write("\4\30", ("\0"):rep(32 * 32 * 3))
+--       file:close()
+--     end
+--     local fine = mgpu.datasets.cifar100.load_data { data_dir = "." } -- without data_dir it is downloaded
+--     local coarse = mgpu.datasets.cifar100.load_data { data_dir = ".", label_mode = "coarse" }
+--     print(table.concat(fine.x:shape(), " "), fine.y[1]:item(), coarse.y[1]:item())  --> 1 32 32 3 30 4
 return require("mgpu.data.datasets.cifar").define {
   name = "cifar100",
   folders = { "cifar100", "cifar-100", "CIFAR100", "cifar-100-binary" },

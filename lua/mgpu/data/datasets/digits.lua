@@ -4,6 +4,9 @@
 --     train.x    -- uint8 {1000, 28, 28}
 --     train.y    -- int32 {1000}, class ids 0..9
 -- The images are a function of n and seed alone. Errors: n or seed that are no whole numbers.
+-- Example:
+--     local train, test = mgpu.datasets.digits(100)
+--     print(table.concat(train.x:shape(), " "), train.y:dtype(), test.y:count())  --> 100 28 28 int32 20
 local core = require "mgpu.core"
 
 local function make_set(n, seed)

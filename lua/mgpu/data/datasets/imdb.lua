@@ -5,6 +5,9 @@
 --     train.x    -- int32 {25000, 200}; without length an array of 25000 arrays of numbers
 --     train.y    -- int32 {25000}
 -- Options and errors: see texts.lua. Source: Maas et al., Learning word vectors for sentiment analysis, 2011; Keras.
+-- Example:
+--     print(pcall(mgpu.datasets.imdb.load_data, { data_dir = "here" })) -- without data_dir it is downloaded
+--     --> false ...: imdb: here has no imdb.npz
 return require("mgpu.data.datasets.texts").define {
   name = "imdb",
   classes = 2,

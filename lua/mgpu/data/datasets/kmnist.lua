@@ -4,6 +4,16 @@
 --     train.x    -- uint8 {60000, 28, 28}
 --     train.y    -- int32 {60000}, class ids 0..9
 -- Errors: see images.lua. Source: Clanuwat et al., Deep learning for classical Japanese literature, 2018.
+-- Example:
+--     for _, part in ipairs { "train", "t10k" } do -- one blank image, in the form of the published files
+--       local x, y = io.open(part .. "-images-idx3-ubyte", "wb"), io.open(part .. "-labels-idx1-ubyte", "wb")
+--       x:write("\0\0\8\3\0\0\0\1\0\0\0\28\0\0\0\28", ("\0"):rep(28 * 28))
+--       y:write "\0\0\8\1\0\0\0\1\7"
+--       x:close()
+--       y:close()
+--     end
+--     local train, test = mgpu.datasets.kmnist.load_data { data_dir = "." } -- without data_dir it is downloaded
+--     print(table.concat(train.x:shape(), " "), train.class_names[8])  --> 1 28 28 ya
 return require("mgpu.data.datasets.images").define {
   name = "kmnist",
   classes = 10,

@@ -6,6 +6,9 @@
 --     train.y    -- int32 {8982}, class ids 0..45
 -- test_split: the share of the texts that is for testing. Options and errors: see texts.lua. Source: the Reuters-21578
 -- collection; Keras.
+-- Example:
+--     print(pcall(mgpu.datasets.reuters.load_data, { data_dir = "here" })) -- without data_dir it is downloaded
+--     --> false ...: reuters: here has no reuters.npz
 return require("mgpu.data.datasets.texts").define {
   name = "reuters",
   classes = 46,

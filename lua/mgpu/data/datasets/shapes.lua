@@ -10,6 +10,10 @@
 -- an accuracy of 0.95 in three epochs over 6000 images. The images are a function of n, size and seed alone.
 -- Errors: n or seed that are no whole numbers; a size that is not from 16 to 256; more than a million images or 2^31
 -- bytes.
+-- Example:
+--     local train, test = mgpu.datasets.shapes(60)
+--     print(table.concat(train.x:shape(), " "), test.x:shape()[1], train.class_names[train.y[1]:item() + 1])
+--     --> 60 32 32 3 12 square
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 

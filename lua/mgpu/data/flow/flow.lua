@@ -64,6 +64,12 @@ end
 
 --- ds:filter(fn): the elements for which fn(x, y, ...) is true. fn returns a bool tensor of shape {} or a Lua boolean.
 --- Traced as map's function is: compare with :eq, :gt, ..., and do not read numbers.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(6) }
+--     for x in ds:filter(function(x) return (x % 2):eq(0) end):iter() do print(x:item()) end
+--     --> 0
+--     --> 2
+--     --> 4
 function methods:filter(fn)
   return Flow.new(functions.Filter, { input = self, count = self.count == 0 and 0,
     fn = user_function.new("filter", fn) })
@@ -92,6 +98,17 @@ end
 --- first axis, after padding them at the end of each axis to padded_shapes: for each component an array of sizes, -1
 --- for that of the largest in the batch (the default). A lone shape or number stands for all components. Errors: an
 --- element larger than its padded shape; elements of different dtypes or numbers of axes; text.
+-- Example:
+--     local words = { { 7, 8 }, { 9 }, { 4, 5, 6 } } -- of different lengths
+--     local ds = mgpu.data.generator(function()
+--       local i = 0
+--       return function() i = i + 1; return words[i] end
+--     end)
+--     for x in ds:padded_batch(3):iter() do print(x) end
+--     --> tensor {3, 3} float32 cpu:0
+--     --> {{7, 8, 0},
+--     -->  {9, 0, 0},
+--     -->  {4, 5, 6}}
 function methods:padded_batch(n, given)
   checks.count("padded_batch", n, 1)
   local chosen = padding(given)
@@ -177,6 +194,11 @@ end
 
 --- ds:enumerate(start = 0): elements i, element, with i an int64 tensor that counts from start. An element of several
 --- components becomes one component, an array.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.tensor { 10, 20 } }
+--     for i, x in ds:enumerate():iter() do print(i:item(), x:item()) end
+--     --> 0 10
+--     --> 1 20
 function methods:enumerate(start)
   checks.count("enumerate", start == nil and 0 or start, 0)
   return Flow.new(order.Enumerate, { input = self, start = start or 0, count = self.count })
@@ -218,9 +240,20 @@ end
 -- ---- several datasets ---------------------------------------------------------------------------
 
 --- ds:zip(other, ...): see mgpu.data.zip.
+-- Example:
+--     local images = mgpu.data.from_tensors { mgpu.zeros { 2, 8, 8 } }
+--     local labels = mgpu.data.from_tensors { mgpu.arange(2) }
+--     for x, y in images:zip(labels):iter() do print(table.concat(x:shape(), " "), y:item()) end
+--     --> 8 8 0
+--     --> 8 8 1
 function methods:zip(...) return require "mgpu.data.zip" { self, ... } end
 
 --- ds:concatenate(other, ...): see mgpu.data.concatenate.
+-- Example:
+--     local a, b = mgpu.data.from_tensors { mgpu.arange(2) }, mgpu.data.from_tensors { mgpu.arange(10, 12) }
+--     for x in a:concatenate(b):batch(4):iter() do print(x) end
+--     --> tensor {4} float32 cpu:0
+--     --> { 0,  1, 10, 11}
 function methods:concatenate(...) return require "mgpu.data.concatenate" { self, ... } end
 
 local INTERLEAVE = options.declare { { "cycle_length", "integer", min = 1 },
@@ -232,6 +265,12 @@ function Flow.interleave_options(given) return checks.options("interleave", INTE
 
 --- ds:interleave(fn, {cycle_length = 8, block_length = 1}): fn(x, y, ...) makes a dataset of each element; cycle_length
 --- of them are open at a time and give block_length elements each in turn. fn is not traced.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.tensor { 10, 20 } }
+--     local function three(x) return mgpu.data.from_tensors { mgpu.arange(3) + x } end
+--     for x in ds:interleave(three):batch(6):iter() do print(x) end
+--     --> tensor {6} float32 cpu:0
+--     --> {10, 20, 11, 21, 12, 22}
 function methods:interleave(fn, given)
   local chosen = Flow.interleave_options(given)
   return Flow.new(joins.Interleave, { input = self, fn = user_function.new("interleave", fn, false), level = 0,
@@ -240,6 +279,12 @@ function methods:interleave(fn, given)
 end
 
 --- ds:flat_map(fn): fn(x, y, ...) makes a dataset of each element; their elements come one dataset after another.
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.tensor { { 1, 2 }, { 3, 4 } } }
+--     local numbers = ds:flat_map(function(row) return mgpu.data.from_tensors { row } end)
+--     for x in numbers:batch(4):iter() do print(x) end
+--     --> tensor {4} float32 cpu:0
+--     --> {1, 2, 3, 4}
 function methods:flat_map(fn)
   return Flow.new(joins.Interleave, { input = self, fn = user_function.new("flat_map", fn, false), level = 0,
     cycle_length = 1, block_length = 1, count = self.count == 0 and 0 })
