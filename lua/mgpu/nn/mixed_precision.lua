@@ -93,15 +93,15 @@ M.set_dtype_policy, M.set_global_policy = M.set_policy, M.set_policy
 function M.policy() return M.get() end
 M.dtype_policy, M.global_policy = M.policy, M.policy
 
---- with_policy(policy, fn) -> what fn() returns, run with that policy as the present one.
+--- with_policy(policy, fn) -> what fn() returns, run with that policy, or the one of that name, as the present one.
+-- Errors: an unknown name; fn's errors.
 -- Example:
---     local policy = mgpu.mixed_precision.Policy "mixed_float16"
---     print(mgpu.mixed_precision.with_policy(policy, function() return L.Dense { 3 }.compute_dtype end))
---     --> float16
---     print(L.Dense { 3 }.compute_dtype)  --> float32
+--     local function make() return mgpu.layers.Dense(4) end
+--     local layer = mgpu.mixed_precision.with_policy("mixed_bfloat16", make)
+--     print(layer(mgpu.zeros { 1, 8 }):dtype(), mgpu.policy().name)  --> bfloat16 float32
 function M.with_policy(policy, fn)
   local before = current
-  current = policy
+  current = M.get(policy, "with_policy")
   local ok, result = pcall(fn)
   current = before
   if not ok then error(result, 0) end

@@ -26,6 +26,15 @@ test("a policy has a dtype for computing and one for weights", function()
   check.equal({ wide.name, wide.compute_dtype, wide.variable_dtype }, { "float64", "float64", "float64" })
 end)
 
+test("with_policy takes a policy or its name, and refuses an unknown name before it calls the function", function()
+  local function dtype() return L.Dense(2)(mgpu.zeros { 1, 3 }):dtype() end
+  local with_policy = mgpu.mixed_precision.with_policy
+  check.equal(with_policy("mixed_bfloat16", dtype), "bfloat16")
+  check.equal(with_policy(mgpu.mixed_precision.Policy "mixed_float16", dtype), "float16")
+  check.raises(function() with_policy("mixed16", error) end, 'with_policy: unknown policy "mixed16"', "usage")
+  check.equal(mgpu.policy().name, "float32")
+end)
+
 test("without a policy layers compute in the current floatx", function()
   check.equal(mgpu.policy().name, "float32")
   mgpu.set_floatx "float64"
