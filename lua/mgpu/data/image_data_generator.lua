@@ -91,6 +91,9 @@ end
 
 --- generator:standardize(x) -> one image {rows, columns, channels} after preprocessing_function, rescale and the
 --- normalizations.
+-- Example:
+--     local generator = mgpu.ImageDataGenerator { rescale = 1 / 255 }
+--     print(generator:standardize(mgpu.full({ 8, 8, 1 }, 51)):max():item())  --> 0.2000...
 function methods:standardize(x)
   x = tensor_of("standardize", x, 3)
   if self.preprocessing_function then x = self.preprocessing_function(x:to(self.dtype)) end
@@ -133,6 +136,10 @@ end
 --- generator:get_random_transform(shape, seed) -> {theta =, tx =, ty =, shear =, zx =, zy =, flip_horizontal =,
 --- flip_vertical =, channel_shift_intensity =, brightness =} for an image of that shape, as Keras; the last two are nil
 --- where they are off.
+-- Example:
+--     local generator = mgpu.ImageDataGenerator { rotation_range = 20 }
+--     local drawn = generator:get_random_transform({ 8, 8, 1 }, 1)
+--     print(drawn.theta >= -20 and drawn.theta <= 20, drawn.tx, drawn.zx)  --> true 0 1
 function methods:get_random_transform(shape, seed)
   for i = 1, 3 do
     local size = type(shape) == "table" and #shape == 3 and shape[i]
@@ -169,6 +176,13 @@ end
 
 --- generator:apply_transform(x, parameters) -> the image {rows, columns, channels} after the transform that
 --- get_random_transform describes, in the generator's dtype. Both zooms must be above 0.
+-- Example:
+--     local generator = mgpu.ImageDataGenerator {}
+--     local x = mgpu.tensor({ { 1, 2 }, { 3, 4 } }):reshape { 2, 2, 1 }
+--     print(generator:apply_transform(x, { flip_horizontal = true }):reshape { 2, 2 })
+--     --> tensor {2, 2} float32 cpu:0
+--     --> {{2, 1},
+--     -->  {4, 3}}
 function methods:apply_transform(x, given)
   x = tensor_of("apply_transform", x, 3)
   check_parameters(given)
@@ -192,6 +206,11 @@ function methods:apply_transform(x, given)
 end
 
 --- generator:random_transform(x, seed) -> the image after a random transform.
+-- Example:
+--     local generator = mgpu.ImageDataGenerator { width_shift_range = 0.25 }
+--     local x = mgpu.rand { 8, 8, 1 }
+--     local a, b = generator:random_transform(x, 1), generator:random_transform(x, 1) -- the same seed
+--     print(a:eq(b):all():item())  --> true
 function methods:random_transform(x, seed)
   return apply(self.random, tensor_of("random_transform", x, 3), check_seed(seed))
 end
@@ -208,6 +227,10 @@ end
 --- generator:fit(x, {augment = false, rounds = 1, seed =}): measures the images for the feature-wise switches: the mean
 --- and the deviation of each channel, and the whitening matrix, after rescale and, with augment, after `rounds` random
 --- transforms of each image. Errors: images of another rank.
+-- Example:
+--     local generator = mgpu.ImageDataGenerator { featurewise_center = true }
+--     generator:fit(mgpu.full({ 10, 8, 8, 1 }, 100)) -- measures the mean
+--     print(generator:standardize(mgpu.full({ 8, 8, 1 }, 103)):max():item())  --> 3
 function methods:fit(x, given)
   x = tensor_of("fit", x, 4)
   local chosen = options.check(WHO .. ": fit", FIT, given or {})
@@ -263,6 +286,13 @@ end
 --- of augmented images and their labels. y may be left out.
 -- subset: "validation" for the first validation_split of the rows, "training" for the others.
 -- Errors: different numbers of rows; an empty subset; a feature-wise switch without fit.
+-- Example:
+--     local x, y = mgpu.rand { 10, 8, 8, 1 }, mgpu.arange(10)
+--     local generator = mgpu.ImageDataGenerator { horizontal_flip = true, validation_split = 0.2 }
+--     local train = generator:flow(x, y, { batch_size = 4, subset = "training", seed = 1 })
+--     for images, labels in train:iter() do print(table.concat(images:shape(), " "), labels:count()) end
+--     --> 4 8 8 1 4
+--     --> 4 8 8 1 4
 function methods:flow(x, y, given)
   if given == nil and type(y) == "table" and not getmetatable(y) and y[1] == nil then y, given = nil, y end
   local chosen = options.check(WHO .. ": flow", FLOW, given or {})
@@ -300,6 +330,15 @@ local SPLIT_SEED = 0 -- one division into subsets, whatever the seeds of the gen
 -- Further options: classes, batch_size = 32, shuffle = true, seed, follow_links = false, subset = "training" or
 -- "validation", interpolation = "nearest". class_mode: "categorical" (one-hot), "binary", "sparse" (ids) or "none". The
 -- files are read by mgpu.data.image_folder. Errors: those of image_folder; data_format = "channels_first".
+-- Example:
+--     os.execute "mkdir -p pets/cat pets/dog"
+--     mgpu.image.save("pets/cat/1.png", mgpu.rand { 20, 30, 3 })
+--     mgpu.image.save("pets/dog/1.jpg", mgpu.rand { 40, 20, 3 })
+--     local generator = mgpu.ImageDataGenerator { rescale = 1 / 255 }
+--     for x, y in generator:flow_from_directory("pets", { target_size = { 8, 8 } }):iter() do
+--       print(table.concat(x:shape(), " "), table.concat(y:shape(), " ")) -- images and one-hot labels
+--     --> 2 8 8 3 2 2
+--     end
 function methods:flow_from_directory(path, given)
   local chosen = options.check(WHO .. ": flow_from_directory", DIRECTORY, given or {})
   if self.data_format == "channels_first" then

@@ -165,9 +165,23 @@ end
 function Iterator:rows() return core.stream_rows(self.stream, self.part or 1, self.of or 1) end
 
 --- it:position() -> {pass = passes begun before, element = elements taken}, for ds:iter(position).
+-- Example:
+--     local ds = mgpu.data.from_tensors { mgpu.arange(4) }
+--     local it = ds:iter()
+--     it()
+--     print(it:position().pass, it:position().element) -- one element was taken  --> 0 1
+--     for x in ds:iter(it:position()) do print(x:item()) end
+--     --> 1
+--     --> 2
+--     --> 3
 function Iterator:position() return { pass = self.pass, element = self.element } end
 
 --- it:close(): frees memory and thread now rather than when the iterator is collected.
+-- Example:
+--     local it = mgpu.data.from_tensors({ mgpu.arange(4) }):iter()
+--     print(it():item())  --> 0
+--     it:close()
+--     print(it())  --> nil
 function Iterator:close()
   self.ended, self.parts = true, nil
   core.stream_close(self.stream)

@@ -62,6 +62,10 @@ end
 --- model:plot(path, {nested = true, title =}): draws the graph of the layers, with the shapes of their outputs and
 --- their parameters, into an .svg file, which browsers show.
 -- nested: draws the layers of models inside the model. Errors: another ending, a model without layers, the disk.
+-- Example:
+--     local model = mgpu.Sequential { L.Dense { 1, input_shape = { 2 } } }
+--     model:plot("model.svg", { title = "One layer" })
+--     print(io.open("model.svg"):read(4))  --> <svg
 function Network:plot(path, given) require "mgpu.plot.model".plot(self, path, given) end
 
 --- model:layer_configs() -> array of {class_name =, config =}. A layer that has the model's dtype policy because it did

@@ -19,7 +19,8 @@ Example:
 error_code() -> the kind of the last error: "usage", "data", "io", "oom", "nonfinite", "device", "comm", "interrupted",
 "unsupported" or "internal".
 Example:
-    print(pcall(mgpu.zeros, { -1 }))  --> false ...: full: shape {-1}: sizes must not be negative
+    print(pcall(mgpu.zeros, { -1 }))
+    --> false ...: zeros: a size of the shape must be a whole number of at least 0, got -1
     print(mgpu.error_code())  --> usage]],
   eval = [[
 eval(t, ...) -> the same tensors, computed now, in one plan. Tensors are computed when their numbers are needed; this is

@@ -58,6 +58,10 @@ end
 
 --- write_cifar(folder, n = 1000, {seed = 0}): writes train and test images as the files of CIFAR-10 into the folder,
 --- which is made: data_batch_1.bin to data_batch_5.bin and test_batch.bin. Errors: n below 5; the disk.
+-- Example:
+--     mgpu.datasets.shapes.write_cifar("data", 10)
+--     local train = mgpu.datasets.cifar10.load_data { data_dir = "data" }
+--     print(table.concat(train.x:shape(), " "))  --> 10 32 32 3
 local function write_cifar(folder, n, given)
   local chosen = options.check("shapes.write_cifar", WRITE, given or {})
   if type(folder) ~= "string" or folder == "" then

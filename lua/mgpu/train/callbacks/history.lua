@@ -70,10 +70,22 @@ end
 -- metrics: names of values, as {"loss", "accuracy"}; all if nil. scale: "linear", "log", or "auto", which is
 -- logarithmic for positive values that span two decades. Values that are not finite leave a gap.
 -- Errors: another ending, no epoch, an unknown name, the disk.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 1, input_shape = { 2 } } }
+--     model:compile { optimizer = "sgd", loss = "mse" }
+--     local history = model:fit(mgpu.rand { 32, 2 }, mgpu.rand { 32, 1 }, { epochs = 3, verbose = 0 })
+--     history:plot("curves.svg", { metrics = "loss", title = "Three epochs" })
+--     print(io.open("curves.svg"):read(4))  --> <svg
 function History:plot(path, given) require "mgpu.plot.history".plot(self, path, given) end
 
 --- history:report(path, {title =}): writes an .html page about the run: curves, final and best values, the model,
 --- settings, times, devices and versions. It needs no other file. Errors: another ending, no epoch, the disk.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.layers.Dense { 1, input_shape = { 2 } } }
+--     model:compile { optimizer = "sgd", loss = "mse" }
+--     local history = model:fit(mgpu.rand { 32, 2 }, mgpu.rand { 32, 1 }, { epochs = 3, verbose = 0 })
+--     history:report("run.html", { title = "A first run" })
+--     print(io.open("run.html"):read "*a":match "<title>(.-)</title>")  --> A first run
 function History:report(path, given) require "mgpu.plot.report".write(self, path, given) end
 
 return History
