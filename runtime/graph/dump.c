@@ -44,9 +44,9 @@ static void print_attrs(mg_string_buffer *t, const mg_step *s) {
 
 /* Names of the element-wise ops, by their row in elementwise.def. */
 static const char *const elementwise_names[] = {
-#define UNARY(name, rule, value, grad, doc) #name,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) #name,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) #name,
+#define UNARY(name, rule, value, grad, ...) #name,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) #name,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) #name,
 #include "ops/elementwise.def"
 };
 

@@ -307,6 +307,10 @@ static const mg_op along_axis_rows[] = {
      .ref = sort_ref},
     {.name = "linear_scan",
      .doc = "s[i] = a[i] * s[i - 1] + b[i] along an axis, from s = 0",
+     .example = "local decay, input = mgpu.full({ 4 }, 0.5), mgpu.tensor { 8, 0, 0, 8 }\n"
+                "print(decay:linear_scan(input)) -- 8, 8 / 2 + 0, 4 / 2 + 0, 2 / 2 + 8\n"
+                "--> tensor {4} float32 cpu:0\n"
+                "--> {8, 4, 2, 9}",
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_PROMOTE,

@@ -89,6 +89,10 @@ static const mg_op rows[] = {
      .ref = copy_ref},
     {.name = "shard",
      .doc = "x, its rows dealt out over the devices of the step",
+     .example =
+         "print(mgpu.arange(4):shard()) -- outside a step on several devices it is t itself\n"
+         "--> tensor {4} float32 cpu:0\n"
+         "--> {0, 1, 2, 3}",
      .min_inputs = 1,
      .max_inputs = 1,
      .infer = shard_infer,

@@ -304,6 +304,19 @@ static bool conv_grad_weight_split(mg_split *s) {
 static const mg_op conv_rows[] = {
     {.name = "conv2d",
      .doc = "x {n, h, w, c} with kernels {kh, kw, c / groups, k} = {n, oh, ow, k}",
+     .example =
+         "local image = mgpu.tensor { { 0, 0, 9, 9 }, { 0, 0, 9, 9 } }:reshape { 1, 2, 4, 1 }\n"
+         "local edge = mgpu.tensor { -1, 1 }:reshape { 1, 2, 1, 1 } -- each pixel minus its left "
+         "neighbour\n"
+         "print(image:conv2d(edge):reshape { 2, 3 })\n"
+         "--> tensor {2, 3} float32 cpu:0\n"
+         "--> {{0, 9, 0},\n"
+         "-->  {0, 9, 0}}\n"
+         "print(image:conv2d(edge, { pads = { 0, 0, 0, 1 }, strides = { 1, 2 } }):reshape { 2, 2 "
+         "})\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{0, 0},\n"
+         "-->  {0, 0}}",
      .min_inputs = 2,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
@@ -314,6 +327,13 @@ static const mg_op conv_rows[] = {
      .ref = conv2d_ref},
     {.name = "conv2d_grad_input",
      .doc = "gradient of conv2d's image from dy and the kernels; also transposed convolution",
+     .example = "local dy = mgpu.tensor { 1, 2 }:reshape { 1, 1, 2, 1 }\n"
+                "local kernel = mgpu.tensor { 10, 20 }:reshape { 1, 2, 1, 1 }\n"
+                "local dx = dy:conv2d_grad_input(kernel, { strides = { 1, 2 }, input_shape = { 1, "
+                "1, 4, 1 } })\n"
+                "print(dx:flatten()) -- each number of dy, times the kernel\n"
+                "--> tensor {4} float32 cpu:0\n"
+                "--> {10, 20, 20, 40}",
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
@@ -324,6 +344,12 @@ static const mg_op conv_rows[] = {
      .ref = conv_grad_input_ref},
     {.name = "conv2d_grad_weight",
      .doc = "gradient of conv2d's kernels from the image and dy",
+     .example = "local image = mgpu.tensor { 1, 2, 3 }:reshape { 1, 1, 3, 1 }\n"
+                "local dy = mgpu.ones { 1, 1, 2, 1 }\n"
+                "print(image:conv2d_grad_weight(dy, { kernel_shape = { 1, 2, 1, 1 } }):flatten()) "
+                "-- 1 + 2 and 2 + 3\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {3, 5}",
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,

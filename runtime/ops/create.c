@@ -64,6 +64,14 @@ static const mg_op create_rows[] = {
      .ref = full_ref},
     {.name = "iota",
      .doc = "0, 1, 2, ... along an axis",
+     .example = "print(mgpu.iota { shape = { 2, 3 } }) -- along the first axis\n"
+                "--> tensor {2, 3} int32 cpu:0\n"
+                "--> {{0, 0, 0},\n"
+                "-->  {1, 1, 1}}\n"
+                "print(mgpu.iota { shape = { 2, 3 }, axis = 2 })\n"
+                "--> tensor {2, 3} int32 cpu:0\n"
+                "--> {{0, 1, 2},\n"
+                "-->  {0, 1, 2}}",
      MG_ATTRS(mg_iota_attrs, iota_attrs),
      .infer = iota_infer,
      .ref = iota_ref},

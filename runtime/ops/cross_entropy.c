@@ -258,6 +258,11 @@ static bool cross_entropy_split(mg_split *s) {
 static const mg_op cross_entropy_rows[] = {
     {.name = "softmax_cross_entropy",
      .doc = "-sum(t log softmax(x)) over the last axis, with targets t of x's shape",
+     .example = "local logits, targets = mgpu.tensor { { 2, 0 }, { 9, 9 } }, mgpu.tensor { { 1, 0 "
+                "}, { 0.5, 0.5 } }\n"
+                "print(logits:softmax_cross_entropy(targets)) -- a loss for each row\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {0.1269..., 0.6931...}",
      .min_inputs = 2,
      .max_inputs = 2,
      .flags = MG_OP_PROMOTE,
@@ -276,6 +281,12 @@ static const mg_op cross_entropy_rows[] = {
      .ref = dense_loss_grad_ref},
     {.name = "sparse_softmax_cross_entropy",
      .doc = "-log softmax(x) over the last axis at 0-based labels; 0 where there is no such class",
+     .example = "local logits, labels = mgpu.tensor { { 2, 0 }, { 2, 0 } }, mgpu.tensor({ 0, 1 }, "
+                "{ dtype = \"int32\" })\n"
+                "print(logits:sparse_softmax_cross_entropy(labels)) -- small where the label has "
+                "the largest logit\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {0.1269..., 2.1269...}",
      .min_inputs = 2,
      .max_inputs = 2,
      .infer = sparse_loss_infer,

@@ -17,9 +17,9 @@ double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c
     const double x = a;
     switch (op) {
 /* clang-format off */
-#define UNARY(name, rule, value, grad, doc) case MG_EW_##name: return value;
-#define BINARY(name, rule, value, grad_a, grad_b, doc) case MG_EW_##name: return value;
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) case MG_EW_##name: return value;
+#define UNARY(name, rule, value, grad, ...) case MG_EW_##name: return value;
+#define BINARY(name, rule, value, grad_a, grad_b, ...) case MG_EW_##name: return value;
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) case MG_EW_##name: return value;
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY
@@ -34,9 +34,9 @@ double mg_elementwise_value(enum mg_elementwise op, double a, double b, double c
 bool mg_elementwise_is_bool(enum mg_elementwise op) {
     enum { SAME, FLOAT, BOOL, CAST, WHERE };
     static const bool is_bool[] = {
-#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = (rule) == BOOL,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = (rule) == BOOL,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = (rule) == BOOL,
+#define UNARY(name, rule, value, grad, ...) [MG_EW_##name] = (rule) == BOOL,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) [MG_EW_##name] = (rule) == BOOL,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) [MG_EW_##name] = (rule) == BOOL,
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY
@@ -116,10 +116,10 @@ static mg_tensor *def_gradient(mg_tensor *y, mg_tensor *dy, int i) {
     (void)b, (void)c;
     switch ((enum mg_elementwise)(y->op->elementwise - 1)) {
 /* clang-format off */
-#define UNARY(name, rule, value, grad, doc) case MG_EW_##name: return grad;
-#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+#define UNARY(name, rule, value, grad, ...) case MG_EW_##name: return grad;
+#define BINARY(name, rule, value, grad_a, grad_b, ...)                                             \
     case MG_EW_##name: return i == 0 ? (grad_a) : (grad_b);
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     case MG_EW_##name: return i == 0 ? (grad_a) : i == 1 ? (grad_b) : (grad_c);
 #include "ops/elementwise.def"
 #undef UNARY
@@ -201,9 +201,10 @@ static bool elementwise_split(mg_split *s) {
 #define attrs_WHERE
 #define attrs_CAST MG_ATTRS(mg_cast_attrs, cast_attr_table),
 
-#define ROW(id, rule, arity, text)                                                                 \
+#define ROW(id, rule, arity, text, code)                                                           \
     {.name = #id,                                                                                  \
      .doc = text,                                                                                  \
+     .example = code,                                                                              \
      .min_inputs = arity,                                                                          \
      .max_inputs = arity,                                                                          \
      .flags = flags_##rule,                                                                        \
@@ -214,9 +215,9 @@ static bool elementwise_split(mg_split *s) {
      .ref = elementwise_ref},
 
 static const mg_op elementwise_rows[] = {
-#define UNARY(name, rule, value, grad, doc) ROW(name, rule, 1, doc)
-#define BINARY(name, rule, value, grad_a, grad_b, doc) ROW(name, rule, 2, doc)
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) ROW(name, rule, 3, doc)
+#define UNARY(name, rule, value, grad, ...) ROW(name, rule, 1, __VA_ARGS__)
+#define BINARY(name, rule, value, grad_a, grad_b, ...) ROW(name, rule, 2, __VA_ARGS__)
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) ROW(name, rule, 3, __VA_ARGS__)
 #include "ops/elementwise.def"
 };
 

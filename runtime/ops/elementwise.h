@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 enum mg_elementwise {
-#define UNARY(name, rule, value, grad, doc) MG_EW_##name,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) MG_EW_##name,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) MG_EW_##name,
+#define UNARY(name, rule, value, grad, ...) MG_EW_##name,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) MG_EW_##name,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) MG_EW_##name,
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY

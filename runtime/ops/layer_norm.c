@@ -220,6 +220,13 @@ static bool layer_norm_reduce_split(mg_split *s) {
 static const mg_op layer_norm_rows[] = {
     {.name = "layer_norm",
      .doc = "(x - mean) / sqrt(variance + epsilon) * gamma + beta along the last axis of x",
+     .example =
+         "local x, gamma, beta = mgpu.tensor { { 1, 3 }, { 10, 30 } }, mgpu.ones { 2 }, mgpu.zeros "
+         "{ 2 }\n"
+         "print(x:layer_norm(gamma, beta, { epsilon = 0 })) -- each row: mean 0, variance 1\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{-1,  1},\n"
+         "-->  {-1,  1}}",
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,

@@ -203,6 +203,16 @@ static bool matmul_split(mg_split *s) {
 static const mg_op matmul_rows[] = {
     {.name = "matmul",
      .doc = "{..., m, k} x {..., k, n} = {..., m, n}",
+     .example =
+         "local a, b = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1, 0 }, { 10, 1 } }\n"
+         "print(a:matmul(b))\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{21,  2},\n"
+         "-->  {43,  4}}\n"
+         "print(a:matmul(b, { transpose_b = true }))\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{ 1, 12},\n"
+         "-->  { 3, 34}}",
      .min_inputs = 2,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE,

@@ -493,15 +493,33 @@ static bool reverse_split(mg_split *s) {
 
 static const mg_op movement_rows[] = {
     {ONE_INPUT("reshape", "the same elements in row-major order under another shape"),
+     .example = "local t = mgpu.arange(6)\n"
+                "print(t:reshape { 2, 3 })\n"
+                "--> tensor {2, 3} float32 cpu:0\n"
+                "--> {{0, 1, 2},\n"
+                "-->  {3, 4, 5}}\n"
+                "print(table.concat(t:reshape { -1, 2 }:shape(), \" \")) -- -1: as many rows as it "
+                "takes  --> 3 2",
      MG_ATTRS(mg_ints_attrs, reshape_attrs), .infer = reshape_infer, .grad = reshape_grad,
      .split = reshape_split, .ref = reshape_ref},
-    {ONE_INPUT("permute", "axes in another order"), MG_ATTRS(mg_ints_attrs, permute_attrs),
-     .infer = permute_infer, .grad = permute_grad, .split = permute_split, .ref = permute_ref},
+    {ONE_INPUT("permute", "axes in another order"),
+     .example = "local images = mgpu.zeros { 8, 28, 28, 3 } -- batch, rows, columns, channels\n"
+                "print(table.concat(images:permute { 1, 4, 2, 3 }:shape(), \" \")) -- channels "
+                "first  --> 8 3 28 28",
+     MG_ATTRS(mg_ints_attrs, permute_attrs), .infer = permute_infer, .grad = permute_grad,
+     .split = permute_split, .ref = permute_ref},
     {ONE_INPUT("slice", "every step-th element from start to stop, per axis"),
      MG_ATTRS(mg_slice_attrs, slice_attrs), .infer = slice_infer, .grad = slice_grad,
      .split = slice_split, .ref = slice_ref},
-    {ONE_INPUT("pad", "x with cells of one value around it"), MG_ATTRS(mg_pad_attrs, pad_attrs),
-     .infer = pad_infer, .grad = pad_grad, .split = pad_split, .ref = pad_ref},
+    {ONE_INPUT("pad", "x with cells of one value around it"),
+     .example = "print(mgpu.tensor { { 1, 2 }, { 3, 4 } }:pad { before = { 1, 0 }, after = { 0, 2 "
+                "}, value = 9 })\n"
+                "--> tensor {3, 4} float32 cpu:0\n"
+                "--> {{9, 9, 9, 9},\n"
+                "-->  {1, 2, 9, 9},\n"
+                "-->  {3, 4, 9, 9}}",
+     MG_ATTRS(mg_pad_attrs, pad_attrs), .infer = pad_infer, .grad = pad_grad, .split = pad_split,
+     .ref = pad_ref},
     {.name = "concat",
      .doc = "inputs one after another along an axis",
      .min_inputs = 1,
@@ -513,9 +531,18 @@ static const mg_op movement_rows[] = {
      .split = concat_split,
      .ref = concat_ref},
     {ONE_INPUT("broadcast_to", "x repeated along missing axes and axes of size 1"),
+     .example = "print(mgpu.tensor { 1, 2, 3 }:broadcast_to { 2, 3 })\n"
+                "--> tensor {2, 3} float32 cpu:0\n"
+                "--> {{1, 2, 3},\n"
+                "-->  {1, 2, 3}}",
      MG_ATTRS(mg_ints_attrs, broadcast_attrs), .infer = broadcast_infer, .grad = broadcast_grad,
      .split = broadcast_split, .ref = broadcast_ref},
     {ONE_INPUT("reverse", "the elements of an axis in opposite order"),
+     .example =
+         "print(mgpu.tensor { { 1, 2 }, { 3, 4 } }:reverse(2)) -- mgpu.flip takes several axes\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{2, 1},\n"
+         "-->  {4, 3}}",
      MG_ATTRS(mg_axis_attrs, reverse_attrs), .infer = reverse_infer, .grad = reverse_grad,
      .split = reverse_split, .ref = reverse_ref},
 };

@@ -190,6 +190,11 @@ static bool batch_norm_reduce_split(mg_split *s) {
 static const mg_op norm_rows[] = {
     {.name = "moments",
      .doc = "{2, C}: mean and biased variance of x {..., C} over all axes but the last",
+     .example = "print(mgpu.tensor { { 1, 10 }, { 3, 30 } }:moments()) -- the means of the "
+                "columns, then their variances\n"
+                "--> tensor {2, 2} float32 cpu:0\n"
+                "--> {{  2,  20},\n"
+                "-->  {  1, 100}}",
      .min_inputs = 1,
      .max_inputs = 1,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
@@ -199,6 +204,13 @@ static const mg_op norm_rows[] = {
      .ref = moments_ref},
     {.name = "batch_norm",
      .doc = "(x - mean) / sqrt(variance + epsilon) * gamma + beta, from x, moments, gamma, beta",
+     .example = "local x, gamma, beta = mgpu.tensor { { 1, 10 }, { 3, 30 } }, mgpu.ones { 2 }, "
+                "mgpu.zeros { 2 }\n"
+                "print(x:batch_norm(x:moments(), gamma, beta, { epsilon = 0 })) -- each column: "
+                "mean 0, variance 1\n"
+                "--> tensor {2, 2} float32 cpu:0\n"
+                "--> {{-1, -1},\n"
+                "-->  { 1,  1}}",
      .min_inputs = 4,
      .max_inputs = 4,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
@@ -210,6 +222,12 @@ static const mg_op norm_rows[] = {
      .ref = batch_norm_ref},
     {.name = "batch_norm_reduce",
      .doc = "{2, C}: sums of dy and of dy times the normalised x, from x, moments, dy",
+     .example = "local x, dy = mgpu.tensor { { 1 }, { 3 } }, mgpu.tensor { { 10 }, { 20 } }\n"
+                "print(x:batch_norm_reduce(x:moments(), dy, { epsilon = 0 })) -- 10 + 20, and 10 * "
+                "-1 + 20 * 1\n"
+                "--> tensor {2, 1} float32 cpu:0\n"
+                "--> {{30},\n"
+                "-->  {10}}",
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,

@@ -269,6 +269,17 @@ static bool pool_split(mg_split *s) {
 static const mg_op pool_rows[] = {
     {.name = "max_pool2d",
      .doc = "largest cell of each window of x {n, h, w, c}",
+     .example =
+         "local x = mgpu.arange(16):reshape { 1, 4, 4, 1 } -- rows 0 1 2 3, 4 5 6 7 and so on\n"
+         "print(x:max_pool2d(2):reshape { 2, 2 })\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{ 5,  7},\n"
+         "-->  {13, 15}}\n"
+         "print(x:max_pool2d { size = 2, strides = 1 }:reshape { 3, 3 })\n"
+         "--> tensor {3, 3} float32 cpu:0\n"
+         "--> {{ 5,  6,  7},\n"
+         "-->  { 9, 10, 11},\n"
+         "-->  {13, 14, 15}}",
      .min_inputs = 1,
      .max_inputs = 1,
      MG_ATTRS(mg_pool_attrs, pool_attrs),
@@ -278,6 +289,13 @@ static const mg_op pool_rows[] = {
      .ref = max_pool_ref},
     {.name = "max_pool2d_grad",
      .doc = "gradient of max_pool2d's x from x, y and dy",
+     .example = "local x = mgpu.tensor { 1, 5, 2, 3 }:reshape { 1, 2, 2, 1 }\n"
+                "local y, dy = x:max_pool2d(2), mgpu.full({ 1, 1, 1, 1 }, 10)\n"
+                "print(mgpu.max_pool2d_grad(x, y, dy, { size = 2 }):reshape { 2, 2 }) -- all of it "
+                "goes to the largest cell\n"
+                "--> tensor {2, 2} float32 cpu:0\n"
+                "--> {{ 0, 10},\n"
+                "-->  { 0,  0}}",
      .min_inputs = 3,
      .max_inputs = 3,
      .flags = MG_OP_PROMOTE,
@@ -298,6 +316,12 @@ static const mg_op pool_rows[] = {
      .ref = max_pool_pick_ref},
     {.name = "avg_pool2d",
      .doc = "mean of each window's cells inside x {n, h, w, c}",
+     .example =
+         "local x = mgpu.arange(16):reshape { 1, 4, 4, 1 } -- rows 0 1 2 3, 4 5 6 7 and so on\n"
+         "print(x:avg_pool2d(2):reshape { 2, 2 })\n"
+         "--> tensor {2, 2} float32 cpu:0\n"
+         "--> {{ 2.5,  4.5},\n"
+         "-->  {10.5, 12.5}}",
      .min_inputs = 1,
      .max_inputs = 1,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,
@@ -308,6 +332,13 @@ static const mg_op pool_rows[] = {
      .ref = avg_pool_ref},
     {.name = "avg_pool2d_grad",
      .doc = "gradient of avg_pool2d's x from dy",
+     .example =
+         "local dy = mgpu.tensor { 4, 8 }:reshape { 1, 1, 2, 1 } -- the gradients of two means of "
+         "4 cells\n"
+         "print(dy:avg_pool2d_grad { size = 2, input_shape = { 1, 2, 4, 1 } }:reshape { 2, 4 })\n"
+         "--> tensor {2, 4} float32 cpu:0\n"
+         "--> {{1, 1, 2, 2},\n"
+         "-->  {1, 1, 2, 2}}",
      .min_inputs = 1,
      .max_inputs = 1,
      .flags = MG_OP_PROMOTE | MG_OP_FLOAT,

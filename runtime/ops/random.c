@@ -127,6 +127,11 @@ static void random_ref(const mg_ref *r) {
 static const mg_op random_rows[] = {
     {.name = "random",
      .doc = "random numbers of a distribution; every call draws new ones",
+     .example =
+         "local t = mgpu.random { kind = \"truncated_normal\", shape = { 1000 }, a = 100, b = 15 "
+         "}\n"
+         "print(t:min():item() >= 70, t:max():item() <= 130)  --> true true\n"
+         "print(mgpu.random { kind = \"bernoulli\", shape = { 4 }, a = 0.5 }:dtype())  --> bool",
      .flags = MG_OP_RANDOM,
      MG_ATTRS(mg_random_attrs, random_attrs),
      .infer = random_infer,

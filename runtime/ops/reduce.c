@@ -432,33 +432,85 @@ static bool all_finite_split(mg_split *s) {
 
 static const mg_op reduce_rows[] = {
     {REDUCTION("sum", "sum over axes; bool and uint8 give int32"),
+     .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
+                "print(t:sum():item())  --> 21\n"
+                "print(t:sum(2)) -- over the columns: one sum for each row\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> { 6, 15}\n"
+                "print(t:sum { axis = 2, keepdims = true })\n"
+                "--> tensor {2, 1} float32 cpu:0\n"
+                "--> {{ 6},\n"
+                "-->  {15}}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = sum_grad,
      .split = sum_split, .ref = sum_ref},
     {REDUCTION("prod", "product over axes; bool and uint8 give int32"),
+     .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
+                "print(t:prod(1))\n"
+                "--> tensor {3} float32 cpu:0\n"
+                "--> { 4, 10, 18}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = prod_grad,
      .ref = prod_ref},
     {REDUCTION("max", "largest element over axes; ties share the gradient"),
+     .example = "local t = mgpu.tensor { { 1, 9, 3 }, { 4, 5, 6 } }\n"
+                "print(t:max():item())  --> 9\n"
+                "print(t:max(2)) -- of each row\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {9, 6}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
      .split = max_split, .ref = max_ref},
     {REDUCTION("min", "smallest element over axes; ties share the gradient"),
+     .example = "local t = mgpu.tensor { { 1, 9, 3 }, { 4, 5, 6 } }\n"
+                "print(t:min { axis = 1, keepdims = true })\n"
+                "--> tensor {1, 3} float32 cpu:0\n"
+                "--> {{1, 5, 3}}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
      .split = min_split, .ref = min_ref},
     {REDUCTION("all", "true where all elements over axes are non-zero"),
+     .example = "local t = mgpu.tensor { { 1, 2 }, { 3, 0 } }\n"
+                "print(t:all():item())  --> false\n"
+                "print(t:all(2)) -- of each row\n"
+                "--> tensor {2} bool cpu:0\n"
+                "--> { true, false}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = all_infer, .split = min_split,
      .ref = all_ref},
     {REDUCTION("any", "true where any element over axes is non-zero"),
+     .example = "local t = mgpu.tensor { { 0, 0 }, { 3, 0 } }\n"
+                "print(t:any():item())  --> true\n"
+                "print(t:any(2)) -- in each row\n"
+                "--> tensor {2} bool cpu:0\n"
+                "--> {false,  true}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = all_infer, .split = max_split,
      .ref = any_ref},
     {REDUCTION("argmax", "0-based position of the first largest element along an axis, int32"),
+     .example = "local scores = mgpu.tensor { { 0.1, 0.7, 0.2 }, { 0.5, 0.3, 0.2 } }\n"
+                "print(scores:argmax()) -- the best class of each row, from 0\n"
+                "--> tensor {2} int32 cpu:0\n"
+                "--> {1, 0}\n"
+                "print(scores:argmax(1))\n"
+                "--> tensor {3} int32 cpu:0\n"
+                "--> {1, 0, 0}",
      MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
      .ref = argmax_ref},
     {REDUCTION("argmin", "0-based position of the first smallest element along an axis, int32"),
+     .example = "print(mgpu.tensor { 4, 1, 3, 1 }:argmin():item())  --> 1",
      MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
      .ref = argmin_ref},
-    {REDUCTION("cumsum", "running sum along an axis"), MG_ATTRS(mg_axis_attrs, axis_attrs),
-     .infer = cumsum_infer, .grad = cumsum_grad, .split = argmax_split, .ref = cumsum_ref},
+    {REDUCTION("cumsum", "running sum along an axis"),
+     .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
+                "print(t:cumsum())\n"
+                "--> tensor {2, 3} float32 cpu:0\n"
+                "--> {{ 1,  3,  6},\n"
+                "-->  { 4,  9, 15}}\n"
+                "print(t:cumsum(1)) -- down the columns\n"
+                "--> tensor {2, 3} float32 cpu:0\n"
+                "--> {{1, 2, 3},\n"
+                "-->  {5, 7, 9}}",
+     MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = cumsum_infer, .grad = cumsum_grad,
+     .split = argmax_split, .ref = cumsum_ref},
     {.name = "all_finite",
      .doc = "true if no element of any input is infinite or NaN; a scalar",
+     .example = "local a, b = mgpu.tensor { 1, 2 }, mgpu.tensor { 1 / 0 }\n"
+                "print(mgpu.all_finite(a):item(), mgpu.all_finite(a, b):item())  --> true false",
      .min_inputs = 1,
      .max_inputs = 255,
      .infer = all_finite_infer,

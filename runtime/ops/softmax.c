@@ -129,6 +129,14 @@ static bool softmax_grad_split(mg_split *s) {
 static const mg_op softmax_rows[] = {
     {.name = "softmax",
      .doc = "e^x / sum(e^x) along an axis",
+     .example =
+         "local logits = mgpu.tensor { { 1, 2, 3 }, { 0, 0, 0 } }\n"
+         "print(logits:softmax():max(2)) -- the probability of each row's most likely class\n"
+         "--> tensor {2} float32 cpu:0\n"
+         "--> {0.6652..., 0.3333...}\n"
+         "print(logits:softmax():sum(2))\n"
+         "--> tensor {2} float32 cpu:0\n"
+         "--> {1, 1}",
      .min_inputs = 1,
      .max_inputs = 1,
      MG_ATTRS(mg_axis_attrs, softmax_attrs),
@@ -148,6 +156,13 @@ static const mg_op softmax_rows[] = {
      .ref = softmax_grad_ref},
     {.name = "log_softmax",
      .doc = "logarithm of softmax, exact where softmax underflows",
+     .example = "local t = mgpu.tensor { 0, 1000 }\n"
+                "print(t:log_softmax())\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {-1000,     0}\n"
+                "print(t:softmax():log())\n"
+                "--> tensor {2} float32 cpu:0\n"
+                "--> {-inf,    0}",
      .min_inputs = 1,
      .max_inputs = 1,
      MG_ATTRS(mg_axis_attrs, softmax_attrs),

@@ -144,9 +144,9 @@ static void check_bits(const float *got, const float *expected, int t, int op, i
                      (double)got[i], (double)expected[i]);
 }
 
-#define UNARY(name, rule, value, grad, doc) 1,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) 2,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) 3,
+#define UNARY(name, rule, value, grad, ...) 1,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) 2,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) 3,
 /* The number of operands of each op. */
 static const int n_operands[] = {
 #include "ops/elementwise.def"

@@ -35,7 +35,7 @@ MG_INLINE kept keep(const float *from) {
 }
 
 #include "device/cpu/simd/elementwise_float.h"
-#define UNARY(name, rule, value, grad, doc)                                                        \
+#define UNARY(name, rule, value, grad, ...)                                                        \
     static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
         (void)pb, (void)pc;                                                                        \
         EACH {                                                                                     \
@@ -43,7 +43,7 @@ MG_INLINE kept keep(const float *from) {
             out[i] = value;                                                                        \
         }                                                                                          \
     }
-#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+#define BINARY(name, rule, value, grad_a, grad_b, ...)                                             \
     static void name##_f32(float *out, const float *pa, const float *pb, const float *pc, int n) { \
         (void)pc;                                                                                  \
         EACH {                                                                                     \
@@ -51,7 +51,7 @@ MG_INLINE kept keep(const float *from) {
             out[i] = value;                                                                        \
         }                                                                                          \
     }
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     static inline float name##_of(float a, float b, float c) {                                     \
         return value;                                                                              \
     }                                                                                              \
@@ -95,7 +95,7 @@ MG_INLINE kept keep(const float *from) {
 /* ---- in double, likewise ---- */
 
 #include "ops/elementwise_double.h"
-#define UNARY(name, rule, value, grad, doc)                                                        \
+#define UNARY(name, rule, value, grad, ...)                                                        \
     static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
                            int n) {                                                                \
         (void)pb, (void)pc;                                                                        \
@@ -104,7 +104,7 @@ MG_INLINE kept keep(const float *from) {
             out[i] = value;                                                                        \
         }                                                                                          \
     }
-#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+#define BINARY(name, rule, value, grad_a, grad_b, ...)                                             \
     static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
                            int n) {                                                                \
         (void)pc;                                                                                  \
@@ -113,7 +113,7 @@ MG_INLINE kept keep(const float *from) {
             out[i] = value;                                                                        \
         }                                                                                          \
     }
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     static void name##_f64(double *out, const double *pa, const double *pb, const double *pc,      \
                            int n) {                                                                \
         EACH {                                                                                     \
@@ -229,9 +229,9 @@ static void store_f64(void *dst, const double *v, mg_dtype t, int n) {
 const mg_simd_elementwise MG_ISA_NAME(mg_simd_elementwise) = {
     .f32 =
         {
-#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = name##_f32,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = name##_f32,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = name##_f32,
+#define UNARY(name, rule, value, grad, ...) [MG_EW_##name] = name##_f32,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) [MG_EW_##name] = name##_f32,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) [MG_EW_##name] = name##_f32,
 #include "ops/elementwise.def"
 #undef UNARY
 #undef BINARY
@@ -239,9 +239,9 @@ const mg_simd_elementwise MG_ISA_NAME(mg_simd_elementwise) = {
         },
     .f64 =
         {
-#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = name##_f64,
-#define BINARY(name, rule, value, grad_a, grad_b, doc) [MG_EW_##name] = name##_f64,
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc) [MG_EW_##name] = name##_f64,
+#define UNARY(name, rule, value, grad, ...) [MG_EW_##name] = name##_f64,
+#define BINARY(name, rule, value, grad_a, grad_b, ...) [MG_EW_##name] = name##_f64,
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...) [MG_EW_##name] = name##_f64,
 #include "ops/elementwise.def"
         },
     .load_f32 = load_f32,

@@ -84,13 +84,13 @@ MG_INLINE const float *kept(const void *place, laid_down *strip) {
         GO_ON(steps, EACH(TAKE));                                                                  \
     }
 #define IT strip.at[i]
-#define UNARY(name, rule, value, grad, doc) OP(name##_step, 1, NULL, NULL, value, x = IT)
-#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+#define UNARY(name, rule, value, grad, ...) OP(name##_step, 1, NULL, NULL, value, x = IT)
+#define BINARY(name, rule, value, grad_a, grad_b, ...)                                             \
     OP(name##_with, 1, PLACE(s), NULL, value, a = IT, b = m[i])                                    \
     OP(name##_from, 1, PLACE(s), NULL, value, a = m[i], b = IT)                                    \
     OP(name##_with_one, 1, PLACE(s), NULL, value, a = IT, b = m[0])                                \
     OP(name##_from_one, 1, PLACE(s), NULL, value, a = m[0], b = IT)
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     OP(name##_first, 2, KEPT(s), KEPT(s + 1), value, a = IT, b = m[i], c = o[i])                   \
     OP(name##_second, 2, PLACE(s), KEPT(s + 1), value, a = m[i], b = IT, c = o[i])                 \
     OP(name##_third, 2, PLACE(s), KEPT(s + 1), value, a = m[i], b = o[i], c = IT)
@@ -143,11 +143,11 @@ const mg_simd_threaded MG_ISA_NAME(mg_simd_threaded) = {
     .strip = STRIP / sizeof(float),
     .op =
         {
-#define UNARY(name, rule, value, grad, doc) [MG_EW_##name] = {CODE(name##_step)},
-#define BINARY(name, rule, value, grad_a, grad_b, doc)                                             \
+#define UNARY(name, rule, value, grad, ...) [MG_EW_##name] = {CODE(name##_step)},
+#define BINARY(name, rule, value, grad_a, grad_b, ...)                                             \
     [MG_EW_##name] = {CODE(name##_with), CODE(name##_from), CODE(name##_with_one),                 \
                       CODE(name##_from_one)},
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     [MG_EW_##name] = {CODE(name##_first), CODE(name##_second), CODE(name##_third)},
 #include "ops/elementwise.def"
         },

@@ -16,9 +16,9 @@ typedef struct op_text {
 } op_text;
 
 static const op_text ops[] = {
-#define UNARY(name, rule, value, grad, doc) {#name, "REAL x", #value},
-#define BINARY(name, rule, value, grad_a, grad_b, doc) {#name, "REAL a, REAL b", #value},
-#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, doc)                                    \
+#define UNARY(name, rule, value, grad, ...) {#name, "REAL x", #value},
+#define BINARY(name, rule, value, grad_a, grad_b, ...) {#name, "REAL a, REAL b", #value},
+#define TERNARY(name, rule, value, grad_a, grad_b, grad_c, ...)                                    \
     {#name, "REAL a, REAL b, REAL c", #value},
 #include "ops/elementwise.def"
 #undef UNARY
