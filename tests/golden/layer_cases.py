@@ -170,6 +170,11 @@ REGULARIZED = [
 RANKS = [
     ("Dense", (2, 2, 3, 4), {"units": 2, "activation": "elu"}),
     ("Dense", (3, 4), {"units": 6, "activation": "glu"}),
+    ("Conv1D", (2, 5, 3), {"filters": 4, "kernel_size": 2, "activation": "glu"}),
+    ("Conv2D", (2, 4, 5, 2), {"filters": 6, "kernel_size": 2, "activation": "glu"}),
+    ("Conv2DTranspose", (2, 3, 3, 2), {"filters": 4, "kernel_size": 2, "activation": "glu"}),
+    ("DepthwiseConv2D", (2, 4, 4, 3), {"kernel_size": 2, "depth_multiplier": 2, "activation": "glu"}),
+    ("SeparableConv2D", (2, 4, 4, 2), {"filters": 4, "kernel_size": 2, "activation": "glu"}),
     ("Flatten", (2, 3, 4), {"data_format": "channels_first"}),
     ("Flatten", (2, 3, 2, 4), {"data_format": "channels_first"}),
     ("Flatten", (2, 3, 2, 2, 4), {"data_format": "channels_first"}),

@@ -18,5 +18,8 @@ return {
     { name = "Add", shape = { 3, 4, 2 } },
     { name = "Multiply", shape = { 3, 4, 2 } },
     { name = "Concatenate", shape = { 3, 8, 2 } },
+    { name = "Softmax", shape = { 3, 4, 2 } },
+    { name = "SoftmaxFeatures", shape = { 3, 4, 2 } },
+    { name = "SoftmaxBoth", shape = { 3, 4, 2 } },
   },
 }

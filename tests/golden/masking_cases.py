@@ -10,6 +10,11 @@ IDS, SALT = [[1, 2, 0, 0], [3, 0, 4, 0], [2, 1, 3, 4]], 60
 L = keras.layers
 
 
+def _steps(inputs):
+    """The mask of the steps, as {batch, steps, 1}."""
+    return keras.ops.expand_dims(keras.ops.not_equal(inputs[0], 0), -1)
+
+
 def _head(name, inputs):
     """The rest of a model after the masked sequence."""
     heads = {
@@ -17,6 +22,10 @@ def _head(name, inputs):
         "GlobalAveragePooling1D": lambda h: L.Dense(2)(L.GlobalAveragePooling1D()(h)),
         "BatchNormalization": lambda h: L.Dense(2)(L.BatchNormalization()(h)),
         "Conv1D": lambda h: L.Conv1D(2, 1)(h),
+        # Keras aligns a mask with the last axes, so that of the steps needs an axis for the features
+        "Softmax": lambda h: L.Dense(2)(L.Softmax(axis=1)(h, mask=_steps(inputs))),
+        "SoftmaxFeatures": lambda h: L.Dense(2)(L.Softmax()(h, mask=_steps(inputs))),
+        "SoftmaxBoth": lambda h: L.Dense(2)(L.Softmax(axis=[1, 2])(h, mask=_steps(inputs))),
         "Add": lambda h: L.Dense(2)(L.Add()([h, L.Masking(0.5)(inputs[1])])),
         "Multiply": lambda h: L.Dense(2)(L.Multiply()([h, inputs[1]])),
         "Concatenate": lambda h: L.Dense(2)(L.Concatenate(axis=1)([h, L.Masking(0.5)(inputs[1])])),
@@ -49,7 +58,8 @@ def masking():
     """The set `masking`."""
     compute_in("float64")
     return {"ids": IDS, "salt": SALT, "cases": [_case(name) for name in (
-        "Dense", "GlobalAveragePooling1D", "BatchNormalization", "Conv1D", "Add", "Multiply", "Concatenate")]}
+        "Dense", "GlobalAveragePooling1D", "BatchNormalization", "Conv1D", "Add", "Multiply", "Concatenate",
+        "Softmax", "SoftmaxFeatures", "SoftmaxBoth")]}
 
 
 SETS = {"masking": (masking, """

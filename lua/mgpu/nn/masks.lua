@@ -52,11 +52,14 @@ function M.with(mask, fn, ...)
   return unpack(results, 2)
 end
 
---- wide(mask, t) -> the mask with axes of size 1 at its end, so that it broadcasts against t, in the dtype of t.
-function M.wide(mask, t)
+--- aligned(mask, t) -> the mask with axes of size 1 at its end, so that it broadcasts against t.
+function M.aligned(mask, t)
   local shape = mask:shape()
   while #shape < t:rank() do shape[#shape + 1] = 1 end
-  return core.ops.cast(core.ops.reshape(mask, { shape = shape }), { dtype = t:dtype() })
+  return core.ops.reshape(mask, { shape = shape })
 end
+
+--- wide(mask, t) -> aligned(mask, t) in the dtype of t.
+function M.wide(mask, t) return core.ops.cast(M.aligned(mask, t), { dtype = t:dtype() }) end
 
 return M

@@ -169,7 +169,20 @@ test("output shapes keep unknown sizes unknown", function()
   check.equal(L.Embedding { 4, 2 }:output_shape { -1, -1 }, { -1, -1, 2 })
 end)
 
-test("an activation that changes the shape changes the output shape of its Dense", function()
+test("an activation that changes the shape changes the output shape of its layer", function()
+  local image = mgpu.Input { 4, 6, 2 }
+  for class, options in pairs {
+    Conv2D = { 8, 3, padding = "same" }, SeparableConv2D = { 8, 3, padding = "same" },
+    Conv2DTranspose = { 8, 3, padding = "same" },
+    DepthwiseConv2D = { 3, padding = "same", depth_multiplier = 4 } } do
+    options.activation = "glu"
+    check.equal(L[class](options)(image):shape(), { -1, 4, 6, 4 }, class)
+  end
+  local model = mgpu.Sequential { mgpu.Input { -1, 3 }, L.Conv1D { 4, 2, activation = "glu" } }
+  check.equal(model:output_shape { -1, -1, 3 }, { -1, -1, 2 })
+  check.equal(model(mgpu.ones { 2, 5, 3 }):shape(), { 2, 4, 2 })
+  check.raises(function() L.Conv2D { 3, 1, activation = "glu" } (image) end, "cannot be cut into halves", "usage")
+  check.equal(L.Conv2D { 3, 1, activation = function(x) return x:sum { axis = 4 } end } (image):shape(), { -1, 4, 6 })
   check.equal(L.Dense { 6, activation = "glu" } (mgpu.Input { 4 }):shape(), { -1, 3 })
   local narrow = L.Dense { 6, activation = function(x) return x:sum { axis = 2, keepdims = true } end }
   check.equal(narrow(mgpu.Input { 4 }):shape(), { -1, 1 })

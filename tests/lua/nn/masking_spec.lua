@@ -13,6 +13,9 @@ local heads = {
   GlobalAveragePooling1D = function(h) return L.Dense { 2 } (L.GlobalAveragePooling1D {} (h)) end,
   BatchNormalization = function(h) return L.Dense { 2 } (L.BatchNormalization {} (h)) end,
   Conv1D = function(h) return L.Conv1D { 2, 1 } (h) end,
+  Softmax = function(h) return L.Dense { 2 } (L.Softmax { axis = 2 } (h)) end,
+  SoftmaxFeatures = function(h) return L.Dense { 2 } (L.Softmax {} (h)) end,
+  SoftmaxBoth = function(h) return L.Dense { 2 } (L.Softmax { axis = { 2, 3 } } (h)) end,
   Add = function(h, other) return L.Dense { 2 } (L.Add {} { h, L.Masking { 0.5 } (other) }) end,
   Multiply = function(h, other) return L.Dense { 2 } (L.Multiply {} { h, other }) end,
   Concatenate = function(h, other)

@@ -17,4 +17,11 @@ function Activation:init() self.activate = activations.get(self.activation, tost
 
 function Activation:call(x) return self.activate(x) end
 
+--- shape_after(layer, shape) -> the shape that the layer's own activation makes of `shape`: glu halves an axis, and a
+--- function may do anything.
+function Activation.shape_after(layer, shape)
+  if layer.activate ~= activations.glu and type(layer.activation) ~= "function" then return shape end
+  return Activation { layer.activation, name = layer.name }:output_shape(shape)
+end
+
 return Activation

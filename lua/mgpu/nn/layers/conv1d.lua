@@ -12,6 +12,7 @@
 --     print(sum(mgpu.arange(1, 6):reshape { 1, 5, 1 }):reshape { -1 }) -- each step and the two before it
 --     --> tensor {5} float32 cpu:0
 --     --> { 1,  3,  6,  9, 12}
+local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -62,7 +63,8 @@ function Conv1D:build(shape)
 end
 
 function Conv1D:output_shape(shape)
-  return sequences.window_shape(self, shape, self.span, self.strides, self.filters, "kernel")
+  return Activation.shape_after(self, sequences.window_shape(self, shape, self.span, self.strides, self.filters,
+    "kernel"))
 end
 
 function Conv1D:call(x)

@@ -11,6 +11,7 @@
 --     print(unpack(conv(mgpu.ones { 8, 28, 28, 1 }):shape()))  --> 8 14 14 32
 --     -- 3 * 3 * 1 * 32 + 32
 --     print((conv:count_params()))  --> 320
+local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -60,7 +61,7 @@ function Conv2D:build(shape)
 end
 
 function Conv2D:output_shape(shape)
-  return images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel")
+  return Activation.shape_after(self, images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel"))
 end
 
 function Conv2D:call(x)

@@ -11,6 +11,7 @@
 -- Example:
 --     local up = L.Conv2DTranspose { 16, 3, strides = 2, padding = "same" }
 --     print(unpack(up(mgpu.ones { 8, 7, 7, 64 }):shape()))  --> 8 14 14 16
+local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -81,7 +82,7 @@ function Conv2DTranspose:output_shape(shape)
         self.shape_text(shape))
     end
   end
-  return images.shape_back(self, { s[1], out[1], out[2], self.filters })
+  return Activation.shape_after(self, images.shape_back(self, { s[1], out[1], out[2], self.filters }))
 end
 
 -- The padding of the convolution whose transpose this layer is; that one goes from rows x columns to the input's size.

@@ -9,6 +9,7 @@
 -- Example:
 --     local conv = L.DepthwiseConv2D { 3, depth_multiplier = 2, padding = "same" }
 --     print(unpack(conv(mgpu.ones { 1, 8, 8, 5 }):shape()))  --> 1 8 8 10
+local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -54,8 +55,8 @@ end
 
 function DepthwiseConv2D:output_shape(shape)
   local channels = images.shape_last(self, shape)[4]
-  return images.window_shape(self, shape, self.span, self.strides,
-    channels == -1 and -1 or channels * self.depth_multiplier, "kernel")
+  return Activation.shape_after(self, images.window_shape(self, shape, self.span, self.strides,
+    channels == -1 and -1 or channels * self.depth_multiplier, "kernel"))
 end
 
 --- convolve(t, kernel, ...) -> the depthwise convolution of t {batch, rows, columns, channels}, without bias. It is a

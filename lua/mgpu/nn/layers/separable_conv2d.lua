@@ -12,6 +12,7 @@
 --     print(unpack(conv(mgpu.ones { 1, 8, 8, 32 }):shape()))  --> 1 6 6 64
 --     -- 3 * 3 * 32 + 32 * 64 + 64; Conv2D has 18496
 --     print((conv:count_params()))  --> 2400
+local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local convolve = require "mgpu.nn.layers.depthwise_conv2d".convolve
@@ -66,7 +67,7 @@ function SeparableConv2D:build(shape)
 end
 
 function SeparableConv2D:output_shape(shape)
-  return images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel")
+  return Activation.shape_after(self, images.window_shape(self, shape, self.span, self.strides, self.filters, "kernel"))
 end
 
 function SeparableConv2D:call(x)
