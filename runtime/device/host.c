@@ -2,6 +2,7 @@
 #include "device/host.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,10 +12,13 @@ int mg_host_count(void) {
     return MG_MAX_DEVICES;
 }
 
-/* All ordinals have the whole machine: how it is shared is decided per plan. */
+/* All ordinals have the whole machine: how it is shared is decided per plan. The cores are counted
+ * once: that reads about ten files, and loading a model describes its device for each tensor. */
 mg_status mg_host_describe(int ordinal, mg_device_info *info) {
+    static atomic_int cores;
     (void)ordinal;
-    snprintf(info->text, sizeof info->text, "%d cores", mg_core_count());
+    if (!atomic_load(&cores)) atomic_store(&cores, mg_core_count());
+    snprintf(info->text, sizeof info->text, "%d cores", atomic_load(&cores));
     info->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     return MG_OK;
 }
