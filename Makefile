@@ -16,6 +16,8 @@ CUDA    ?= /usr/local/cuda
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
+# What a test is skipped without.
+TEST_PACKAGES = zsh groff
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG
@@ -223,8 +225,8 @@ $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
-deps: ## install the Debian packages needed to build and test
-	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
+deps: ## install the Debian packages needed to build and test (in CI also those that few tests need)
+	@missing=$$(for p in $(PACKAGES) $(if $(CI),$(TEST_PACKAGES)); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null \
 	  | grep -q 'ok installed' || echo $$p; done); rm -f build/found.mk; \
 	if [ -z "$$missing" ]; then echo 'deps: everything is there'; else \
 	  $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
