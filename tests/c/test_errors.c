@@ -167,9 +167,10 @@ static void images_have_limits(void **state) {
     (void)state;
     static const uint8_t bytes[8];
     mg_image image;
-    assert_int_equal(mg_image_decode(bytes, sizeof bytes, 2, &image), MG_USAGE);
+    assert_int_equal(mg_image_decode(bytes, sizeof bytes, 2, NULL, &image), MG_USAGE);
     message_is("an image has 1, 3 or 4 channels, not 2");
-    assert_int_equal(mg_image_decode(bytes, (size_t)MG_IMAGE_BYTES + 1, 3, &image), MG_UNSUPPORTED);
+    assert_int_equal(mg_image_decode(bytes, (size_t)MG_IMAGE_BYTES + 1, 3, NULL, &image),
+                     MG_UNSUPPORTED);
     assert_non_null(strstr(mg_error_message(), "more than the limit of "));
     mg_image_file file;
     uint8_t pixels[4] = {0};
