@@ -2,6 +2,7 @@
  * such call: inputs of ops that only plans add, steps on too many devices, sources of tensors,
  * images. */
 #include "comm/comm.h"
+#include "core/io.h"
 #include "core/status.h"
 #include "data/image.h"
 #include "data/sources/tensors.h"
@@ -163,6 +164,12 @@ static void a_stack_takes_tensors_that_fit(void **state) {
     mg_tensor_release(lazy), mg_tensor_release(eight);
 }
 
+static void a_file_that_is_not_there_cannot_be_removed(void **state) {
+    (void)state;
+    assert_int_equal(mg_io_remove("no/such/file"), MG_IO);
+    message_is("cannot remove no/such/file: No such file or directory");
+}
+
 static void images_have_limits(void **state) {
     (void)state;
     static const uint8_t bytes[8];
@@ -189,6 +196,7 @@ int main(void) {
         cmocka_unit_test(a_communicator_that_is_not_there_is_named),
         cmocka_unit_test(sources_take_tensors_with_rows),
         cmocka_unit_test(a_stack_takes_tensors_that_fit),
+        cmocka_unit_test(a_file_that_is_not_there_cannot_be_removed),
         cmocka_unit_test(images_have_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,16 @@ cases {
   { "a saved text with a zero byte", function()
     core.store_save(check.path "a.safetensors", { a = mgpu.ones { 2 } }, { note = "a\0b" })
   end, 'store_save: metadata "note" must be text, got a string with zero bytes' },
+  { "a file format that is not there", function()
+    core.store_save(check.path "a.safetensors", { a = mgpu.ones { 2 } }, nil, "elf")
+  end, 'a.safetensors: there is no format "elf"' },
+  { "a file with too long a name", function() core.write_file(check.path(("x"):rep(300)), "text") end,
+    "cannot write .*: File name too long", code = "io" },
+  { "an HDF5 file with another ending", function()
+    local path = check.path "model.bin"
+    check.write(path, "\137HDF\r\n\26\n" .. ("\0"):rep(100))
+    core.store_open(path)
+  end, "model.bin is an HDF5 file: give its name the ending .h5", code = "unsupported" },
   { "a list with names as JSON", function() core.json_encode { 1, 2, a = 3 } end,
     "json_encode: a table mixes positions with names, or has holes" },
 }

@@ -53,6 +53,14 @@ cases {
   { "augment with three areas", function()
     data.from_tensors { images() }:augment { random_resized_crop = { 4, 4, area = { 0.1, 0.2, 0.3 } } }
   end, 'augment: random_resized_crop: option "area" must be {least, greatest}, got {0.1, 0.2, 0.3}' },
+  { "a crop larger than the image with its padding", function()
+    data.from_tensors { images() }:augment { random_crop = { 9, 6, padding = 1 } }
+  end, "augment: random_crop wants 9 rows, but the image has 8 with its padding: give a smaller size, or `resize`",
+    code = "data" },
+  { "a crop wider than the image with its padding", function()
+    data.from_tensors { images() }:augment { random_crop = { 6, 9, padding = 1 } }
+  end, "augment: random_crop wants 9 columns, but the image has 8 with its padding: give a smaller size, or `resize`",
+    code = "data" },
   { "options of an image that are no table", function() mgpu.image.save(check.path "a.png", images(), 3) end,
     "options are a table, got a number" },
   { "a JPEG file with alpha", function() mgpu.image.save(check.path "a.jpg", mgpu.zeros { 4, 4, 4 }) end,
