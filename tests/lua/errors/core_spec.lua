@@ -1,5 +1,5 @@
--- Error texts of the binding (runtime/bind) that no other spec brings about: calls of mgpu.core, and of what is built on
--- it with values that the Lua side passes on.
+-- Error texts of the binding (runtime/bind) that no other spec brings about: calls of mgpu.core, and of what is built
+-- on it with values that the Lua side passes on.
 local cases = require "error_cases"
 local check = require "check"
 local core = require "mgpu.core"

@@ -15,3 +15,26 @@ end)
 test("the rock says that it wants LuaJIT", function()
   refused("-e 'jit = nil' examples/packaging/rock.lua", "; the rock is for LuaJIT (run the script with luajit)")
 end)
+
+-- What the program prints for a script where only the library stands beside it.
+local function run_bare(script)
+  local folder, here = check.path "bare", check.run("pwd"):gsub("\n", "")
+  check.run(("mkdir -p %s/build && cp build/mgpulua build/libmgpu.so.0 %s/build && ln -sfn %s/lua %s/lua"):format(
+    folder, folder, here, folder))
+  return (check.run(("%s/build/mgpulua -e '%s'"):format(folder, script)))
+end
+
+test("without its plug-ins the program says which one is missing", function()
+  if not check.program:find "build/mgpulua" then check.skip "another build" end
+  local missing = "it is not beside the library, nor in a folder of MGPU_PLUGINS"
+  check.matches(run_bare "require \"mgpu.core\".fetch(\"file:///x\", \"y\")",
+    "cannot download file:///x: mgpu-fetch.so: " .. missing .. "; install libcurl and build again")
+  check.matches(run_bare "require \"mgpu\".image.load \"tests/golden/images/rgb.png\"",
+    "cannot read or write images: mgpu-image.so: " .. missing .. "; install libpng-dev and libturbojpeg0-dev")
+  check.matches(run_bare "require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"",
+    "HDF5 files need the program mgpu-h5, which is not installed: install the package libhdf5-dev and build again")
+  check.matches(run_bare "return require \"mgpu\".tensor({ 1 }, { device = \"cpu:0\" })",
+    "device kind \"cpu\" is not available: mgpu-cpu.so: " .. missing)
+  check.matches(run_bare "return require \"mgpu\".tensor({ 1 }, { device = \"gpu:0\" })",
+    "no device kind here is a GPU: device kind ")
+end)
