@@ -1,1 +1,63 @@
-return {}
+-- The error texts that no test can bring about, by the reason. An entry is "file text": a path and a part of the text.
+return {
+  {
+    reason = "the system refuses what it gives to every test: random bytes, a thread, memory of a library",
+    "runtime/core/io_temporary.c make a temporary name for",
+    "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
+    "runtime/data/fetch_plugin.c cannot start libcurl or libcrypto",
+    "runtime/data/stream.c prefetch: cannot start a thread",
+    "runtime/device/worker.c cannot make a thread",
+    "runtime/device/worker.c out of memory",
+    "runtime/io/checkpoint_writer.c cannot start the thread that writes checkpoints",
+    "runtime/io/h5.c cannot make a file in memory",
+    "runtime/io/h5.c cannot map",
+    "runtime/io/h5_helper/main.c out of memory",
+    "runtime/io/h5_helper/records.c out of memory",
+    "runtime/io/json.c out of memory while writing JSON",
+    "runtime/io/safetensors_write.c out of memory while writing",
+    "runtime/program/main.c not enough memory for a Lua state",
+  },
+  {
+    reason = "sizes whose bytes do not fit into 64 bits, which were checked when the shape was made",
+    "runtime/data/element.c out of memory: a batch of",
+    "runtime/data/order.c rows each",
+    "runtime/data/sources/csv.c rows of %zu bytes are too many",
+    "runtime/data/sources/row_file.c out of memory: a table of",
+    "runtime/data/transforms/augment.c is too large",
+    "runtime/data/transforms/axis.c augment: a resize of",
+    "runtime/device/cpu/movement.c iota: axis too long",
+    "runtime/device/cpu/resize.c a table of weights is too large",
+    "runtime/device/cpu/sort.c argsort: the axis is too long",
+    "runtime/device/cpu/transform.c a row is too long",
+  },
+  {
+    reason = "files or lists larger than a test can be: gigabytes, or billions of entries",
+    "lua/mgpu/nn/formats/onnx.lua a .onnx file holds at most 2 GiB",
+    "runtime/data/image_header.c the file has more than %d MiB",
+    "runtime/data/sources/tfrecord_index.c more than %d records",
+    "runtime/io/tfrecord_write.c at most 2 GiB are possible",
+    "runtime/io/unpack.c the disk has only",
+  },
+  {
+    reason = "cannot happen: a mistake of the program itself, which is told instead of computing on",
+    "runtime/bind/signature.c more than %d tensor arguments", -- the key is full before
+    "runtime/bind/source_csv.c a field without columns", -- csv.lua names them
+    "runtime/bind/source_csv.c columns without a matrix",
+    "runtime/comm/local.c local: no collective",
+    "runtime/data/image_codec/png.c an unknown kind of pixels", -- libpng was told which ones to give
+    "runtime/device/cpu/upcast.c no kernel for wider dtypes either",
+    "runtime/device/cuda/comm/comm.c cuda: no collective",
+    "runtime/device/program/reference_kernel.c results, not",
+    "runtime/graph/fold_norm.c folding put",
+    "runtime/graph/partition.c an error of this program, not of the script",
+    "runtime/graph/partition.c a variable or an argument",
+    "runtime/graph/run.c only a plan on one device can run beside others",
+    "runtime/graph/schedule.c wait for each other in a circle",
+    "runtime/ops/random.c there is no kind number",
+  },
+  {
+    reason = "only in builds of another kind: without CUDA's folder, or with plug-ins of another version",
+    "runtime/comm/comm.c it was built against another version of the library",
+    "runtime/device/kinds.c no device kind here is a GPU", -- the second of two places
+  },
+}

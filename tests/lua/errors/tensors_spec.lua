@@ -60,8 +60,14 @@ cases {
   end, 'add: inputs lie on ref:0 and cpu:0: move one with :to "ref:0"' },
   { "concat to an axis that no number can count", function()
     local x = mgpu.zeros({ 2 ^ 52 }, { dtype = "uint8" })
-    for _ = 1, 12 do x = mgpu.concat { x, x } end
-  end, "too" },
+    for _ = 1, 6 do x = mgpu.concat { x, x } end
+    local list = {}
+    for i = 1, 32 do list[i] = x end
+    mgpu.concat(list)
+  end, "concat: axis 1 gets too large" },
+  { "a kernel that is dilated beyond all numbers", function()
+    core.ops.conv2d(mgpu.ones { 1, 4, 4, 1 }, mgpu.zeros { 2 ^ 33, 1, 1, 1 }, { dilations = { 2 ^ 31 - 1, 1 } })
+  end, "conv2d: the window spans too many rows" },
   { "a gradient in another dtype", function()
     local labels = mgpu.tensor({ 0, 1 }, { dtype = "int32" })
     core.ops.sparse_softmax_cross_entropy_grad(matrix(), labels, mgpu.ones({ 2 }, { dtype = "float64" }))
