@@ -1,6 +1,7 @@
 -- Error texts of layers, models and what they are given by name.
 local cases = require "error_cases"
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 local A, L = mgpu.activations, mgpu.layers
 
@@ -107,6 +108,12 @@ cases {
   { "an input that is left out", function() two_inputs() { left = x() } end, 'the input "right" is missing' },
   { "a text as an input", function() two_inputs() { x(), "two" } end,
     'expected a tensor for input "right", got string' },
+  { "a file that lists a weight without its numbers", function()
+    local path = check.path "listed.safetensors"
+    core.store_save(path, { ["dense_7/bias"] = mgpu.ones { 1 } },
+      { format = "mgpulua 1", weights = '["dense_7/kernel","dense_7/bias"]' })
+    mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }:load_weights(path)
+  end, 'by order, the file lists the weight "dense_7/kernel" but does not hold it', code = "data" },
   { "a model without a path", function() mgpu.load_model "" end, "load_model: the path is empty" },
   { "a picture with another ending", function() model():plot(check.path "model.png") end,
     "model.png: the name must end in .svg" },
@@ -120,6 +127,9 @@ cases {
   -- ---- optimizers and losses
   { "an empty name without decay", function() mgpu.optimizers.AdamW {}:exclude_from_weight_decay { "" } end,
     "AdamW: exclude_from_weight_decay takes variables and parts of names, got an empty name" },
+  { "a schedule without its options", function()
+    mgpu.optimizers.SGD { learning_rate = { class_name = "ExponentialDecay" } }
+  end, 'the schedule "ExponentialDecay" lacks a table config: give {class_name =, config =}, or one of mgpu.schedules' },
   { "a loss that returns a number", function()
     local m = model()
     m:compile { loss = function() return 3 end }

@@ -12,6 +12,12 @@ test("an example says that it makes at most 512 files", function()
   refused("examples/make_imagenet_records.lua --shards 513", "make_imagenet_records.lua: --shards: at most 512")
 end)
 
+test("an output that failed before its end is told", function()
+  if not check.run "test -e /dev/full" then check.skip "no /dev/full" end
+  refused("-e 'io.stdout:setvbuf \"no\" print(1)' >/dev/full",
+    "mgpulua: cannot write to standard output: a write failed")
+end)
+
 test("the rock says that it wants LuaJIT", function()
   refused("-e 'jit = nil' examples/packaging/rock.lua", "; the rock is for LuaJIT (run the script with luajit)")
 end)

@@ -30,6 +30,9 @@ cases {
   { "einsum with letters for all axes of dots but none left", function()
     mgpu.einsum("...ABCDEFGHIJKLMNOPQRSTUVWXYZ->...", mgpu.ones { 2 })
   end, "26 axes, the tensor has 1" },
+  { "einsum that uses all letters, and dots", function()
+    mgpu.einsum("ABCDEFG...,HIJKLMN...,OPQRSTU...,VWXYZ...->", ones(8), ones(8), ones(8), ones(6))
+  end, "too many letters" },
   { "take_along_axis with ids of another size", function()
     mgpu.take_along_axis(mgpu.ones { 2, 3 }, mgpu.tensor({ { 0 }, { 1 }, { 2 } }, { dtype = "int32" }), 2)
   end, "take_along_axis: ids of shape {3, 1} for a tensor of shape {2, 3} along axis 2" },

@@ -141,12 +141,12 @@ function Schedule.is(value)
   return type(value) == "table" and rawget(value, "options") ~= nil and value.is_schedule == true
 end
 
---- get(value) -> a schedule: itself, or made from {class_name =, config =}. Errors: anything else.
+--- get(value) -> a schedule: itself, or made from {class_name =, config =}. Errors: config is no table.
 function Schedule.get(value)
   if Schedule.is(value) then return value end
-  if type(value) ~= "table" or type(value.class_name) ~= "string" or type(value.config) ~= "table" then
-    core.fail("usage", "a schedule must be one of mgpu.schedules, or {class_name =, config =}, got "
-      .. (type(value) == "table" and "a table without them" or tostring(value)))
+  if type(value.config) ~= "table" then
+    core.fail("usage", ("the schedule %q lacks a table config: give {class_name =, config =}, or one of mgpu.schedules")
+      :format(value.class_name))
   end
   return require "mgpu.nn.schedules"[value.class_name](value.config)
 end
