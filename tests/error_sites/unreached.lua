@@ -41,6 +41,7 @@ return {
   },
   {
     reason = "cannot happen: a mistake of the program itself, which is told instead of computing on",
+    "lua/mgpu/nn/onnx/activations.lua ONNX has no activation", -- it has all that there are
     "runtime/bind/signature.c more than %d tensor arguments", -- the key is full before
     "runtime/bind/source_csv.c a field without columns", -- csv.lua names them
     "runtime/bind/source_csv.c columns without a matrix",

@@ -129,7 +129,7 @@ cases {
     "AdamW: exclude_from_weight_decay takes variables and parts of names, got an empty name" },
   { "a schedule without its options", function()
     mgpu.optimizers.SGD { learning_rate = { class_name = "ExponentialDecay" } }
-  end, 'the schedule "ExponentialDecay" lacks a table config: give {class_name =, config =}, or one of mgpu.schedules' },
+  end, 'the schedule "ExponentialDecay" lacks a table config: give {class_name =, config =}, or one of' },
   { "a loss that returns a number", function()
     local m = model()
     m:compile { loss = function() return 3 end }
