@@ -3,7 +3,7 @@
 --     mgpu.models.mlp { classes = 10, units = 64 }     -- RETURNS an uncompiled Sequential
 -- Example:
 --     local model = mgpu.models.mlp { input_shape = { 8, 8, 1 }, classes = 3, units = 16 }
---     -- 64 * 16 + 16, 16 * 16 + 16, 16 * 3 + 3
+--     -- 64 * 16 + 16, 16 * 16 + 16 and 16 * 3 + 3 parameters
 --     print((model:count_params()))  --> 1363
 local mgpu = require "mgpu"
 local options = require "mgpu.options"

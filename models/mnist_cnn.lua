@@ -3,7 +3,7 @@
 --     mgpu.models.mnist_cnn { dropout = { 0.1, 0.3 } }     -- RETURNS an uncompiled Sequential
 -- Example:
 --     local model = mgpu.models.mnist_cnn {}
---     -- and how many of them are trainable
+--     -- parameters, and how many of them are trainable
 --     print(model:count_params())  --> 2354250 2353738
 local core = require "mgpu.core"
 local mgpu = require "mgpu"

@@ -4,6 +4,6 @@
 -- Options and preprocess_input ("torch"): lua/mgpu/zoo/classifier.lua.
 -- Example:
 --     local model = mgpu.models.resnet34 { classes = 10, input_shape = { 32, 32, 3 } }
---     -- the trainable ones
+--     -- the trainable parameters
 --     print(select(2, model:count_params()))  --> 21289802
 return require("mgpu.zoo.resnet").basic("resnet34", { 3, 4, 6, 3 })

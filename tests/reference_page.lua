@@ -19,12 +19,21 @@ local function is_set(line) return line:find "^%s" ~= nil or line:find "^[A-Z]+$
 -- A line that begins a new paragraph although no empty line is before it.
 local function begins(line) return line:find "^[A-Z][a-z]+:" ~= nil or line:find "^[A-Z][A-Z]+" ~= nil end
 
+-- The lines, joined, without the spaces that all of them begin with.
+local function dedented(lines)
+  local least = math.huge
+  for _, line in ipairs(lines) do least = math.min(least, #line:match "^ *") end
+  local list = {}
+  for i, line in ipairs(lines) do list[i] = line:sub(least + 1) end
+  return table.concat(list, "\n")
+end
+
 --- text(docstring) -> it as paragraphs and preformatted parts.
 function M.text(docstring)
   local out, paragraph, set = {}, {}, {}
   local function flush()
     if paragraph[1] then table.insert(out, "<p>" .. M.escape(table.concat(paragraph, "\n")) .. "</p>") end
-    if set[1] then table.insert(out, "<pre>" .. M.escape(table.concat(set, "\n")) .. "</pre>") end
+    if set[1] then table.insert(out, "<pre>" .. M.escape(dedented(set)) .. "</pre>") end
     paragraph, set = {}, {}
   end
   for line in (docstring .. "\n"):gmatch "(.-)\n" do

@@ -15,7 +15,7 @@
 --     --> tensor {2, 1} float32 cpu:0
 --     --> {{-1},
 --     -->  { 1}}
---     -- 0 * 0.99 + 2 * 0.01
+--     -- the moving mean has gone 1 % of the way from 0 to 2
 --     print(("%.2f"):format(bn.moving_mean:value():item()))  --> 0.02
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"

@@ -9,7 +9,7 @@
 -- Example:
 --     local conv = L.Conv2D { 32, 3, strides = 2, padding = "same", activation = "relu" }
 --     print(unpack(conv(mgpu.ones { 8, 28, 28, 1 }):shape()))  --> 8 14 14 32
---     -- 3 * 3 * 1 * 32 + 32
+--     -- 32 kernels of 3 * 3 * 1 numbers, and 32 biases
 --     print((conv:count_params()))  --> 320
 local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"

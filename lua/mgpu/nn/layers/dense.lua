@@ -6,7 +6,7 @@
 -- Example:
 --     local dense = L.Dense { 4, activation = "relu" }
 --     print(unpack(dense(mgpu.ones { 2, 3 }):shape()))  --> 2 4
---     -- 3 * 4 + 4
+--     -- a kernel of 3 * 4 numbers and 4 biases
 --     print((dense:count_params()))  --> 16
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"

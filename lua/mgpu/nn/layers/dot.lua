@@ -6,7 +6,7 @@
 -- Example:
 --     local a, b = mgpu.tensor { { 3, 4 } }, mgpu.tensor { { 4, 3 } }
 --     print(L.Dot { -1 } ({ a, b }):item())  --> 24
---     -- the cosine
+--     -- the cosine of the angle between them
 --     print(("%.2f"):format(L.Dot { -1, normalize = true } ({ a, b }):item()))  --> 0.96
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half

@@ -10,7 +10,7 @@
 -- Example:
 --     local conv = L.SeparableConv2D { 64, 3 }
 --     print(unpack(conv(mgpu.ones { 1, 8, 8, 32 }):shape()))  --> 1 6 6 64
---     -- 3 * 3 * 32 + 32 * 64 + 64; Conv2D has 18496
+--     -- 3 * 3 * 32 + 32 * 64 + 64 parameters; Conv2D has 18496
 --     print((conv:count_params()))  --> 2400
 local Activation = require "mgpu.nn.layers.activation"
 local activations = require "mgpu.nn.activations"

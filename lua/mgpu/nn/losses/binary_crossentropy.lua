@@ -8,7 +8,7 @@
 --     local bce = mgpu.losses.BinaryCrossentropy {}
 --     local labels, sure = mgpu.tensor { { 1 }, { 0 } }, mgpu.tensor { { 0.99 }, { 0.01 } }
 --     print(("%.2f"):format(bce(labels, sure):item()))  --> 0.01
---     -- log 2
+--     -- log 2: no better than guessing
 --     print(("%.2f"):format(bce(labels, mgpu.full({ 2, 1 }, 0.5)):item()))  --> 0.69
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"

@@ -8,7 +8,7 @@
 --     local y_true = mgpu.one_hot(mgpu.tensor { 2, 0 }, 3)
 --     local y_pred = mgpu.tensor { { 0.1, 0.1, 0.8 }, { 0.5, 0.25, 0.25 } }
 --     local loss = mgpu.losses.categorical_crossentropy
---     -- (-log 0.8 - log 0.5) / 2
+--     -- the mean of -log 0.8 and -log 0.5
 --     print(("%.3f"):format(loss(y_true, y_pred):item()))  --> 0.458
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"

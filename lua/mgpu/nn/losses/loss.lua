@@ -158,7 +158,7 @@ end
 -- ARGS weight: see shapes.weight; counted: a tensor of their shape that tells which of them count (nil: all).
 -- Example:
 --     local loss = mgpu.losses.MeanSquaredError { reduction = "mean_with_sample_weight" }
---     -- (3 * 4 + 8) / (3 + 1)
+--     -- (3 * 4 + 1 * 8) / (3 + 1)
 --     print(loss:reduce(mgpu.tensor { 4, 8 }, mgpu.tensor { 3, 1 }):item())  --> 5
 function Loss:reduce(values, weight, counted)
   local dtype, reduction = values:dtype(), self.options.reduction or "sum_over_batch_size"
@@ -286,7 +286,7 @@ end
 --- from_function(fn) -> a loss made of the user's function(y_true, y_pred) -> one value a sample.
 -- Example:
 --     local cubic = mgpu.losses.mse.from_function(function(y_true, y_pred) return (y_pred - y_true):abs() ^ 3 end)
---     -- (1 + 8) / 2
+--     -- the mean of 1 and 8
 --     print(cubic(mgpu.zeros { 2, 1 }, mgpu.tensor { { 1 }, { 2 } }):item())  --> 4.5
 function Loss.from_function(fn)
   local function per_sample(y_true, y_pred)

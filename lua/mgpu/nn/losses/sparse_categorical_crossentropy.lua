@@ -7,7 +7,7 @@
 -- Example:
 --     local labels, logits = mgpu.tensor { 2, 0 }, mgpu.tensor { { 0, 0, 9 }, { 0, 0, 0 } }
 --     local loss = mgpu.losses.SparseCategoricalCrossentropy { from_logits = true }
---     -- (0 + log 3) / 2
+--     -- the mean of 0 and log 3
 --     print(("%.3f"):format(loss(labels, logits):item()))  --> 0.549
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"

@@ -10,7 +10,7 @@
 --     model:compile { optimizer = mgpu.optimizers.Adam { learning_rate = 0.1, clipnorm = 1 }, loss = "mse" }
 --     local x = mgpu.rand { 256, 1 }
 --     model:fit(x, x * 3 + 1, { epochs = 40, verbose = 0 })
---     -- 3 * 2 + 1
+--     -- it has learned y = 3 x + 1
 --     print(model:predict(mgpu.tensor { { 2 } }):round():item())  --> 7
 local core = require "mgpu.core"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"

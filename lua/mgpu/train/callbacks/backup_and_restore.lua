@@ -22,7 +22,7 @@
 --       return model:fit(x, y, { epochs = epochs, verbose = 0, callbacks = backup })
 --     end
 --     train(2)
---     -- continues with epoch 3
+--     -- the same script, started again, goes on with epoch 3
 --     print(#train(5).history.loss)  --> 5
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
