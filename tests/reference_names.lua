@@ -104,23 +104,40 @@ local function lazy_page(name)
   for _, class in ipairs(classes) do
     page:add(table.concat(class.names, ", "), class_text(class), class.path:sub(#core.root + 2))
   end
-  return page
 end
 
--- The methods of losses, metrics and so on that scripts call, by page.
+-- The methods of losses, metrics and so on that scripts call, by page: {module, names}.
 local OBJECTS = {
-  losses = { module = "mgpu.nn.losses.loss", "loss:per_sample", "loss:value", "loss:with", "loss:get_config",
-    "loss:axis", "loss:check_shape", "loss:counted_labels", "loss:prepare", "loss:reduce", "loss:target_shape",
-    "loss.from_function", "loss.last_mean", "loss.rows" },
-  metrics = { module = "mgpu.nn.metrics.metric", "metric:update", "metric:update_state", "metric:result",
-    "metric:reset", "metric:reset_state", "metric:add", "metric:fit", "metric:get_config", "metric:restore",
-    "metric:save", "metric:variables" },
-  optimizers = { module = "mgpu.nn.optimizers.optimizer", "opt:apply", "opt:apply_gradients", "opt:apply_unscaled",
-    "opt:build", "opt:get_config", "opt:scale_loss", "opt:steps_taken", "opt:unscale", "opt:variables" },
-  schedules = { module = "mgpu.nn.schedules.schedule", "schedule:get_config" },
-  callbacks = { module = "mgpu.train.callbacks.callback", "Callback:extend", "callback:get_state",
-    "callback:set_state", "callback.write" },
+  losses = { { "mgpu.nn.losses.loss", { "loss:per_sample", "loss:value", "loss:with", "loss:get_config", "loss:axis",
+    "loss:check_shape", "loss:counted_labels", "loss:prepare", "loss:reduce", "loss:target_shape",
+    "loss.from_function", "loss.last_mean", "loss.rows" } } },
+  metrics = { { "mgpu.nn.metrics.metric", { "metric:update", "metric:update_state", "metric:result", "metric:reset",
+    "metric:reset_state", "metric:add", "metric:fit", "metric:get_config", "metric:restore", "metric:save",
+    "metric:variables" } } },
+  optimizers = { { "mgpu.nn.optimizers.optimizer", { "opt:apply", "opt:apply_gradients", "opt:apply_unscaled",
+    "opt:build", "opt:get_config", "opt:scale_loss", "opt:steps_taken", "opt:unscale", "opt:variables" } } },
+  schedules = { { "mgpu.nn.schedules.schedule", { "schedule:get_config" } } },
+  callbacks = { { "mgpu.train.callbacks.callback", { "Callback:extend", "callback:get_state", "callback:set_state",
+    "callback.write" } }, { "mgpu.train.logs", { "callback.each" } } },
+  datasets = { { "mgpu.data.datasets.shapes", { "shapes.write_cifar" } } },
+  model = { { "mgpu.nn.sequential", { "mgpu.Sequential" } }, { "mgpu.nn.model", { "mgpu.Model" } } },
+  layer = { { "mgpu.nn.layer", { "mgpu.Layer" } } },
+  history = { { "mgpu.train.callbacks.history", { "history:plot", "history:report" } } },
+  dataset = { { "mgpu.data.iterator", { "it:position", "it:close" } } },
+  image_data_generator = { { "mgpu.data.image_data_generator", { "mgpu.ImageDataGenerator", "generator:flow",
+    "generator:flow_from_directory", "generator:fit", "generator:standardize", "generator:random_transform",
+    "generator:get_random_transform", "generator:apply_transform" } } },
+  parallel = { { "mgpu.parallel", { "strategy:scope" } },
+    { "mgpu.parallel.keras_experiments", { "parallel.ModelMGPU" } } },
 }
+
+-- Whether the page of ops has the name. Hidden ops may share theirs with a function.
+local function is_public_op(name)
+  for _, row in ipairs(core.op_rows()) do
+    if row.name == name then return not row.hidden end
+  end
+  return false
+end
 
 -- Functions of a table that are no ops and not private.
 local function function_page(title, file, introduction, tables)
@@ -128,7 +145,7 @@ local function function_page(title, file, introduction, tables)
   for prefix, t in pairs(tables) do
     for _, key in ipairs(sorted_keys(t)) do
       local value = rawget(t, key)
-      local is_op = core.ops[key] and (value == mgpu[key] or value == core.methods[key])
+      local is_op = is_public_op(key) and (value == mgpu[key] or value == core.methods[key])
       local wanted = type(value) == "function" and not key:find "^_" and not is_op
       if wanted and not seen[prefix .. key] then
         seen[prefix .. key] = true
@@ -164,8 +181,6 @@ end
 local function parallel_page()
   local page = function_page("mgpu.parallel", "parallel", introduction_of "mgpu.parallel",
     { ["parallel."] = mgpu.parallel })
-  page:add_named({ "strategy:scope" }, "mgpu.parallel")
-  page:add_named({ "parallel.ModelMGPU" }, "mgpu.parallel.keras_experiments")
   local optimizers = sorted_keys(mgpu.parallel.optimizers)
   for i, name in ipairs(optimizers) do optimizers[i] = "parallel.optimizers." .. name end
   page:add_named(optimizers, "mgpu.parallel.optimizers")
@@ -196,7 +211,7 @@ local function module_page()
   names.each(prompt.terminal, mgpu, function(name) list[name] = true end)
   for _, name in ipairs(sorted_keys(list)) do
     local value = names.get(mgpu, name)
-    if type(value) == "function" and not core.ops[name] then page:add_function("mgpu." .. name, value) end
+    if type(value) == "function" and not is_public_op(name) then page:add_function("mgpu." .. name, value) end
   end
 end
 
@@ -224,26 +239,17 @@ function M.collect()
   module_page()
   function_page("Tensors", "tensors", introduction_of "mgpu.tensor", { ["t:"] = core.methods })
   ops_page()
-  local page = function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
-  page:add_named({ "mgpu.Sequential" }, "mgpu.nn.sequential")
-  page:add_named({ "mgpu.Model" }, "mgpu.nn.model")
-  page = function_page("Layers of your own", "layer", nil, { ["layer:"] = each_method(mgpu.Layer) })
-  page:add_named({ "mgpu.Layer" }, "mgpu.nn.layer")
+  function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
+  function_page("Layers of your own", "layer", nil, { ["layer:"] = each_method(mgpu.Layer) })
   for _, name in ipairs { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" } do
-    local classes, objects = lazy_page(name), OBJECTS[name]
-    if objects then classes:add_named(objects, objects.module) end
-    if name == "datasets" then classes:add_named({ "shapes.write_cifar" }, "mgpu.data.datasets.shapes") end
+    lazy_page(name)
   end
-  begin("History", "history", introduction_of "mgpu.train.callbacks.history"):add_named({ "history:plot",
-    "history:report" }, "mgpu.train.callbacks.history")
+  begin("History", "history", introduction_of "mgpu.train.callbacks.history")
   function_page("mgpu.mixed_precision", "mixed_precision", introduction_of "mgpu.nn.mixed_precision",
     { ["mixed_precision."] = mgpu.mixed_precision })
-  page = function_page("Datasets: steps", "dataset", introduction_of "mgpu.data.dataset",
+  function_page("Datasets: steps", "dataset", introduction_of "mgpu.data.dataset",
     { ["ds:"] = require "mgpu.data.dataset".methods })
-  page:add_named({ "it:position", "it:close" }, "mgpu.data.iterator")
-  begin("ImageDataGenerator", "image_data_generator"):add_named({ "generator:flow", "generator:flow_from_directory",
-    "generator:fit", "generator:standardize", "generator:random_transform", "generator:get_random_transform",
-    "generator:apply_transform" }, "mgpu.data.image_data_generator")
+  begin("ImageDataGenerator", "image_data_generator")
   named_page("initializers", "mgpu.nn.initializers")
   named_page("regularizers", "mgpu.nn.regularizers")
   named_page("constraints", "mgpu.nn.constraints")
@@ -252,6 +258,9 @@ function M.collect()
   models_page()
   parallel_page()
   function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
+  for _, page in ipairs(pages) do
+    for _, objects in ipairs(OBJECTS[page.file] or {}) do page:add_named(objects[2], objects[1]) end
+  end
   return pages, warnings
 end
 
