@@ -5,21 +5,22 @@ local M = {}
 
 local inner = setmetatable({}, { __mode = "k" }) -- what checked returned -> fn
 
---- checked(fn, check) -> fn, which calls check(first argument) before it does anything.
+--- checked(fn, check) -> fn, which calls check with its arguments before it does anything.
 function M.checked(fn, check)
   local function outer(first, ...)
-    check(first)
+    check(first, ...)
     return fn(first, ...)
   end
   inner[outer] = fn
   return outer
 end
 
---- colon(example, is_self, fn) -> the method fn, which raises, showing `example`, unless is_self(self): it was called
---- with a dot.
-function M.colon(example, is_self, fn)
-  return M.checked(fn, function(self)
+--- colon(example, is_self, fn, check) -> the method fn, which raises, showing `example`, unless is_self(self): it was
+--- called with a dot. Then check (nil: nothing) is called with its other arguments.
+function M.colon(example, is_self, fn, check)
+  return M.checked(fn, function(self, ...)
     if not is_self(self) then core.fail("usage", ("a method is called with a colon: write %s"):format(example)) end
+    if check then check(...) end
   end)
 end
 

@@ -202,10 +202,15 @@ local OTHER_NAMES = { lr = "learning_rate", nb_epoch = "epochs", bs = "batch_siz
   bias = "use_bias", alpha = "negative_slope", p = "rate", subsample = "strides", border_mode = "padding",
   dim_ordering = "data_format", input_dim = "input_shape", init = "kernel_initializer" }
 
+local FEW = 3 -- options that are listed where none has a similar name
+
 local function fail_unknown(who, declared, name)
   local other = find_option(declared, OTHER_NAMES[name]) and OTHER_NAMES[name]
-  fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name),
-    core.did_you_mean(other or name, other and { other } or names_of(declared)))
+  local hint = core.did_you_mean(other or name, other and { other } or names_of(declared))
+  if hint == "" and #declared > 0 and #declared <= FEW then
+    hint = (" (there is %s)"):format(table.concat(names_of(declared), ", "))
+  end
+  fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name), hint)
 end
 
 -- The given options by name: positional fields get the names of the options they stand for.

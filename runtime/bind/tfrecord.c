@@ -165,6 +165,12 @@ void bind_open_tfrecord(lua_State *L) {
     lua_pop(L, 1);
 }
 
+/* Raises if something could not be written. */
+static void check_written(lua_State *L, mg_status status) {
+    if (status != MG_OK) mg_source_name_error("write_tfrecord");
+    bind_check(L, status);
+}
+
 /* tfrecord_writer(paths, schema, packing) -> a writer of files that appear when it is committed. */
 static int core_tfrecord_writer(lua_State *L) {
     const mg_packing packing = take_packing(L, 3);
@@ -181,7 +187,8 @@ static int core_tfrecord_writer(lua_State *L) {
     lua_rawseti(L, -2, 1);
     lua_setfenv(L, -2);
     for (; w->n < n; w->n++)
-        if (!(w->shard[w->n] = mg_tfrecord_writer_open(paths[w->n], packing))) return bind_raise(L);
+        if (!(w->shard[w->n] = mg_tfrecord_writer_open(paths[w->n], packing)))
+            check_written(L, mg_error_code());
     return 1;
 }
 
@@ -210,10 +217,10 @@ static int core_tfrecord_write(lua_State *L) {
     }
     size_t size;
     uint8_t *message = mg_example_encode(values, n, &size);
-    if (!message) return bind_raise(L);
+    if (!message) check_written(L, mg_error_code());
     const mg_status status = mg_tfrecord_writer_add(w->shard[w->rows % w->n], message, size);
     mg_free(message);
-    bind_check(L, status);
+    check_written(L, status);
     w->rows++;
     return 0;
 }
@@ -222,8 +229,8 @@ static int core_tfrecord_write(lua_State *L) {
 static int core_tfrecord_commit(lua_State *L) {
     record_writer *w = luaL_checkudata(L, 1, BIND_RECORD_WRITER);
     bind_poll(L);
-    for (int i = 0; i < w->n; i++) bind_check(L, mg_tfrecord_writer_finish(w->shard[i]));
-    for (int i = 0; i < w->n; i++) bind_check(L, mg_tfrecord_writer_commit(w->shard[i]));
+    for (int i = 0; i < w->n; i++) check_written(L, mg_tfrecord_writer_finish(w->shard[i]));
+    for (int i = 0; i < w->n; i++) check_written(L, mg_tfrecord_writer_commit(w->shard[i]));
     writer_close(L);
     lua_pushnumber(L, (double)w->rows);
     return 1;

@@ -26,6 +26,14 @@ void *mg_source_alloc(const mg_source_api *api, size_t size, int n_fields) {
     return s;
 }
 
+void mg_source_name_error(const char *who) {
+    const size_t n = strlen(who);
+    const char *message = mg_error_message();
+    const bool named = strncmp(message, who, n) == 0 && message[n] == ':';
+    if (!named && mg_error_code() != MG_OOM && mg_error_code() != MG_INTERRUPTED)
+        mg_error_prefix(who);
+}
+
 mg_source *mg_source_retain(mg_source *s) {
     atomic_fetch_add(&s->references, 1);
     return s;

@@ -78,6 +78,9 @@ struct mg_source {
 /* A block of size bytes, zeroed, that begins with a source of n_fields fields, with one reference.
  * NULL: MG_OOM; MG_USAGE: more fields than MG_SOURCE_FIELDS. */
 void *mg_source_alloc(const mg_source_api *api, size_t size, int n_fields);
+/* After a source could not be made: puts the function's name before the stored message, unless it
+ * stands there. Memory and Ctrl-C read the same everywhere. */
+void mg_source_name_error(const char *who);
 mg_source *mg_source_retain(mg_source *s);
 /* The last release frees the source. Accepts NULL. */
 void mg_source_release(mg_source *s);

@@ -1,4 +1,5 @@
 --- The options of ds:augment{...}, checked, as the flat table that core.augment (runtime/bind/transform.c) reads.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -245,7 +246,7 @@ end
 --- the first field, and for the other fields, to which only the geometry applies, without mixing pixels.
 function M.check(given)
   if type(given) ~= "table" or getmetatable(given) then
-    fail("the options are a table, as in {horizontal_flip = true}, got a %s", type(given))
+    fail("the options are a table, as in {horizontal_flip = true}, got %s", checks.kind(given))
   end
   local chosen = options.check("augment", declared, given)
   local fields = fields_of(chosen.field)

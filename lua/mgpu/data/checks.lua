@@ -6,15 +6,35 @@ local options = require "mgpu.options"
 local M = {}
 
 local LARGEST = 2 ^ 53
+local MOST_THREADS = 1024
+
+--- Options of methods that both kinds of datasets have.
+M.BATCH = options.declare { { "drop_remainder", "boolean", default = false } }
+M.WINDOW = options.declare { { "shift", "integer", min = 1, max = LARGEST },
+  { "stride", "integer", min = 1, max = LARGEST, default = 1 }, { "drop_remainder", "boolean", default = false } }
+M.PREFETCH = options.declare { { "threads", "integer", min = 1, max = MOST_THREADS } }
 local POSITION = "a position is what iterator:position() gave, a table {pass =, element =}"
 
 --- fail(who, message, ...): raises "who: message", the message being formatted with what follows.
 function M.fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
+--- kind(value) -> how messages name what was given in place of something else: "nil", "a number".
+function M.kind(value) return value == nil and "nil" or "a " .. type(value) end
+
+--- forward(who, message): raises the error of a call that failed with `message` again, with `who` before it, which may
+--- stand there already.
+function M.forward(who, message)
+  local code = core.error_code()
+  if code == "interrupted" or code == "oom" then error(message, 0) end
+  local bare = tostring(message):gsub("^[^:]*:%d+: ", ""):gsub("^" .. who .. ": ", "")
+  core.fail(code, who .. ": " .. bare)
+end
+
 --- count(who, n, least): raises unless n is a whole number of at least `least`.
 function M.count(who, n, least)
   if type(n) ~= "number" or n % 1 ~= 0 or n < least or n > LARGEST then
-    M.fail(who, "expected a whole number of at least %d, got %s", least, type(n) == "table" and "table" or tostring(n))
+    M.fail(who, "expected a whole number of at least %d, got %s", least, type(n) == "string" and ("%q"):format(n)
+      or type(n) == "number" and tostring(n) or M.kind(n))
   end
 end
 
@@ -52,10 +72,24 @@ function M.is_callable(value)
   return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil and not M.is_dataset(value)
 end
 
---- colons(methods): makes the methods of datasets explain a dot in place of a colon.
+-- What a method does with arguments that it does not have; nil: it takes any number. (iter has one more on rows.)
+local function check_number(name, method)
+  local info = debug.getinfo(method, "u")
+  local most = info.nparams - 1
+  if info.isvararg or name == "iter" then return nil end
+  return function(...)
+    if select("#", ...) > most then
+      M.fail(name, "takes %s, got %d", most == 0 and "no argument" or most == 1 and "one argument"
+        or ("at most %d arguments"):format(most), select("#", ...))
+    end
+  end
+end
+
+--- colons(methods): makes the methods of datasets explain a dot in place of a colon, and refuse more arguments than
+--- they have.
 function M.colons(methods)
   for name, method in pairs(methods) do
-    methods[name] = misuse.colon(("ds:%s(...)"):format(name), M.is_dataset, method)
+    methods[name] = misuse.colon(("ds:%s(...)"):format(name), M.is_dataset, method, check_number(name, method))
   end
 end
 

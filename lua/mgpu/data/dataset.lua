@@ -30,28 +30,6 @@ function Dataset.__index(_, name)
   return method
 end
 
--- given: nil or a table that holds no other options than those in `known`.
-local function check_options(who, given, known)
-  if given == nil then return end
-  if type(given) ~= "table" then
-    fail(who, "the options must be a table such as {%s = ...}, got %s", known[1], type(given))
-  end
-  for key in pairs(given) do
-    local found = false
-    for _, name in ipairs(known) do found = found or key == name end
-    if not found then fail(who, "unknown option %q (there is %s)", tostring(key), table.concat(known, ", ")) end
-  end
-end
-
--- The option `name`, true or false; false where it is not given.
-local function check_flag(who, given, name)
-  local value = given and given[name]
-  if value ~= nil and type(value) ~= "boolean" then
-    fail(who, "%s must be true or false, got %s", name, tostring(value))
-  end
-  return value or false
-end
-
 -- A copy with the given fields replaced.
 local function changed(self, fields)
   local copy = { passes = 0 } -- passes begun over the copy
@@ -129,8 +107,7 @@ end
 --     print(ds:batch(2, { drop_remainder = true }):length())  --> 2
 function methods:batch(n, given)
   check_count("batch", n, 1)
-  check_options("batch", given, { "drop_remainder" })
-  local drop = check_flag("batch", given, "drop_remainder")
+  local drop = checks.options("batch", checks.BATCH, given).drop_remainder
   local count = self.count == math.huge and math.huge or (drop and math.floor or math.ceil)(self.count / n)
   return with_stage(self, { kind = "batch", n = n, drop_remainder = drop, before = self.count }, count, self.level + 1)
 end
@@ -164,11 +141,8 @@ end
 --     --> {2, 3, 4}
 function methods:window(size, given)
   check_count("window", size, 1)
-  check_options("window", given, { "shift", "stride", "drop_remainder" })
-  local shift, stride = given and given.shift or size, given and given.stride or 1
-  check_count("window: shift", shift, 1)
-  check_count("window: stride", stride, 1)
-  local drop, count = check_flag("window", given, "drop_remainder"), self.count
+  local chosen = checks.options("window", checks.WINDOW, given)
+  local shift, stride, drop, count = chosen.shift or size, chosen.stride, chosen.drop_remainder, self.count
   if count < math.huge then
     local reach = drop and (size - 1) * stride or 0
     count = math.max(math.ceil((count - reach) / shift), 0)
@@ -247,9 +221,7 @@ end
 --     --> 50
 function methods:prefetch(n, given)
   check_count("prefetch", n, 1)
-  check_options("prefetch", given, { "threads" })
-  local threads = given and given.threads
-  if threads ~= nil then check_count("prefetch: threads", threads, 1) end
+  local threads = checks.options("prefetch", checks.PREFETCH, given).threads
   return changed(self, { depth = math.max(n, self.depth), threads = threads or self.threads })
 end
 

@@ -21,7 +21,9 @@ local function fail(message, ...) core.fail("usage", "npz: " .. message:format(.
 
 -- The names of the arrays in the file.
 local function names_in(path)
-  local zip, names = core.zip_read(path), {}
+  local ok, zip = pcall(core.zip_read, path)
+  if not ok then checks.forward("npz", zip) end
+  local names = {}
   for i, name in ipairs(zip:names()) do names[i] = name:gsub("%.npy$", "") end
   zip:close()
   return names
@@ -46,7 +48,7 @@ end
 --- npz(path, names): see the top.
 return function(path, given, ...)
   checks.one_argument("npz", "the names of the arrays as one list, as in {\"x\", \"y\"}", ...)
-  if type(path) ~= "string" or path == "" then fail("expected the path of a file, got a %s", type(path)) end
+  if type(path) ~= "string" or path == "" then fail("expected the path of a file, got %s", path == "" and "an empty one" or checks.kind(path)) end
   local names, paths = check_names(path, given), {}
   for i = 1, #names do paths[i] = path end
   return Dataset.of_source(core.numpy_source("npz", paths, names))

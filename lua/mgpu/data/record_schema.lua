@@ -20,6 +20,7 @@
 --   raw        true: numbers as the bytes of one string, also of kind float32, int64 and int32
 --   quality    for writing "jpeg": 1 to 100, 95
 -- When images are read, their contents tell the format; when tensors are written, "jpeg" means JPEG, the others PNG.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -136,7 +137,7 @@ end
 return function(who, schema)
   local example = '{ {"image/encoded", "jpeg"}, {"image/class/label", "int64"} }'
   if type(schema) ~= "table" or getmetatable(schema) then
-    fail(who, "the schema is a list of fields, such as %s; got a %s", example, type(schema))
+    fail(who, "the schema is a list of fields, such as %s; got %s", example, checks.kind(schema))
   end
   local fault, fields = core.array_fault(schema), {}
   if fault then fail(who, "the schema is a list of fields in order, such as %s: %s", example, fault) end

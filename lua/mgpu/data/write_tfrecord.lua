@@ -95,12 +95,12 @@ local function reader(rows, fields)
   if type(rows) == "function" then return of_function(rows, fields, places) end
   if type(rows) == "table" and getmetatable(rows) and rows.iter then return of_function(rows:iter(), fields, places) end
   if is_table(rows) then return of_list(rows, fields, places) end
-  fail("the rows are a dataset, a list of tables or a function, got a %s", type(rows))
+  fail("the rows are a dataset, a list of tables or a function, got %s", checks.kind(rows))
 end
 
 --- write_tfrecord(path, rows, schema, options): see the top.
 return function(path, rows, schema, given)
-  if type(path) ~= "string" then fail("the path comes first, got a %s", type(path)) end
+  if type(path) ~= "string" then fail("the path comes first, got %s", checks.kind(path)) end
   local chosen = options.check("write_tfrecord", OPTIONS, given or {})
   local fields = record_schema("write_tfrecord", schema)
   checks.ends("write_tfrecord", rows)

@@ -223,20 +223,14 @@ static mg_status load_rows(loading *l, mg_csv_reader *r) {
     }
 }
 
-/* A file may have been written again with cells of the same lengths. */
-static mg_status check_unchanged(const mg_csv_reader *r, const mg_io_state *when_scanned) {
-    const mg_status status = mg_csv_reader_check_unchanged(r, when_scanned);
-    if (status != MG_OK) mg_error_prefix("csv");
-    return status;
-}
-
 static mg_status load_files(loading *l) {
     mg_status status = MG_OK;
     for (int i = 0; i < l->t->n_paths && status == MG_OK; i++) {
         l->path = l->t->paths[i];
         mg_csv_reader *r = mg_csv_table_open(l->t, i);
         status = r ? load_rows(l, r) : mg_error_code();
-        if (status == MG_OK) status = check_unchanged(r, &l->t->states[i]);
+        /* It may have been written again with cells of the same lengths. */
+        if (status == MG_OK) status = mg_csv_reader_check_unchanged(r, &l->t->states[i]);
         mg_csv_reader_close(r);
     }
     return status == MG_OK && l->row < l->t->n_rows ? fail_changed(l) : status;
@@ -333,6 +327,7 @@ mg_source *mg_csv_source(const mg_csv_table *t, const mg_csv_missing *missing,
             mg_class_names_free(l.names[k]);
     }
     if (status == MG_OK) return &s->base;
+    mg_source_name_error("csv");
     mg_source_release(&s->base);
     return NULL;
 }

@@ -119,6 +119,7 @@ mg_status mg_csv_scan(mg_csv_table *t) {
     t->states = mg_alloc((size_t)t->n_paths * sizeof *t->states);
     mg_status status = t->states ? MG_OK : MG_OOM;
     for (int i = 0; i < t->n_paths && status == MG_OK; i++) status = scan_file(t, i);
+    if (status != MG_OK) mg_source_name_error("csv");
     if (status == MG_OK && t->n_rows == 0)
         return mg_fail(MG_DATA, "csv: %s has a header, but no rows", t->paths[0]);
     return status;

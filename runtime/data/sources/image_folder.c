@@ -120,6 +120,7 @@ mg_image_list *mg_image_list_new(const mg_image_folder *f) {
     if (!l) return NULL;
     atomic_init(&l->references, 1);
     if (fill_list(l, f) == MG_OK) return l;
+    mg_source_name_error("image_folder");
     mg_image_list_release(l);
     return NULL;
 }

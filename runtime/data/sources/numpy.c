@@ -188,7 +188,7 @@ mg_source *mg_numpy_source(const char *who, const mg_numpy_field *fields, int n)
     mg_status status = s->who ? MG_OK : MG_OOM;
     for (int k = 0; k < n && status == MG_OK; k++) status = open_array(s, k, &fields[k]);
     if (status == MG_OK) return &s->base;
-    if (s->who && status != MG_OOM && status != MG_INTERRUPTED) mg_error_prefix(who);
+    mg_source_name_error(who);
     mg_source_release(&s->base);
     return NULL;
 }

@@ -158,6 +158,7 @@ mg_source *mg_text_lines_source(const char *const *paths, int n, int64_t skip) {
     s->base.field[0] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1), .text = true};
     s->skip = skip;
     if (find_lines(s, paths, n, skip) == MG_OK) return &s->base;
+    mg_source_name_error("text_lines");
     mg_source_release(&s->base);
     return NULL;
 }

@@ -312,7 +312,7 @@ mg_source *mg_tfrecord_source(const mg_tfrecord_spec *spec) {
         s->base.n_rows = s->index.n;
         return &s->base;
     }
-    mg_error_prefix("tfrecord");
+    mg_source_name_error("tfrecord");
     mg_source_release(&s->base);
     return NULL;
 }

@@ -422,7 +422,7 @@ for what, case in pairs {
     "interleave: the options must be a table such as {cycle_length = ...}, got number" },
   ["generator with a number"] = { function() mgpu.data.generator(print, 3) end,
     "generator: the options must be a table such as {length = ...}, got number" },
-  ["a table for a number"] = { function() range(2):take {} end, "at least 0, got table$" },
+  ["a table for a number"] = { function() range(2):take {} end, "at least 0, got a table$" },
   ["augment after filter"] = { function() range(2):filter(all):augment { rescale = 2 } end,
     "augment: it works on rows as they are read, so it must come before filter" },
   ["a name of tf.data"] = { function() range(2):filter(all):cardinality() end,

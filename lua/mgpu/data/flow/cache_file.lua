@@ -5,6 +5,7 @@
 -- its bytes one string after another, "i", with "i/lengths". Batches of text have "i/counts", the number of strings in
 -- each; batches of batches "i/counts" of the outer and "i/counts/2" of the inner ones. Metadata: format, count and
 -- structure, the elements' structure as JSON. The store's own checksum covers all of it.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local stack = require "mgpu.data.flow.stack"
 local structure = require "mgpu.data.flow.structure"
@@ -107,8 +108,9 @@ function M.write(path, elements)
     put(tensors, tostring(i), list)
   end
   local like = #elements > 0 and structure.unflatten(elements[1], kinds) or core.empty_array
-  core.store_save(path, tensors, { format = FORMAT, count = ("%d"):format(#elements),
+  local ok, message = pcall(core.store_save, path, tensors, { format = FORMAT, count = ("%d"):format(#elements),
     structure = core.json_encode(like) }, "safetensors")
+  if not ok then checks.forward("cache", message) end
 end
 
 -- ---- reading ------------------------------------------------------------------------------------
@@ -197,8 +199,7 @@ end
 local function load(path)
   local ok, tensors, notes = pcall(core.store_load, path)
   if ok then return tensors, notes end
-  if core.error_code() == "interrupted" then error(tensors, 0) end
-  core.fail(core.error_code(), "cache: " .. tensors:gsub("^[^:]*:%d+: ", ""))
+  checks.forward("cache", tensors)
 end
 
 --- read(path) -> the elements. Errors: I/O; a file that is damaged or no cache.

@@ -77,10 +77,6 @@ end
 
 -- ---- batches ------------------------------------------------------------------------------------
 
-local BATCH = options.declare { { "drop_remainder", "boolean", default = false } }
-local WINDOW = options.declare { { "shift", "integer", min = 1 }, { "stride", "integer", min = 1, default = 1 },
-  { "drop_remainder", "boolean", default = false } }
-
 local function batched(self, n, drop_remainder, combine)
   return Flow.new(batches.Batch, { input = self, size = n, drop_remainder = drop_remainder, combine = combine,
     count = count_after(self.count, divided(n, drop_remainder)), level = self.level + 1 })
@@ -90,7 +86,7 @@ end
 --- Strings become an array of strings. Errors: elements of different shapes.
 function methods:batch(n, given)
   checks.count("batch", n, 1)
-  return batched(self, n, checks.options("batch", BATCH, given).drop_remainder,
+  return batched(self, n, checks.options("batch", checks.BATCH, given).drop_remainder,
     function(elements, place) return stack.batch("batch", elements, place) end)
 end
 
@@ -127,7 +123,7 @@ end
 --- windows are datasets: this is its window(...).flat_map(lambda w: w.batch(size)).
 function methods:window(size, given)
   checks.count("window", size, 1)
-  local chosen = checks.options("window", WINDOW, given)
+  local chosen = checks.options("window", checks.WINDOW, given)
   local shift, drop = chosen.shift or size, chosen.drop_remainder
   local span = (size - 1) * chosen.stride + 1
   return Flow.new(batches.Window, { input = self, size = size, shift = shift, stride = chosen.stride,
@@ -137,7 +133,7 @@ function methods:window(size, given)
 end
 
 --- ds:augment {...}: raises: only rows can be augmented (dataset.lua).
-function methods:augment() -- luacheck: no self
+function methods:augment(_) -- luacheck: no self
   checks.fail("augment", "it works on rows as they are read, so it must come before filter, zip, cache after a map and "
     .. "other steps that need values")
 end
