@@ -192,9 +192,9 @@ static void written_messages_are_those_of_tensorflow(void **state) {
     (void)state;
     const float floats[] = {1.5f, -2};
     const int64_t integers[] = {3, -1, 300};
-    const mg_feature_value values[] = {{"b", MG_FEATURE_BYTES, "hi", 2},
-                                       {"f", MG_FEATURE_FLOAT, floats, 2},
-                                       {"i", MG_FEATURE_INT64, integers, 3}};
+    const mg_feature_value values[] = {{"b", MG_FEATURE_BYTES, "hi", 2, NULL},
+                                       {"f", MG_FEATURE_FLOAT, floats, 2, NULL},
+                                       {"i", MG_FEATURE_INT64, integers, 3, NULL}};
     size_t n;
     uint8_t *bytes = mg_example_encode(values + 1, 2, &n);
     assert_non_null(bytes);
@@ -209,9 +209,9 @@ static void written_messages_are_those_of_tensorflow(void **state) {
                         11);
     mg_free(bytes);
     mg_feature found[N_NAMES];
-    const mg_feature_value empty[] = {{"b", MG_FEATURE_BYTES, "", 0},
-                                      {"f", MG_FEATURE_FLOAT, NULL, 0},
-                                      {"i", MG_FEATURE_INT64, NULL, 0}};
+    const mg_feature_value empty[] = {{"b", MG_FEATURE_BYTES, "", 0, NULL},
+                                      {"f", MG_FEATURE_FLOAT, NULL, 0, NULL},
+                                      {"i", MG_FEATURE_INT64, NULL, 0, NULL}};
     bytes = mg_example_encode(empty, 3, &n);
     assert_int_equal(find(bytes, n, found), MG_OK);
     assert_int_equal(found[0].count, 1);
@@ -222,7 +222,7 @@ static void written_messages_are_those_of_tensorflow(void **state) {
     mg_alloc_fail_after(1);
     assert_null(mg_example_encode(values, 3, &n));
     assert_int_equal(mg_error_code(), MG_OOM);
-    const mg_feature_value huge = {"b", MG_FEATURE_BYTES, NULL, (size_t)1 << 31};
+    const mg_feature_value huge = {"b", MG_FEATURE_BYTES, NULL, (size_t)1 << 31, NULL};
     assert_null(mg_example_encode(&huge, 1, &n));
     assert_int_equal(mg_error_code(), MG_UNSUPPORTED);
     assert_int_equal(mg_alloc_get_stats().live_blocks, 0);

@@ -5,6 +5,7 @@
 #include "data/sources/joined.h"
 #include "data/sources/transformed.h"
 #include "data/transforms/augment.h"
+#include "free_cells.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,10 +65,9 @@ static const mg_source_api image_api = {
     .name = "images", .read_wanted = read_images, .free = free_images};
 
 static mg_source *images(bool whole) {
-    image_source *s = mg_source_alloc(&image_api, sizeof *s);
+    image_source *s = mg_source_alloc(&image_api, sizeof *s, FIELDS);
     assert_non_null(s);
     s->whole = whole;
-    s->base.n_fields = FIELDS;
     s->base.n_rows = ROWS;
     for (int k = 0; k < FIELDS; k++)
         s->base.field[k] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1, -1, CHANNELS)};
@@ -104,7 +104,7 @@ static void assert_same_rows(mg_source *a, mg_source *b) {
                 assert_true(mg_shape_equal(&cell[0][k].shape, &cell[1][k].shape));
                 assert_memory_equal(cell[0][k].data, cell[1][k].data, n);
             }
-            for (int i = 0; i < 2; i++) mg_cells_free(a, cell[i]);
+            for (int i = 0; i < 2; i++) free_cells(a, cell[i]);
         }
     mg_source_release(a);
     mg_source_release(b);
