@@ -53,31 +53,6 @@ static bool is_comparable(int op, int i) {
     return op != MG_EW_mod || !(fabsf(a[i] / b[i]) > 10);
 }
 
-/* Each op in float and in double, for lengths that leave a rest after the last vector. */
-static void elementwise_loops(void **state) {
-    (void)state;
-    /* set 0, the baseline, is what the others are compared with */
-    for (int t = 1; t < n_sets; t++)
-        for (int op = 0; op < MG_N_ELEMENTWISE; op++) {
-            float got[N], expected[N];
-            double got_wide[N], expected_wide[N];
-            sets[0]->elementwise->f32[op](expected, a, b, c, N);
-            sets[0]->elementwise->f64[op](expected_wide, wide[0], wide[1], wide[2], N);
-            /* lengths that end in all places of a vector */
-            for (int n = N; n > 0; n = n * 2 / 3) {
-                sets[t]->elementwise->f32[op](got, a, b, c, n);
-                sets[t]->elementwise->f64[op](got_wide, wide[0], wide[1], wide[2], n);
-                for (int i = 0; i < n; i++)
-                    if (is_comparable(op, i) && (!near((double)got[i], (double)expected[i], 1e-5) ||
-                                                 !near(got_wide[i], expected_wide[i], 1e-12)))
-                        fail_msg("set %s, op %d of %g, %g, %g: %g and %g, not %g and %g",
-                                 sets[t]->name, op, (double)a[i], (double)b[i], (double)c[i],
-                                 (double)got[i], got_wide[i], (double)expected[i],
-                                 expected_wide[i]);
-            }
-        }
-}
-
 /* Stores and loads of each dtype against core/dtype.h, signs of zero included. */
 static void conversions(void **state) {
     static const mg_dtype types[] = {MG_BOOL, MG_U8, MG_BF16, MG_F16, MG_F32};
@@ -91,8 +66,8 @@ static void conversions(void **state) {
             mg_to_double(doubles, wanted, types[k], N);
             for (int i = 0; i < N; i++) expected[i] = (float)doubles[i];
             for (int n = N; n > 0; n = n * 2 / 3) {
-                sets[t]->elementwise->store_f32(bytes, a, types[k], n);
-                sets[t]->elementwise->load_f32(back, bytes, types[k], n);
+                sets[t]->conversions->store_f32(bytes, a, types[k], n);
+                sets[t]->conversions->load_f32(back, bytes, types[k], n);
                 for (int i = 0; i < n; i++)
                     if (!near((double)back[i], (double)expected[i], 0) ||
                         !!signbit(back[i]) != !!signbit(expected[i]))
@@ -111,8 +86,8 @@ static void every_half(void **state) {
     for (int i = 0; i < 65536; i++) halves[i] = (uint16_t)i;
     for (int t = 0; t < n_sets; t++)
         for (mg_dtype type = MG_BF16; type <= MG_F16; type++) {
-            sets[t]->elementwise->load_f32(got, halves, type, 65536);
-            sets[t]->elementwise->store_f32(again, got, type, 65536);
+            sets[t]->conversions->load_f32(got, halves, type, 65536);
+            sets[t]->conversions->store_f32(again, got, type, 65536);
             for (int i = 0; i < 65536; i++) {
                 double expected;
                 mg_to_double(&expected, &halves[i], type, 1);
@@ -122,27 +97,7 @@ static void every_half(void **state) {
         }
 }
 
-/* Threaded code: a load, one instruction and a store. */
-static void run_threaded(const mg_simd_threaded *threaded, int op, int form, float *first,
-                         float *second, float *third, float *out) {
-    mg_threaded_step steps[5];
-    int n = 0;
-    steps[n++] = (mg_threaded_step){threaded->load, (char *)first, -1};
-    steps[n++] = (mg_threaded_step){threaded->op[op][form], (char *)second, -1};
-    if (third) steps[n++] = (mg_threaded_step){NULL, (char *)third, -1};
-    steps[n++] = (mg_threaded_step){threaded->store, (char *)out, -1};
-    steps[n++] = (mg_threaded_step){threaded->end, NULL, -1};
-    threaded->run(steps, N / threaded->strip, NULL, 0);
-}
-
-/* The same bits, or both NaN. */
-static void check_bits(const float *got, const float *expected, int t, int op, int form) {
-    for (int i = 0; i < N; i++)
-        if (memcmp(&got[i], &expected[i], sizeof *got) != 0 &&
-            !(isnan(got[i]) && isnan(expected[i])))
-            fail_msg("set %s, op %d, form %d, element %d: %g, not %g", sets[t]->name, op, form, i,
-                     (double)got[i], (double)expected[i]);
-}
+/* ---- threaded code ---- */
 
 #define UNARY(name, rule, value, grad, ...) 1,
 #define BINARY(name, rule, value, grad_a, grad_b, ...) 2,
@@ -155,28 +110,151 @@ static const int n_operands[] = {
 #undef BINARY
 #undef TERNARY
 
-/* Every form of every op: the forms say which operand is the strip. */
-static void threaded_code_has_the_bits_of_loops(void **state) {
+/* The operands in float and in double, and their sizes. */
+static void *const operands[2][3] = {{a, b, c}, {wide[0], wide[1], wide[2]}};
+static const mg_dtype real[2] = {MG_F32, MG_F64};
+
+/* Runs n steps and the end over N elements. */
+static void run_steps(const mg_simd_threaded *t, mg_threaded_step *steps, int n) {
+    steps[n] = (mg_threaded_step){t->end, NULL, 0, 0};
+    const mg_threaded_strips strips = {.n = N / t->strip};
+    t->run(steps, &strips);
+}
+
+/* A load, one instruction and a store. The form says which operand the strip is, and whether the
+ * other one is a single number. */
+static void run_op(const mg_simd_threaded *t, int type, int op, int form, void *out) {
+    void *const *x = operands[type];
+    mg_threaded_step steps[5];
+    int n = 0, it = form;
+    if (n_operands[op] == 2) it = form == MG_FROM || form == MG_FROM_ONE;
+    const ptrdiff_t moves = n_operands[op] == 2 && form >= MG_WITH_ONE ? 0 : -1;
+    steps[n++] = (mg_threaded_step){t->load[real[type]], x[it], -1, 0};
+    steps[n++] = (mg_threaded_step){t->op[op][form], x[it == 0], moves, 0};
+    if (n_operands[op] == 3) steps[n++] = (mg_threaded_step){NULL, x[it == 2 ? 1 : 2], -1, 0};
+    steps[n++] = (mg_threaded_step){t->store[real[type]], out, -1, 0};
+    run_steps(t, steps, n);
+}
+
+/* Element i of the result, or of an operand. */
+static double element(const void *x, int type, int i) {
+    return type ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+/* Fails unless all elements are near; tolerance 0: equal, signs of zero too. */
+static void check_near(const void *got, const void *expected, int n, int type, double tolerance,
+                       const char *what, int t, int op) {
+    for (int i = 0; i < n; i++) {
+        const double x = element(got, type, i), y = element(expected, type, i);
+        if (tolerance > 0 ? is_comparable(op, i) && !near(x, y, tolerance)
+                          : !near(x, y, 0) || (x == x && !!signbit(x) != !!signbit(y)))
+            fail_msg("set %s, op %d, %s, element %d of %g, %g, %g: %g, not %g", sets[t]->name, op,
+                     what, i, (double)a[i], (double)b[i], (double)c[i], x, y);
+    }
+}
+
+/* Every op in every form that reads strips, in float and double: all forms have the same bits, and
+ * all sets nearly those of the baseline. */
+static void ops_in_all_forms(void **state) {
+    (void)state;
+    double first[N], got[N], expected[N];
+    for (int type = 0; type < 2; type++)
+        for (int op = 0; op < MG_N_ELEMENTWISE; op++)
+            for (int t = 0; t < n_sets; t++) {
+                const int forms = n_operands[op] == 2 ? MG_FROM + 1 : n_operands[op];
+                run_op(sets[t]->threaded[type], type, op, 0, first);
+                if (t == 0) memcpy(expected, first, sizeof first);
+                check_near(first, expected, N, type, type ? 1e-12 : 1e-5, "form 0", t, op);
+                for (int form = 1; form < (n_operands[op] == 1 ? 1 : forms); form++) {
+                    run_op(sets[t]->threaded[type], type, op, form, got);
+                    check_near(got, first, N, type, 0, "another form", t, op);
+                }
+            }
+}
+
+/* An operand that is a single number gives the bits of a strip of copies. */
+static void single_numbers(void **state) {
+    (void)state;
+    double got[N], expected[N], saved[N];
+    for (int type = 0; type < 2; type++)
+        for (int op = 0; op < MG_N_ELEMENTWISE; op++)
+            for (int t = 0; t < n_sets && n_operands[op] == 2; t++)
+                for (int form = MG_WITH_ONE; form <= MG_FROM_ONE; form++) {
+                    const int one = form == MG_WITH_ONE;
+                    const size_t size = type ? sizeof(double) : sizeof(float);
+                    char *x = operands[type][one];
+                    run_op(sets[t]->threaded[type], type, op, form, got);
+                    memcpy(saved, x, N * size);
+                    for (int i = 1; i < N; i++) memcpy(x + (size_t)i * size, x, size);
+                    run_op(sets[t]->threaded[type], type, op, form - MG_WITH_ONE, expected);
+                    memcpy(x, saved, N * size);
+                    check_near(got, expected, N, type, 0, "one number", t, op);
+                }
+}
+
+/* Loops have the bits of steps, for lengths that end in all places of a vector. */
+static void loops_of_single_ops(void **state) {
+    (void)state;
+    double got[N], expected[N];
+    for (int type = 0; type < 2; type++)
+        for (int op = 0; op < MG_N_ELEMENTWISE; op++)
+            for (int t = 0; t < n_sets && n_operands[op] < 3; t++) {
+                const mg_simd_threaded *threaded = sets[t]->threaded[type];
+                run_op(threaded, type, op, MG_WITH, expected);
+                for (int n = N; n > 0; n = n * 2 / 3) {
+                    threaded->loop[op](got, operands[type][0], operands[type][1], n);
+                    check_near(got, expected, n, type, 0, "loop", t, op);
+                }
+            }
+}
+
+/* Loads, stores and rounding of each dtype against core/dtype.h. Steps that read and write a dtype
+ * advance by its size. */
+static void typed_loads_and_stores(void **state) {
+    (void)state;
+    for (int type = 0; type < 2; type++)
+        for (int t = 0; t < n_sets; t++)
+            for (mg_dtype k = 0; k < MG_N_DTYPES; k++) {
+                const mg_simd_threaded *threaded = sets[t]->threaded[type];
+                double expected[N], rounded[N], back[N];
+                float narrow[N];
+                char wanted[N * 8], stored[N * 8];
+                if (!threaded->load[k] || k == real[type]) continue;
+                mg_threaded_step steps[5] = {{threaded->load[real[type]], operands[type][0], -1, 0},
+                                             {threaded->store[k], stored, -1, 0},
+                                             {threaded->round[k], NULL, 0, 0},
+                                             {threaded->store[real[type]], (char *)rounded, -1, 0}};
+                run_steps(threaded, steps, 4);
+                mg_threaded_step loads[3] = {{threaded->load[k], stored, -1, 0},
+                                             {threaded->store[real[type]], (char *)back, -1, 0}};
+                run_steps(threaded, loads, 2);
+                mg_from_double(wanted, wide[0], k, N);
+                mg_to_double(expected, wanted, k, N);
+                for (int i = 0; i < N; i++) narrow[i] = (float)expected[i];
+                const void *right = type ? (const void *)expected : narrow;
+                check_near(rounded, right, N, type, 0, mg_dtype_name(k), t, -1);
+                check_near(back, right, N, type, 0, mg_dtype_name(k), t, -1);
+            }
+}
+
+/* A row of 100 elements, with a strip of its beginning behind it, repeats across strips, also from
+ * the middle. */
+static void rows_repeat(void **state) {
+    enum { ROW = 100 };
     (void)state;
     for (int t = 0; t < n_sets; t++)
-        for (int op = 0; op < MG_N_ELEMENTWISE; op++) {
-            float got[N], expected[N];
-            sets[t]->elementwise->f32[op](expected, a, b, c, N);
-            /* three operands: the form says which of them is the strip */
-            if (n_operands[op] == 3) {
-                run_threaded(sets[t]->threaded, op, 0, a, b, c, got);
-                check_bits(got, expected, t, op, 0);
-                run_threaded(sets[t]->threaded, op, 1, b, a, c, got);
-                check_bits(got, expected, t, op, 1);
-                run_threaded(sets[t]->threaded, op, 2, c, a, b, got);
-                check_bits(got, expected, t, op, 2);
-                continue;
-            }
-            run_threaded(sets[t]->threaded, op, MG_WITH, a, b, NULL, got);
-            check_bits(got, expected, t, op, MG_WITH);
-            if (n_operands[op] == 1) continue;
-            run_threaded(sets[t]->threaded, op, MG_FROM, b, a, NULL, got);
-            check_bits(got, expected, t, op, MG_FROM);
+        for (int from = 0; from < ROW; from += 7) {
+            const mg_simd_threaded *threaded = sets[t]->threaded[0];
+            float row[ROW + MG_STRIP], got[N];
+            for (int i = 0; i < ROW + MG_STRIP; i++) row[i] = (float)(i % ROW);
+            mg_threaded_step steps[3] = {{threaded->load[MG_F32], (char *)row, 0, -1},
+                                         {threaded->store[MG_F32], (char *)got, -1, 0},
+                                         {threaded->end, NULL, 0, 0}};
+            const mg_threaded_strips strips = {.n = N / threaded->strip,
+                                               .row = from * (ptrdiff_t)sizeof *row,
+                                               .period = ROW * sizeof *row};
+            threaded->run(steps, &strips);
+            for (int i = 0; i < N; i++) assert_true(got[i] == (float)((from + i) % ROW));
         }
 }
 
@@ -201,11 +279,10 @@ static void squares_and_random_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise_loops),
-        cmocka_unit_test(conversions),
-        cmocka_unit_test(every_half),
-        cmocka_unit_test(threaded_code_has_the_bits_of_loops),
-        cmocka_unit_test(squares_and_random_words),
+        cmocka_unit_test(conversions),         cmocka_unit_test(every_half),
+        cmocka_unit_test(ops_in_all_forms),    cmocka_unit_test(single_numbers),
+        cmocka_unit_test(loops_of_single_ops), cmocka_unit_test(typed_loads_and_stores),
+        cmocka_unit_test(rows_repeat),         cmocka_unit_test(squares_and_random_words),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

@@ -1,39 +1,41 @@
 /* A fused element-wise group as the cpu device runs it: its iteration space cut into tiles, where
- * its operands lie, and the passes over a tile.
+ * its operands lie, and the threaded code for a strip (simd/fused_threaded.h).
  *
- * There are two ways to run instructions over a tile. A loop applies one instruction to the whole
- * tile (simd/elementwise.h); its operands and its result are registers, which here are pieces of
- * scratch memory as long as a tile. Threaded code runs several instructions on a strip that stays
- * in vector registers (simd/fused_threaded.h). Both stay, since each is the faster one somewhere,
- * measured with AVX-512 and one thread. With loops only, RMSprop and Adam over 2.35 million weights
- * take 2 to 3.5 times as long. With threaded code only, a row added to each row of a matrix takes
- * 1.0 to 1.2 times as long, relu over 3 million floats 1.2, results that are rounded to halves or
- * integers 1.2 to 1.6 times. Not tried: typed stores in threaded code that round once.
- */
+ * All groups run as threaded code, whatever their dtypes and broadcasting, but for those of one
+ * unary or binary instruction whose operands already have the registers' dtype: these run as a
+ * plain loop. As threaded code they would take longer, measured with AVX2 and one thread over 2,000
+ * and 32,000 elements: an addition or relu 1.0 to 1.7 times, exp and sigmoid 1.2 to 1.4 times,
+ * because each strip loads the polynomial's constants again. */
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
 
 #include "device/cpu/cpu.h"
 
+/* Operands are numbered: inputs, immediates and the instructions' results as in fused_expr.h, then
+ * the outputs, then inputs that have been converted to the registers' dtype. */
 enum {
     MG_FUSED_AXES = MG_MAX_RANK + 1, /* cutting tiles may add an axis */
-    MG_FUSED_OPERANDS = MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS,
-    MG_FUSED_STEPS = 5 * MG_FUSE_MAX_INSTRS /* load, an op of two steps, store, end */
+    MG_FUSED_OPERANDS = 2 * MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_INSTRS + MG_FUSE_MAX_OUTPUTS,
+    /* of an instruction: load, an op of two steps, round, two stores; of an input: load and store;
+     * of an output: load and store; the end */
+    MG_FUSED_STEPS = 6 * MG_FUSE_MAX_INSTRS + 2 * MG_FUSE_MAX_INPUTS + 2 * MG_FUSE_MAX_OUTPUTS + 1
 };
 
-/* One pass over a tile: the loop of one instruction, or threaded code for several. */
-typedef struct mg_fused_pass {
-    int from, to;    /* instructions from .. to - 1 */
-    int step, steps; /* threaded code: its first step, and how many; 0 steps: a loop */
-} mg_fused_pass;
+/* How a tile reads an input. */
+typedef enum mg_fused_access {
+    MG_READ_IN_PLACE, /* in the order in which it lies in memory */
+    MG_READ_ROW,      /* a row of the innermost axis that is the same for all tiles */
+    MG_READ_ONE,      /* one element for the whole tile */
+    MG_READ_GATHERED  /* copied for each tile, in its dtype */
+} mg_fused_access;
 
 /* A step of threaded code before a tile is known: the operand's address is filled in per tile. */
 typedef struct mg_fused_step {
     mg_threaded_code *code;
     int16_t operand;
-    int16_t pad; /* buffer in which the operand's last, partial strip is completed; -1: the operand
-                    is the same in every strip */
-    bool stores;
+    /* 0: always taken; o + 1: if output o is stored early; -o - 1: if it is stored late */
+    int8_t when;
+    bool may_stream; /* a store of an output that nobody reads again */
 } mg_fused_step;
 
 typedef struct mg_fused_state {
@@ -45,24 +47,39 @@ typedef struct mg_fused_state {
     int64_t outer;         /* combinations of the axes outside the tile */
     int64_t rows, columns; /* of a full tile */
     int64_t pieces;        /* tiles per combination */
-    int64_t length;        /* elements of a register */
-    int n_passes;
-    mg_fused_pass pass[MG_FUSE_MAX_INSTRS]; /* in the order of their instructions */
-    bool single_pass;                       /* threaded code runs the whole group */
-    int n_steps, n_pads;
+    int64_t period;        /* elements after which rows (MG_READ_ROW) repeat in scratch memory */
+    mg_fused_access access[MG_FUSE_MAX_INPUTS];
+    mg_threaded_loop *loop; /* runs a group of one instruction instead of steps, or NULL */
+    int64_t copies;         /* of a single number, in scratch memory */
+    int n_steps;
     mg_fused_step step[MG_FUSED_STEPS];
-    int n_registers;
-    /* Each operand's register. -1: an input that is read where it lies, or a result that only the
-     * next instruction of the same threaded code reads. */
-    int16_t reg[MG_FUSED_OPERANDS];
-    size_t width;        /* bytes of a register's element: float or double */
-    size_t thread_bytes; /* scratch per thread */
-    bool past_caches;    /* float32 results are stored past the caches */
-    const mg_simd_elementwise *loops;
+    /* Bytes of scratch before the operand's place and before its pad, a strip for its last
+     * elements; -1: none. */
+    int32_t place[MG_FUSED_OPERANDS], pad[MG_FUSED_OPERANDS];
+    size_t thread_bytes;            /* scratch per thread */
+    bool late[MG_FUSE_MAX_OUTPUTS]; /* whether the output's memory may be read after its instruction
+                                     */
+    bool past_caches;               /* results are stored past the caches */
+    mg_dtype real;                  /* of the registers: float32 or float64 */
+    size_t width;                   /* bytes of that */
     const mg_simd_threaded *threaded;
 } mg_fused_state;
 
-/* Chooses passes, tiles and registers: the prepare function of the kernel. */
-mg_status mg_fused_prepare(mg_kernel_plan *plan);
+/* The number of the result of instruction i, of output o, and of converted input i. */
+static inline int mg_fused_result(const mg_fused *e, int i) {
+    return e->n_inputs + e->n_imms + i;
+}
+static inline int mg_fused_output(const mg_fused *e, int o) {
+    return mg_fused_result(e, e->n_instrs) + o;
+}
+static inline int mg_fused_converted(const mg_fused *e, int i) {
+    return mg_fused_output(e, e->n_outputs) + i;
+}
+
+/* Cuts the iteration space into tiles and chooses how inputs are read: fused_space.c. */
+void mg_fused_cut(mg_fused_state *s, const mg_kernel_plan *plan);
+
+/* Writes the steps, and gives operands their places: fused_program.c. */
+void mg_fused_write(mg_fused_state *s, const mg_kernel_plan *plan);
 
 #endif

@@ -143,7 +143,7 @@ static mg_status upcast_prepare(mg_kernel_plan *plan) {
 
 /* Converts n elements to a wider dtype. */
 static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
-    const mg_simd_elementwise *loops = mg_simd_used->elementwise;
+    const mg_simd_conversions *loops = mg_simd_used->conversions;
     if (to == MG_F32)
         loops->load_f32(dst, src, from, n);
     else if (to == MG_F64)
@@ -161,7 +161,7 @@ static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy
     for (int64_t first = 0; first < n; first += PIECE) {
         const int count = (int)(n - first < PIECE ? n - first : PIECE);
         if (back)
-            mg_simd_used->elementwise->store_f32(
+            mg_simd_used->conversions->store_f32(
                 own + first * size, (float *)(void *)(copy + first * wide), from, count);
         else
             upcast_elements(copy + first * wide, to, own + first * size, from, count);

@@ -1,43 +1,65 @@
-/* Threaded code for fused groups: consecutive instructions run strip by strip, in one pass over
- * memory.
+/* Threaded code: the instructions of a fused group run strip by strip, in one pass over memory.
  *
- * A strip is as many floats as a few vector registers hold. It is passed from step to step in those
- * registers: each step applies one operation to it, with a strip of an operand from memory if it
- * has one, and jumps to the code of the next step. So a result that only the next instruction reads
- * never goes through memory. The results have the bits of the loops of elementwise.h. */
+ * A strip is as many elements as a few vector registers hold. It is passed from step to step in
+ * those registers: each step applies one operation to it, with a strip of an operand from memory if
+ * it has one, and jumps to the code of the next step. So a result that only the next instruction
+ * reads never goes through memory. A load makes float or double of any dtype and a store rounds to
+ * any, on the way between memory and the registers. */
 #ifndef MG_DEVICE_CPU_SIMD_FUSED_THREADED_H
 #define MG_DEVICE_CPU_SIMD_FUSED_THREADED_H
 
+#include "core/dtype.h"
 #include "ops/elementwise.h"
 #include <stddef.h>
 
-enum { MG_STRIP = 64 }; /* floats of the longest strip of any instruction set */
+/* Bytes of the longest strip of any instruction set, and the elements of it in float. */
+enum { MG_STRIP_BYTES = 256, MG_STRIP = MG_STRIP_BYTES / 4 };
 
-/* The code of a step. Its true type has vectors as parameters, which only simd/fused_threaded.c
+/* The code of a step. Its true type has vectors as parameters, which only simd/fused_steps.h
  * knows. */
 typedef void mg_threaded_code(void);
 
+/* The two masks say how the operand advances: -1, 0: with the strips; 0, -1: it is a row that is
+ * read again and again; 0, 0: all strips read the same one. */
 typedef struct mg_threaded_step {
     mg_threaded_code *code;
     char *at; /* the operand in memory */
-    ptrdiff_t
-        moves; /* a mask: -1: the operand advances with the strips; 0: all read the same one */
+    ptrdiff_t moves, repeats;
 } mg_threaded_step;
+
+/* What `run` needs to know of the strips. */
+typedef struct mg_threaded_strips {
+    ptrdiff_t n;
+    /* Bytes: where in the rows the first strip begins; the length of a row, at least a strip. Rows
+     * are followed by a strip of their beginning, so that a strip can begin anywhere in them. */
+    ptrdiff_t row, period;
+    /* prefetched arrays: where their first strips are, how many */
+    const char *const *arrays;
+    int n_arrays;
+} mg_threaded_strips;
 
 /* The forms of an operation on the strip x: op(x, operand) and op(operand, x), where the operand is
  * a strip or (ONE) a single number. A unary operation has one form and no operand. One with three
  * operands takes two steps, and its forms 0, 1 and 2 say which of them x is. */
 enum { MG_WITH, MG_FROM, MG_WITH_ONE, MG_FROM_ONE, MG_THREADED_FORMS };
 
+typedef void mg_threaded_loop(void *out, const void *a, const void *b, int n);
+
+/* Threaded code on strips of float, or of double. */
 typedef struct mg_simd_threaded {
-    int strip; /* floats */
+    int strip; /* elements */
     mg_threaded_code *op[MG_N_ELEMENTWISE][MG_THREADED_FORMS];
-    /* moves between the strip and memory; `stream` stores past the caches, at a multiple of 64
-     * bytes */
-    mg_threaded_code *load, *store, *stream, *end;
-    /* Runs the steps up to `end` for each of `strips` strips, and prefetches the arrays, of which
-     * the first strip is at the given addresses. */
-    void (*run)(const mg_threaded_step *steps, int strips, const char *const *arrays, int n_arrays);
+    /* A unary or binary operation on n elements in memory, for groups of a single instruction: no
+     * strip, no jumps. `out` may be one of the operands. */
+    mg_threaded_loop *loop[MG_N_ELEMENTWISE];
+    /* Between the strip and memory of a dtype; NULL for dtypes that need strips of double. `round`
+     * makes each element what the dtype can hold. */
+    mg_threaded_code *load[MG_N_DTYPES], *store[MG_N_DTYPES], *round[MG_N_DTYPES];
+    /* stores strips of the registers' own type past the caches, at a multiple of 64 bytes */
+    mg_threaded_code *stream;
+    mg_threaded_code *end;
+    /* runs the steps up to `end` for each strip */
+    void (*run)(const mg_threaded_step *steps, const mg_threaded_strips *strips);
 } mg_simd_threaded;
 
 #endif

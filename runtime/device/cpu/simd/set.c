@@ -5,8 +5,8 @@
 #include "device/cpu/simd/simd.h"
 
 #define TABLE(type) MG_ISA_NAME(mg_simd_##type)
-extern const mg_simd_elementwise TABLE(elementwise);
-extern const mg_simd_threaded TABLE(threaded);
+extern const mg_simd_conversions TABLE(conversions);
+extern const mg_simd_threaded TABLE(threaded_f32), TABLE(threaded_f64);
 extern const mg_simd_movement TABLE(movement);
 extern const mg_simd_random TABLE(random);
 extern const mg_simd_matmul TABLE(matmul);
@@ -34,8 +34,8 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
 #else
     .title = "baseline vectors",
 #endif
-    .elementwise = &TABLE(elementwise),
-    .threaded = &TABLE(threaded),
+    .conversions = &TABLE(conversions),
+    .threaded = {&TABLE(threaded_f32), &TABLE(threaded_f64)},
     .movement = &TABLE(movement),
     .random = &TABLE(random),
     .matmul = &TABLE(matmul),

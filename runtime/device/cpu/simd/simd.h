@@ -11,7 +11,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "device/cpu/simd/winograd.h"
-#include "device/cpu/simd/elementwise.h"
+#include "device/cpu/simd/conversions.h"
 #include "device/cpu/simd/fused_threaded.h"
 #include <stdbool.h>
 
@@ -239,14 +239,14 @@ typedef struct mg_simd_cross_entropy {
 typedef struct mg_simd {
     const char *name;  /* what MGPU_ISA calls it: "avx2" */
     const char *title; /* for people: "AVX2" */
-    const mg_simd_elementwise *elementwise;
-    const mg_simd_threaded *threaded;
+    const mg_simd_conversions *conversions;
     const mg_simd_movement *movement;
     const mg_simd_random *random;
     const mg_simd_matmul *matmul;
     const mg_simd_winograd *winograd;
     const mg_simd_conv_small *conv_small;
     /* for float32 and for float64: see mg_simd_index */
+    const mg_simd_threaded *threaded[2];
     const mg_simd_folds *folds[2];
     const mg_simd_pool *pool[2];
     const mg_simd_resize *resize[2];

@@ -1,0 +1,18 @@
+/* Conversions of arrays between stored dtypes and float or double: the dtypes in which fused groups
+ * compute, and in which kernels without versions for other dtypes run. */
+#ifndef MG_DEVICE_CPU_SIMD_CONVERSIONS_H
+#define MG_DEVICE_CPU_SIMD_CONVERSIONS_H
+
+#include "core/dtype.h"
+
+typedef struct mg_simd_conversions {
+    /* n elements of dtype t in memory, to and from float or double. Stores round to nearest even;
+     * integers saturate, bool is "not zero". float32 is neither read from nor written to int32,
+     * int64 and float64. */
+    void (*load_f32)(float *out, const void *src, mg_dtype t, int n);
+    void (*store_f32)(void *dst, const float *v, mg_dtype t, int n);
+    void (*load_f64)(double *out, const void *src, mg_dtype t, int n);
+    void (*store_f64)(void *dst, const double *v, mg_dtype t, int n);
+} mg_simd_conversions;
+
+#endif
