@@ -116,7 +116,7 @@ static const mg_dtype real[2] = {MG_F32, MG_F64};
 
 /* Runs n steps and the end over N elements. */
 static void run_steps(const mg_simd_threaded *t, mg_threaded_step *steps, int n) {
-    steps[n] = (mg_threaded_step){t->end, NULL, 0, 0};
+    steps[n] = (mg_threaded_step){t->end, NULL, 0};
     const mg_threaded_strips strips = {.n = N / t->strip};
     t->run(steps, &strips);
 }
@@ -129,10 +129,10 @@ static void run_op(const mg_simd_threaded *t, int type, int op, int form, void *
     int n = 0, it = form;
     if (n_operands[op] == 2) it = form == MG_FROM || form == MG_FROM_ONE;
     const ptrdiff_t moves = n_operands[op] == 2 && form >= MG_WITH_ONE ? 0 : -1;
-    steps[n++] = (mg_threaded_step){t->load[real[type]], x[it], -1, 0};
-    steps[n++] = (mg_threaded_step){t->op[op][form], x[it == 0], moves, 0};
-    if (n_operands[op] == 3) steps[n++] = (mg_threaded_step){NULL, x[it == 2 ? 1 : 2], -1, 0};
-    steps[n++] = (mg_threaded_step){t->store[real[type]], out, -1, 0};
+    steps[n++] = (mg_threaded_step){t->load[real[type]], x[it], -1};
+    steps[n++] = (mg_threaded_step){t->op[op][form], x[it == 0], moves};
+    if (n_operands[op] == 3) steps[n++] = (mg_threaded_step){NULL, x[it == 2 ? 1 : 2], -1};
+    steps[n++] = (mg_threaded_step){t->store[real[type]], out, -1};
     run_steps(t, steps, n);
 }
 
@@ -220,13 +220,13 @@ static void typed_loads_and_stores(void **state) {
                 float narrow[N];
                 char wanted[N * 8], stored[N * 8];
                 if (!threaded->load[k] || k == real[type]) continue;
-                mg_threaded_step steps[5] = {{threaded->load[real[type]], operands[type][0], -1, 0},
-                                             {threaded->store[k], stored, -1, 0},
-                                             {threaded->round[k], NULL, 0, 0},
-                                             {threaded->store[real[type]], (char *)rounded, -1, 0}};
+                mg_threaded_step steps[5] = {{threaded->load[real[type]], operands[type][0], -1},
+                                             {threaded->store[k], stored, -1},
+                                             {threaded->round[k], NULL, 0},
+                                             {threaded->store[real[type]], (char *)rounded, -1}};
                 run_steps(threaded, steps, 4);
-                mg_threaded_step loads[3] = {{threaded->load[k], stored, -1, 0},
-                                             {threaded->store[real[type]], (char *)back, -1, 0}};
+                mg_threaded_step loads[3] = {{threaded->load[k], stored, -1},
+                                             {threaded->store[real[type]], (char *)back, -1}};
                 run_steps(threaded, loads, 2);
                 mg_from_double(wanted, wide[0], k, N);
                 mg_to_double(expected, wanted, k, N);
@@ -247,10 +247,12 @@ static void rows_repeat(void **state) {
             const mg_simd_threaded *threaded = sets[t]->threaded[0];
             float row[ROW + MG_STRIP], got[N];
             for (int i = 0; i < ROW + MG_STRIP; i++) row[i] = (float)(i % ROW);
-            mg_threaded_step steps[3] = {{threaded->load[MG_F32], (char *)row, 0, -1},
-                                         {threaded->store[MG_F32], (char *)got, -1, 0},
-                                         {threaded->end, NULL, 0, 0}};
+            mg_threaded_step steps[3] = {{threaded->load[MG_F32], (char *)(row + from), 0},
+                                         {threaded->store[MG_F32], (char *)got, -1},
+                                         {threaded->end, NULL, 0}};
             const mg_threaded_strips strips = {.n = N / threaded->strip,
+                                               .row_step = (const int16_t[]){0},
+                                               .n_row_steps = 1,
                                                .row = from * (ptrdiff_t)sizeof *row,
                                                .period = ROW * sizeof *row};
             threaded->run(steps, &strips);

@@ -26,6 +26,8 @@ typedef struct worker {
     const char *arrays[MG_FUSE_MAX_INPUTS]; /* to prefetch */
     int n_steps;
     const mg_fused_step *planned[MG_FUSED_STEPS]; /* the steps that this call takes */
+    int n_row_steps;
+    int16_t row_step[MG_FUSED_STEPS]; /* those of them that read rows */
     mg_threaded_step step[MG_FUSED_STEPS];
 } worker;
 
@@ -131,10 +133,8 @@ static void load_input(worker *w, int i, int64_t offset) {
  * its pad, and results are copied out of theirs. */
 static void run_rest(worker *w, const mg_threaded_strips *strips, int64_t done, int64_t n) {
     const mg_fused_state *s = w->s;
-    const mg_threaded_strips rest = {
-        .n = 1,
-        .row = strips->period ? (strips->row + done * (ptrdiff_t)s->width) % strips->period : 0,
-        .period = strips->period};
+    mg_threaded_strips rest = {.n = 1};
+    if (w->n_row_steps) rest.row = (strips->row + done * (ptrdiff_t)s->width) % strips->period;
     for (int k = 0; k < w->n_steps; k++) {
         const int operand = w->planned[k]->operand;
         if (!w->size[operand]) continue;
@@ -142,8 +142,10 @@ static void run_rest(worker *w, const mg_threaded_strips *strips, int64_t done, 
         if (operand < w->e->n_inputs)
             memcpy(pad, w->at[operand] + (size_t)done * w->size[operand],
                    (size_t)(n - done) * w->size[operand]);
-        w->step[k] = (mg_threaded_step){w->planned[k]->code, pad, 0, 0};
+        w->step[k] = (mg_threaded_step){w->planned[k]->code, pad, 0};
     }
+    for (int k = 0; k < w->n_row_steps; k++)
+        w->step[w->row_step[k]].at = w->at[w->planned[w->row_step[k]]->operand] + rest.row;
     s->threaded->run(w->step, &rest);
     for (int k = mg_fused_result(w->e, 0); k < mg_fused_output(w->e, w->e->n_outputs); k++)
         if (w->size[k])
@@ -164,9 +166,7 @@ static void set_addresses(worker *w) {
     for (int k = 0; k < w->n_steps; k++) {
         const mg_fused_step *step = w->planned[k];
         char *at = w->at[step->operand];
-        const bool advances = w->size[step->operand] != 0,
-                   row = step->operand < e->n_inputs && w->s->access[step->operand] == MG_READ_ROW;
-        w->step[k] = (mg_threaded_step){step->code, at, -(ptrdiff_t)advances, -(ptrdiff_t)row};
+        w->step[k] = (mg_threaded_step){step->code, at, w->size[step->operand] ? -1 : 0};
         if (step->may_stream && w->s->past_caches && (uintptr_t)at % MG_LINE == 0)
             for (int o = 0; o < e->n_outputs; o++)
                 if (e->output[o] == step->operand && w->streamed[o])
@@ -202,12 +202,15 @@ static void compute_tile(worker *w) {
     }
     const int64_t n = w->rows * w->columns, strip = s->threaded->strip, done = n / strip * strip;
     const ptrdiff_t period = (ptrdiff_t)s->period * (ptrdiff_t)s->width;
-    const mg_threaded_strips strips = {.n = done / strip,
-                                       .row = period ? w->first * (ptrdiff_t)s->width % period : 0,
-                                       .period = period,
-                                       .arrays = w->arrays,
-                                       .n_arrays = list_arrays(w)};
+    mg_threaded_strips strips = {.n = done / strip,
+                                 .row_step = w->row_step,
+                                 .n_row_steps = w->n_row_steps,
+                                 .period = period,
+                                 .arrays = w->arrays,
+                                 .n_arrays = list_arrays(w)};
+    if (w->n_row_steps) strips.row = w->first * (ptrdiff_t)s->width % period;
     set_addresses(w);
+    for (int k = 0; k < w->n_row_steps; k++) w->step[w->row_step[k]].at += strips.row;
     s->threaded->run(w->step, &strips);
     if (done < n) run_rest(w, &strips, done, n);
 }
@@ -263,11 +266,14 @@ static void set_up(worker *w, const mg_call *call, char *scratch) {
     }
     for (int i = 0; i < e->n_imms; i++) fill_copies(w, w->at[e->n_inputs + i], e->imm[i]);
     place_outputs(w);
-    w->n_steps = 0;
+    w->n_steps = w->n_row_steps = 0;
     for (int k = 0; k < s->n_steps; k++) {
         const int when = s->step[k].when;
         if (when > 0 && w->late[when - 1]) continue;
         if (when < 0 && !w->late[-when - 1]) continue;
+        const int operand = s->step[k].operand;
+        if (operand < e->n_inputs && s->access[operand] == MG_READ_ROW)
+            w->row_step[w->n_row_steps++] = (int16_t)w->n_steps;
         w->planned[w->n_steps++] = &s->step[k];
     }
 }

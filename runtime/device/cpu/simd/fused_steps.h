@@ -13,17 +13,16 @@ typedef union NAME(laid_down) {
 } NAME(laid_down);
 
 /* The code of a step: the strip, the step itself (the operands are in it and behind it), and the
- * strip's offset in bytes, in operands that advance and in rows. */
-typedef void NAME(step)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at, ptrdiff_t row);
+ * strip's offset in bytes. */
+typedef void NAME(step)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at);
 #define STEP(name)                                                                                 \
-    UNPROTECTED static void NAME(name)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at,   \
-                                       ptrdiff_t row)
+    UNPROTECTED static void NAME(name)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at)
 /* The operand's strip in memory. */
-#define PLACE(s) (void *)((s)->at + (at & (s)->moves) + (row & (s)->repeats))
+#define PLACE(s) (void *)((s)->at + (at & (s)->moves))
 /* The strip of an operand with elements of another size, which is never a row. */
 #define PLACE_OF(s, size) (void *)((s)->at + (size_t)(at & (s)->moves) / sizeof(REAL) * (size))
 /* Jumps to the step that is `steps` further on. */
-#define GO_ON(steps, ...) ((NAME(step) *)s[steps].code)(__VA_ARGS__, s + (steps), at, row)
+#define GO_ON(steps, ...) ((NAME(step) *)s[steps].code)(__VA_ARGS__, s + (steps), at)
 
 /* ---- the ops ---- */
 
@@ -139,11 +138,11 @@ STEP(stream) {
 
 /* Returns to `run`. */
 STEP(end) {
-    EACH(UNUSED), (void)s, (void)at, (void)row;
+    EACH(UNUSED), (void)s, (void)at;
 }
 
 /* The first step gets empty registers, which it loads. */
-static void NAME(run)(const mg_threaded_step *s, const mg_threaded_strips *strips) {
+static void NAME(run)(mg_threaded_step *s, const mg_threaded_strips *strips) {
     const NAME(lanes) none = {0};
     const ptrdiff_t period = strips->period, all = strips->n * STRIP;
     ptrdiff_t row = strips->row;
@@ -151,9 +150,11 @@ static void NAME(run)(const mg_threaded_step *s, const mg_threaded_strips *strip
         for (int i = 0; i < strips->n_arrays; i++)
             for (int k = 0; k < STRIP; k += 64)
                 __builtin_prefetch(strips->arrays[i] + at + AHEAD + k);
-        ((NAME(step) *)s->code)(EACH(NONE), s, at, row);
-        row += STRIP;
-        row -= row >= period ? period : 0;
+        ((NAME(step) *)s->code)(EACH(NONE), s, at);
+        if (strips->n_row_steps == 0) continue;
+        const ptrdiff_t on = row + STRIP < period ? STRIP : STRIP - period;
+        row += on;
+        for (int i = 0; i < strips->n_row_steps; i++) s[strips->row_step[i]].at += on;
     }
 }
 

@@ -11,6 +11,7 @@
 #include "core/dtype.h"
 #include "ops/elementwise.h"
 #include <stddef.h>
+#include <stdint.h>
 
 /* Bytes of the longest strip of any instruction set, and the elements of it in float. */
 enum { MG_STRIP_BYTES = 256, MG_STRIP = MG_STRIP_BYTES / 4 };
@@ -19,19 +20,21 @@ enum { MG_STRIP_BYTES = 256, MG_STRIP = MG_STRIP_BYTES / 4 };
  * knows. */
 typedef void mg_threaded_code(void);
 
-/* The two masks say how the operand advances: -1, 0: with the strips; 0, -1: it is a row that is
- * read again and again; 0, 0: all strips read the same one. */
 typedef struct mg_threaded_step {
     mg_threaded_code *code;
-    char *at; /* the operand in memory */
-    ptrdiff_t moves, repeats;
+    char *at;        /* the operand in memory */
+    ptrdiff_t moves; /* a mask: -1: the operand advances with the strips; 0: it does not */
 } mg_threaded_step;
 
 /* What `run` needs to know of the strips. */
 typedef struct mg_threaded_strips {
     ptrdiff_t n;
-    /* Bytes: where in the rows the first strip begins; the length of a row, at least a strip. Rows
-     * are followed by a strip of their beginning, so that a strip can begin anywhere in them. */
+    /* Steps whose operand is a row that is read again and again: `run` moves the addresses of these
+     * steps. In bytes: where in the rows the first strip begins, and the length of a row, at least
+     * a strip. A row is followed by a strip of its beginning, so that a strip can begin anywhere.
+     */
+    const int16_t *row_step;
+    int n_row_steps;
     ptrdiff_t row, period;
     /* prefetched arrays: where their first strips are, how many */
     const char *const *arrays;
@@ -59,7 +62,7 @@ typedef struct mg_simd_threaded {
     mg_threaded_code *stream;
     mg_threaded_code *end;
     /* runs the steps up to `end` for each strip */
-    void (*run)(const mg_threaded_step *steps, const mg_threaded_strips *strips);
+    void (*run)(mg_threaded_step *steps, const mg_threaded_strips *strips);
 } mg_simd_threaded;
 
 #endif
