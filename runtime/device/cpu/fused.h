@@ -2,10 +2,12 @@
  * its operands lie, and the threaded code for a strip (simd/fused_threaded.h).
  *
  * All groups run as threaded code, whatever their dtypes and broadcasting, but for those of one
- * unary or binary instruction whose operands already have the registers' dtype: these run as a
- * plain loop. As threaded code they would take longer, measured with AVX2 and one thread over 2,000
- * and 32,000 elements: an addition or relu 1.0 to 1.7 times, exp and sigmoid 1.2 to 1.4 times,
- * because each strip loads the polynomial's constants again. */
+ * unary or binary instruction whose operands and result have the registers' dtype and that do not
+ * leave the caches: these run as a plain loop. As threaded code they would take longer, measured
+ * with AVX2 and one thread over 2,000 and 32,000 elements: an addition or relu 1.0 to 1.7 times,
+ * exp and sigmoid 1.2 to 1.4 times, because each strip loads the polynomial's constants again.
+ * A second offset in every address, for rows, made groups of two or three instructions 4 to 8 %
+ * slower; so `run` moves the addresses of the steps that read rows. */
 #ifndef MG_DEVICE_CPU_FUSED_H
 #define MG_DEVICE_CPU_FUSED_H
 
