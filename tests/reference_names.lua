@@ -1,5 +1,6 @@
 -- All public names by page, each with what ?name shows: reference.lua makes HTML of them, reference_examples.lua runs
 -- their examples, and `make lint` wants both a docstring and an example for each.
+local c_functions = require "mgpu.prompt.c_functions"
 local core = require "mgpu.core"
 local docs = require "mgpu.prompt.docs"
 local docstrings = require "mgpu.prompt.docstrings"
@@ -237,7 +238,8 @@ end
 function M.collect()
   pages, warnings = {}, {}
   module_page()
-  function_page("Tensors", "tensors", introduction_of "mgpu.tensor", { ["t:"] = core.methods })
+  local tensors = function_page("Tensors", "tensors", introduction_of "mgpu.tensor", { ["t:"] = core.methods })
+  for _, name in ipairs { "value", "assign" } do tensors:add("v:" .. name, c_functions[name]) end
   ops_page()
   function_page("Models", "model", nil, { ["model:"] = each_method(mgpu.Sequential) })
   function_page("Layers of your own", "layer", nil, { ["layer:"] = each_method(mgpu.Layer) })

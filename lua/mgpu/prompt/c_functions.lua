@@ -87,6 +87,23 @@ Example:
     print(v:value())
     --> tensor {2} float32 cpu:0
     --> {1, 1}]],
+  -- methods of variables
+  assign = [[
+v:assign(t) -> v, which holds t from here on: a tensor or nested numbers of the same shape, cast to the variable's
+dtype.
+Example:
+    local v = mgpu.variable(mgpu.tensor { 1, 2 })
+    v:assign(v * 10)
+    print(v:value())
+    --> tensor {2} float32 cpu:0
+    --> {10, 20}]],
+  value = [[
+v:value() -> the tensor that the variable holds now. It stays what it is when the variable changes.
+Example:
+    local v = mgpu.variable(mgpu.tensor { 1, 2 })
+    local before = v:value()
+    v:assign(v + 1)
+    print(before:sum():item(), v:value():sum():item())  --> 3 5]],
   -- methods of tensors
   count = [[
 t:count() -> the number of elements.

@@ -134,7 +134,7 @@ local function explain_function(prompt, name, fn)
     if core[name] == fn or core.methods[name] ~= nil then
       return c_functions[name] or docstrings.search(prompt.terminal, name)
     end
-    return require "mgpu.prompt.lua_functions"(fn) or name .. ": a function written in C"
+    return require "mgpu.prompt.lua_functions"(fn) or c_functions[name] or name .. ": a function written in C"
   end
   local lines, where = lines_of_function(prompt, info)
   local text = docstrings.above(lines, info.linedefined, not names.is_ours(inner))

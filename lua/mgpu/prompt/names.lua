@@ -86,6 +86,7 @@ end
 function M.get(value, name)
   for _ = 1, DEEPEST do
     if type(value) == "table" and rawget(value, name) ~= nil then return rawget(value, name) end
+    if core.is_variable(value) and VARIABLE[name] ~= nil then return value[name] end
     if core.is_tensor(value) or core.is_variable(value) then return core.methods[name] end
     local meta = meta_of(value)
     local index = meta and rawget(meta, "__index")

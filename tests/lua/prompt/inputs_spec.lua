@@ -177,6 +177,10 @@ test("every function of Lua's library is explained", function()
     "^string.gsub%(s, .*captures\nstring.rep%(.*\nbit.band%(.*\nprint%(%.%.%.%)")
 end)
 
+test("?name explains the methods of a variable", function()
+  check.matches(prompt "v = mgpu.variable(mgpu.zeros { 2 })\n?v.assign\n", "^v:assign%(t%) %-> v, .*Example:")
+end)
+
 test("?name shows the example of a name, after its options", function()
   check.matches(prompt "?l1_l2\n", "^L1L2 {.*\nExample:\n    local w = .*%-%-> 257\n.*regularizers.lua:%d+\n$")
   check.matches(prompt "?mgpu.initializers.he_normal\n", "^he_normal {.*\nExample:\n    local w")
