@@ -123,6 +123,7 @@ local OBJECTS = {
   datasets = { { "mgpu.data.datasets.shapes", { "shapes.write_cifar" } } },
   model = { { "mgpu.nn.sequential", { "mgpu.Sequential" } }, { "mgpu.nn.model", { "mgpu.Model" } } },
   layer = { { "mgpu.nn.layer", { "mgpu.Layer" } } },
+  models = { { "mgpu.zoo.classifier", { "resnet50.preprocess_input" } } },
   history = { { "mgpu.train.callbacks.history", { "history:plot", "history:report" } } },
   dataset = { { "mgpu.data.iterator", { "it:position", "it:close" } } },
   image_data_generator = { { "mgpu.data.image_data_generator", { "mgpu.ImageDataGenerator", "generator:flow",

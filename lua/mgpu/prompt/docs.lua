@@ -21,8 +21,10 @@ local PLACES = { "", "layers", "optimizers", "losses", "metrics", "callbacks", "
 
 -- ---- what a text means ----------------------------------------------------------------------------
 
--- The file of the class `name` of a table that loads its classes on first use.
+-- The file of the class `name` of a table that loads its classes on first use, or of a model of the zoo.
 local function path_of(namespace, name)
+  local mgpu = package.loaded["mgpu"]
+  if mgpu and namespace == rawget(mgpu, "models") then return ("%s/models/%s.lua"):format(core.root or ".", name) end
   local meta = debug.getmetatable(namespace)
   local files = type(meta) == "table" and rawget(meta, "files")
   local file = type(files) == "table" and files[name]
@@ -208,6 +210,8 @@ function M.explain(prompt, found)
     return text or ("nothing is known about %s; :help lists what the prompt can do"):format(found.name)
   end
   if found.name == "shape" and value == core.methods.shape then return c_functions.shape end
+  local is_model = kind == "function" and found.path and not names.is_ours(methods.inner(value)) -- of the zoo
+  if is_model then return explain_class(found) end
   if kind == "function" then return explain_function(prompt, found.name, value) or signature(found.name, value) end
   if kind == "table" and (found.path or not rawget(value, "name")) then
     local text = explain_table(prompt, found)

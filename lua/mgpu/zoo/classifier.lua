@@ -120,6 +120,10 @@ function M.define(set)
     return model
   end
   --- preprocess_input(x, {data_format =}) -> x as the published weights expect it; see preprocessing.lua.
+  -- Example:
+  --     local pixels = mgpu.full({ 1, 224, 224, 3 }, 255)
+  --     -- this model takes numbers from -1 to 1
+  --     print(mgpu.models.mobilenet_v2.preprocess_input(pixels):max():item())  --> 1
   local function preprocess_input(x, given)
     return preprocessing.preprocess_input(x, set.mode, given)
   end

@@ -177,6 +177,12 @@ test("every function of Lua's library is explained", function()
     "^string.gsub%(s, .*captures\nstring.rep%(.*\nbit.band%(.*\nprint%(%.%.%.%)")
 end)
 
+test("?name explains models of the zoo, functions and tables", function()
+  check.matches(prompt "?mgpu.models.lenet5\n", "^lenet5 {input_shape.*Example:.*models/lenet5.lua\n$")
+  check.matches(prompt "?resnet50\n", "^resnet50 {classes.*Example:.*models/resnet50.lua\n$")
+  check.matches(prompt "??resnet50\n", "models/resnet50.lua\n.*return require")
+end)
+
 test("?name explains the methods of a variable", function()
   check.matches(prompt "v = mgpu.variable(mgpu.zeros { 2 })\n?v.assign\n", "^v:assign%(t%) %-> v, .*Example:")
 end)
