@@ -378,3 +378,29 @@ print(unpack(w:totable()))
   check.equal(lines[8], "true")
   check.equal(lines[9], "1\t1\t1")
 end)
+
+-- ---- errors of libraries --------------------------------------------------------------------------
+
+local PRODUCT = [[
+local x = mgpu.tensor({ { 1, 2 }, { 3, 4 } }, { device = "cuda:0" })
+print(pcall(function() return mgpu.matmul(x + 0, x):totable() end))
+]]
+
+test("a product that cuBLASLt cannot compute names the device, the library and its words", function()
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cublasLtMatmul:-1:13",
+    PRODUCT:gsub("{ { 1.*4 } }", "mgpu.ones({ 64, 64 }):totable()"))
+  check.matches(out, "cuda:0: cuBLASLt: matmul: CUBLAS_STATUS_EXECUTION_FAILED")
+end)
+
+test("a kernel that the plug-in lacks is named", function()
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuModuleGetFunction:-1:500", PRODUCT)
+  check.matches(out, "cuda:0: the plug%-in has no kernel called ")
+end)
+
+test("what NCCL fails at is named with its words", function()
+  for call, words in pairs { ["ncclCommInitRankConfig:-1:2"] = "NCCL: start: an error of the fake NCCL",
+    ["ncclAllReduce:-1:3"] = "NCCL: all_reduce: an error of the fake NCCL" } do
+    local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=" .. call, TRAIN:gsub('"cuda:0"', '"cuda:0-1"'))
+    check.matches(out, words)
+  end
+end)
