@@ -3,6 +3,7 @@
 #include "core/threads.h"
 #include "core/cgroup.h"
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,36 @@ bool mg_interrupt_take(void) {
 
 bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
+}
+
+static _Thread_local bool holding;    /* between mg_signals_hold and mg_signals_release */
+static _Thread_local sigset_t unheld; /* the mask from before */
+
+/* A fault in the code must still end the process, with its message. */
+static void block_signals(sigset_t *before) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t held;
+    sigfillset(&held);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) sigdelset(&held, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+void mg_signals_hold(void) {
+    block_signals(&unheld);
+    holding = true;
+}
+
+void mg_signals_release(void) {
+    holding = false;
+    pthread_sigmask(SIG_SETMASK, &unheld, NULL);
+}
+
+/* The handlers of waiting signals run while the mask is the old one. */
+void mg_signals_admit(void) {
+    sigset_t waiting;
+    if (!holding || sigpending(&waiting) != 0 || sigisemptyset(&waiting)) return;
+    pthread_sigmask(SIG_SETMASK, &unheld, NULL);
+    block_signals(&unheld);
 }
 
 static atomic_bool forked;

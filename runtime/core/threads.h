@@ -17,6 +17,14 @@ int mg_interrupt_signal(void);
 bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
+/* Blocks the signals of this thread, but for those of faults in the code, until release. Not
+ * nested.
+ */
+void mg_signals_hold(void);
+void mg_signals_release(void);
+/* In between, where handlers may run: lets in the signals that wait. */
+void mg_signals_admit(void);
+
 /* To be called before the process starts its first thread. */
 void mg_threads_watch_forks(void);
 /* Whether this process was forked from one that had called mg_threads_watch_forks(): the threads of

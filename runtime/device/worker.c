@@ -58,6 +58,13 @@ bool mg_worker_is_own(void) {
     return is_worker;
 }
 
+mg_status mg_worker_poll(void) {
+    if (is_worker) return MG_OK;
+    mg_signals_admit();
+    if (!mg_interrupt_pending() || !mg_interrupt_take()) return MG_OK;
+    return mg_fail(MG_INTERRUPTED, "interrupted");
+}
+
 /* Runs a job that has been handed over, on the worker's thread, and stores its outcome. */
 static void run_job(mg_worker *w, worker_job *job) {
     mg_error_clear();

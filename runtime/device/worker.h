@@ -56,6 +56,9 @@ void mg_worker_forget(struct mg_device *d);
 
 /* Whether the calling thread is a worker. */
 bool mg_worker_is_own(void);
+/* Between the pieces of work that makes a plan: MG_INTERRUPTED after an interrupt, which is taken.
+ * Always MG_OK on a worker, whose caller takes interrupts. */
+mg_status mg_worker_poll(void);
 /* Ends all workers that have no job under way. The others are left running, and their devices keep
  * them. */
 void mg_workers_close(void);

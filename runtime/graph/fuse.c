@@ -8,6 +8,7 @@
  * literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
+#include "device/worker.h"
 #include "ops/elementwise.h"
 #include <string.h>
 
@@ -342,6 +343,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     MG_TRY(find_commit_only(&f));
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;
+        MG_TRY(mg_worker_poll());
         if (!new_group(&f, i)) return MG_OOM;
         if (fuse) join_producers(&f, i); /* producers come before i, so they have their groups */
     }

@@ -10,6 +10,7 @@
  * reductions of a bucket, where the last one's terms are ready; a step that reads one of them waits
  * for all. */
 #include "core/alloc.h"
+#include "device/worker.h"
 #include "graph/ir.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -218,6 +219,7 @@ static mg_status list_schedule(scheduler *s, int *ready) {
             ready[tail++] = u;
     while (head < tail) {
         int best = head;
+        MG_TRY(mg_worker_poll());
         for (int i = head + 1; i < tail && i < head + LOOK_AHEAD; i++)
             if (memory_growth(s, ready[i]) < memory_growth(s, ready[best])) best = i;
         const int u = ready[best];
@@ -366,11 +368,12 @@ static bool is_small_start(const scheduler *s, int u) {
 
 /* Small starts that can be batched move up to the first of them: one step instead of many of a few
  * numbers each. */
-static void batch_small_starts(scheduler *s) {
+static mg_status batch_small_starts(scheduler *s) {
     mg_schedule *o = s->order;
     for (int i = 0; i < o->n_compute; i++) {
         const int u = o->units[i];
         if (o->batch_count[i] != 1 || !is_small_start(s, u)) continue;
+        MG_TRY(mg_worker_poll());
         for (int k = i + 1; k < o->n_compute; k++) {
             const int v = o->units[k], to = i + o->batch_count[i];
             if (o->batch_count[k] != 1 || !is_small_start(s, v) || !can_batch(s, u, v)) continue;
@@ -382,6 +385,7 @@ static void batch_small_starts(scheduler *s) {
             o->batch_count[i]++;
         }
     }
+    return MG_OK;
 }
 
 /* Buckets are closed after the commit phase is in order: they are in the compute phase and only
@@ -402,6 +406,5 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     MG_TRY(split_phases(&s));
     MG_TRY(batch_commit_steps(&s));
     close_buckets(&s);
-    batch_small_starts(&s);
-    return MG_OK;
+    return batch_small_starts(&s);
 }

@@ -7,6 +7,7 @@
  * a rewritten node keeps its place, so the order stays topological. */
 #include "graph/ir.h"
 #include "core/alloc.h"
+#include "device/worker.h"
 #include "ops/attrs.h"
 #include "ops/elementwise.h"
 #include <float.h>
@@ -230,7 +231,8 @@ static mg_status fold_and_merge(mg_ir *ir) {
         mg_node *n = &ir->nodes[i];
         for (int k = 0; k < n->n_in; k++) n->in[k] = mg_ir_resolve(ir, n->in[k]);
         skip_pool_gradient(ir, n);
-        status = fold_constants(ir, n);
+        status = mg_worker_poll();
+        if (status == MG_OK) status = fold_constants(ir, n);
         n->forward = find_replacement(ir, n);
         if (n->forward < 0) n->forward = find_equal(ir, &table, i);
     }
@@ -408,6 +410,7 @@ mg_status mg_simplify(mg_ir *ir) {
     for (int i = 0; i < ir->n; i++) {
         mg_node *n = &ir->nodes[i];
         if (n->kind != MG_NODE_OP || !n->uses || n->forward >= 0) continue;
+        MG_TRY(mg_worker_poll());
         MG_TRY(take_epilogue(ir, n));
         MG_TRY(skip_unscaling(ir, n));
         move_mask_behind_pool(ir, n);

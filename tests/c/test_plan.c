@@ -1,6 +1,7 @@
 /* Plans on one device: lazy evaluation, gradients, tracing, compute and commit, fusion, and the
  * arena that places temporaries. */
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "device/buffer.h"
 #include "device/program/program.h"
 #include "graph/ir.h"
@@ -306,6 +307,25 @@ static void blocks_alive_together_never_overlap(void **state) {
 }
 
 /* Setup of the group: ref:0 as the default device. */
+/* Ctrl-C while a plan is made ends that, and the function can be traced again. */
+static void an_interrupt_stops_the_making_of_a_plan(void **state) {
+    (void)state;
+    mg_variable *v = variable(2, (double[]){3, 4});
+    for (int interrupted = 1; interrupted >= 0; interrupted--) {
+        mg_trace *t = mg_trace_begin(ref);
+        assert_non_null(t);
+        for (int i = 0; i < 20; i++) assign_product(v, 2);
+        if (interrupted) mg_interrupt();
+        mg_plan *plan = mg_trace_end(t, NULL, 0);
+        if (interrupted) assert_int_equal(mg_error_code(), MG_INTERRUPTED);
+        assert_int_equal(plan == NULL, interrupted);
+        assert_false(mg_interrupt_pending());
+        mg_plan_free(plan);
+    }
+    mg_variable_release(v);
+}
+
+/* Setup: makes ref:0 the default device. */
 static int open_ref(void **state) {
     (void)state;
     ref = mg_device_find("ref:0");
@@ -329,6 +349,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_tensors_and_differentiate_again),
         cmocka_unit_test(a_plan_computes_then_commits),
         cmocka_unit_test(a_failed_guard_commits_nothing),
+        cmocka_unit_test(an_interrupt_stops_the_making_of_a_plan),
         cmocka_unit_test(a_step_survives_every_failing_allocation),
         cmocka_unit_test(a_traced_tensor_is_refused_after_the_trace),
         cmocka_unit_test(elementwise_ops_fuse_unless_a_path_leaves_the_group),

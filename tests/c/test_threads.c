@@ -93,12 +93,38 @@ static void the_environment_names_the_threads(void **state) {
     assert_int_equal(mg_thread_count(), mg_core_count());
 }
 
+static volatile sig_atomic_t arrived;
+
+static void count_signal(int number) {
+    (void)number;
+    arrived++;
+}
+
+/* While signals are held, their handlers run where they are admitted, and at the end. */
+static void held_signals_are_admitted(void **state) {
+    (void)state;
+    void (*before)(int) = signal(SIGUSR2, count_signal);
+    arrived = 0;
+    mg_signals_hold();
+    raise(SIGUSR2);
+    assert_int_equal(arrived, 0);
+    mg_signals_admit();
+    assert_int_equal(arrived, 1);
+    raise(SIGUSR2);
+    assert_int_equal(arrived, 1); /* they are held again */
+    mg_signals_release();
+    assert_int_equal(arrived, 2);
+    mg_signals_admit();
+    signal(SIGUSR2, before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_is_seen_and_taken_once),
         cmocka_unit_test(a_wish_to_stop_needs_a_listener),
         cmocka_unit_test(cores_are_those_this_process_may_use),
         cmocka_unit_test(the_environment_names_the_threads),
+        cmocka_unit_test(held_signals_are_admitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

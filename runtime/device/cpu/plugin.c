@@ -6,7 +6,6 @@
 #include "device/host.h"
 #include "device/worker.h"
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 
 /* In order of preference for each op: a kernel that does not accept a step leaves it to the next
@@ -129,19 +128,6 @@ static mg_status cpu_describe(int ordinal, mg_device_info *info) {
     return MG_OK;
 }
 
-/* oneDNN's AVX-512 matrix product uses the stack pointer as a general register: the frame of a
- * signal that arrives meanwhile (LuaJIT's profiler sends one every 10 ms) would be written into the
- * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
- * inherit the mask. Signals for faults in the code itself stay open. */
-static void hold_signals(sigset_t *before) {
-    /* a fault in the code must still end the process, with its message */
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t held;
-    sigfillset(&held);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) sigdelset(&held, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &held, before);
-}
-
 /* Sets the number of threads that this thread's parallel regions get: OpenMP keeps it per thread,
  * and so does `share`, which mg_cpu_threads returns. */
 static void set_share(int threads) {
@@ -151,23 +137,26 @@ static void set_share(int threads) {
     omp_set_num_threads(mg_cpu_threads());
 }
 
-/* A program that will run on a worker thread is prepared for that worker's share of the cores. */
+/* oneDNN's AVX-512 matrix product uses the stack pointer as a general register: the frame of a
+ * signal that arrives meanwhile (LuaJIT's profiler sends one every 10 ms) would be written into the
+ * heap. So signals are held while a program is compiled or runs, and threads created meanwhile
+ * inherit the mask.
+ *
+ * A program that will run on a worker thread is prepared for that worker's share of the cores. */
 static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
-    sigset_t before;
-    hold_signals(&before);
+    mg_signals_hold();
     set_share(mg_worker_is_own() ? d->threads : 0);
     const mg_status status = mg_program_compile(d, &set, graph, program);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    mg_signals_release();
     return status;
 }
 
 /* A run gets the share of the cores that the caller names. */
 static mg_status cpu_run(mg_program *program, const mg_run *r) {
-    sigset_t before;
-    hold_signals(&before);
+    mg_signals_hold();
     set_share(r->threads);
     const mg_status status = mg_program_run(program, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    mg_signals_release();
     return status;
 }
 

@@ -3,6 +3,7 @@
  * the number of blocks. */
 #include "device/program/program.h"
 #include "core/alloc.h"
+#include "device/worker.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,14 +55,16 @@ static void insert(mg_block **placed, int n, mg_block *b) {
 mg_status mg_arena_assign(mg_block **blocks, int n, size_t *total) {
     mg_block **placed = mg_alloc((size_t)(n + 1) * sizeof *placed);
     if (!placed) return MG_OOM;
+    mg_status status = MG_OK;
     *total = 0;
     if (n) qsort(blocks, (size_t)n, sizeof *blocks, larger_first);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && status == MG_OK; i++) {
+        status = mg_worker_poll();
         blocks[i]->offset = lowest_gap(placed, i, blocks[i]);
         insert(placed, i, blocks[i]);
         const size_t end = blocks[i]->offset + padded(blocks[i]);
         if (end > *total) *total = end;
     }
     mg_free(placed);
-    return MG_OK;
+    return status;
 }

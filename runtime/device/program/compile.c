@@ -4,6 +4,7 @@
  * the first to the last call that touches it; the number of a call is p->n_calls while it is being
  * added. A slot is taken over only when no step will read it again (pending_uses). */
 #include "core/alloc.h"
+#include "device/worker.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
 #include "ops/attrs.h"
@@ -318,6 +319,7 @@ static mg_status compile_all(compiler *c) {
     }
     for (int s = 0; s < g->n_steps; s++) {
         if (s == g->n_compute) c->p->n_compute = c->p->n_calls;
+        MG_TRY(mg_worker_poll());
         MG_TRY(compile_step(c, &g->steps[s]));
     }
     if (g->n_compute == g->n_steps) c->p->n_compute = c->p->n_calls;
