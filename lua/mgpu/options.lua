@@ -235,6 +235,16 @@ local function by_name(who, declared, given)
   return result
 end
 
+--- construct(class, given) -> class.new(given): the __call of classes. Errors: further arguments.
+function M.construct(class, given, ...)
+  if select("#", ...) > 0 then
+    local name = class.class_name or class.class
+    local list = type(given) == "table" and "..." or ("%s, %s"):format(tostring(given), tostring((...)))
+    core.fail("usage", ("%s takes one table of options: write %s {%s}"):format(name, name, list))
+  end
+  return class.new(given)
+end
+
 --- check(who, declared, given) -> the chosen values, see the top. declared.whole = name: the positional fields together
 --- are the list for that option (Input, Reshape).
 function M.check(who, declared, given)

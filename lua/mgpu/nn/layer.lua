@@ -62,7 +62,7 @@ function Layer:extend(class_name, declared)
   local own = declared or {}
   local class = setmetatable({ class_name = class_name, super = self }, {
     __index = self,
-    __call = function(class, given) return class.new(given) end,
+    __call = options.construct,
     __tostring = function() return "layer class " .. class_name end,
   })
   class.own_declared = options.declare(own)
@@ -112,6 +112,7 @@ function Layer:make(chosen)
   layer.device = layer.device or scope
   if type(layer.device) == "string" then layer.device = core.device_name(layer.device) end
   if layer.init then layer:init() end
+  layer.n_weights_made = #layer.weights -- before it is built
   return layer
 end
 

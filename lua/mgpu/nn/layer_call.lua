@@ -132,7 +132,8 @@ end
 function M:ensure_built(shape)
   if self.built then return end
   self.built_shape = shape
-  self:build(shape)
+  local by_user = #self.weights > (rawget(self, "n_weights_made") or 0) -- who has called layer:build, as in Keras
+  if not by_user then self:build(shape) end
   self.built = true
   if not self.trainable then self.trainable = false end -- freezes the weights that build has made
 end

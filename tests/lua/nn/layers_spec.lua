@@ -297,6 +297,14 @@ function Block:call(x) return self.inner(self.norm(self.drop(x))) end
 
 local function zeros_in(t) return t:eq(0):to("float32"):sum():item() end
 
+test("a layer that the user has built is not built again", function()
+  local dense = L.Dense { 3 }
+  dense:build { -1, 2 }
+  dense:set_weights { mgpu.ones { 2, 3 }, mgpu.zeros { 3 } }
+  check.equal(dense(mgpu.ones { 1, 2 }):totable(), { { 2, 2, 2 } })
+  check.equal({ #dense.weights, dense.built }, { 2, true })
+end)
+
 test("layers called inside a layer's call inherit its training argument, and only there", function()
   local block, x = Block {}, mgpu.ones { 64, 4 }
   check.equal(zeros_in(block.drop(x)), 0)

@@ -202,7 +202,7 @@ end
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {
     __index = Metric,
-    __call = function(class, given) return class.new(given) end,
+    __call = options.construct,
     __tostring = function() return "metric class " .. definition.class end,
   })
   for key, value in pairs(definition) do

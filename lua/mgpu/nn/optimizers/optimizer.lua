@@ -312,7 +312,7 @@ end
 function Optimizer.define(definition)
   local class = setmetatable({}, {
     __index = definition.base or Optimizer,
-    __call = function(class, given) return class.new(given) end,
+    __call = require "mgpu.options".construct,
     __tostring = function() return "optimizer class " .. definition.class end,
   })
   for key, value in pairs(definition) do class[key] = value end

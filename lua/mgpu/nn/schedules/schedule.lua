@@ -98,7 +98,7 @@ end
 function Schedule.define(definition)
   local class = setmetatable({}, {
     __index = Schedule,
-    __call = function(class, given) return class.new(given) end,
+    __call = options.construct,
     __tostring = function() return "schedule class " .. definition.class end,
   })
   for key, value in pairs(definition) do class[key] = value end

@@ -85,7 +85,7 @@ function Callback.set_state() end
 function Callback:extend(name, declared)
   local class = setmetatable({ class = name }, {
     __index = self,
-    __call = function(class, given) return class.new(given) end,
+    __call = options.construct,
     __tostring = function() return "callback class " .. name end,
   })
   class.__index = class
