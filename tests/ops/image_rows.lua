@@ -61,7 +61,7 @@ return function(case, bad, ALL)
   end
 
   bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, error = "\"size\" is missing" }
-  bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, size = { 3, 0 }, error = "size must be at least 1" }
+  bad { "image_resize", { { 2, 5, 5, 3 }, 0, 1 }, size = { 3, 0 }, error = "size must be 1 to 2147483647, got 0" }
   bad { "image_resize", { { 5, 5, 3 }, 0, 1 }, size = 3, error = "4 axes" }
   bad { "image_resize", { { 2, 5, 0, 3 }, 0, 1 }, size = 3, error = "cannot resize images of shape {2, 5, 0, 3}" }
   bad { "image_resize", { { 2, 5, 5, 3 }, ints = 9 }, size = 3, error = "floating point" }
