@@ -5,6 +5,7 @@
 -- copy: build/error_sites/tree becomes a copy of the sources in which each of these places (see scan.lua) first writes
 -- one byte into the file build/error_sites/reached, at the place's own number. So it counts what any process reaches,
 -- scripts that tests start among them. RESET=1 in the environment forgets what earlier runs reached.
+-- The few specs that look at the sources themselves fail there, which does not count.
 -- report: writes build/error_sites/list.txt, a line `reached|listed|MISSED  file:line  text` for each place, and prints
 -- the missed ones and the counts. unreached.lua lists the places that no test can reach. The exit status is 1 if a
 -- place is missed, or if the list names one that does not exist.
@@ -117,6 +118,13 @@ return function(number, ...)
 end
 ]]
 
+-- Where the first line begins that is no comment: `?name` shows the comments before it.
+local function first_code(source)
+  local at = 1
+  while source:find("^%-%-", at) or source:find("^\n", at) do at = source:find("\n", at, true) + 1 end
+  return at
+end
+
 local function instrumented(path, sites, absolute)
   local edits = {}
   for _, site in ipairs(sites) do
@@ -125,7 +133,10 @@ local function instrumented(path, sites, absolute)
     end
   end
   local values = { FOLDER = absolute, PATH = path, EARLY = path:find "/h5_helper/" and C_EARLY or "" }
-  return (path:find "%.lua$" and LUA_HEAD or C_HEAD):gsub("@(%u+)", values) .. scan.edit(read(path), edits)
+  local source, is_lua = read(path), path:find "%.lua$"
+  local head = (is_lua and LUA_HEAD or C_HEAD):gsub("@(%u+)", values)
+  table.insert(edits, 1, { is_lua and first_code(source) or 1, head })
+  return scan.edit(source, edits)
 end
 
 local function write_if_changed(path, text)
