@@ -22,6 +22,16 @@ local function layer(methods)
   return class {}
 end
 
+-- A model of a layer with two weights of one name.
+local function twins()
+  local class = mgpu.Layer:extend "Own"
+  function class:build()
+    for _ = 1, 2 do self:add_weight { name = "w", shape = { 2 } } end
+  end
+  function class:call(t) return t + self.weights[1] end
+  return mgpu.Sequential { L.Input { 2 }, class { name = "own" } }
+end
+
 cases {
   -- ---- activations, initializers, regularizers, constraints
   { "threshold without its numbers", function() A.threshold(x()) end,
@@ -93,6 +103,13 @@ cases {
     n:adapt(x())
     n:adapt(mgpu.ones { 3, 5 })
   end, 'Normalization "n": adapt: the layer was built for {None, 2}, got data of shape' },
+  { "adapt with data of fewer axes", function()
+    local n = L.Normalization { name = "n" }
+    n:adapt(x())
+    n:adapt(mgpu.ones { 3 })
+  end, 'Normalization "n": adapt: the layer was built for {None, 2}, got data of shape {3}' },
+  { "an unknown order of the axes of images", function() mgpu.set_image_data_format "first" end,
+    'set_image_data_format: expected "channels_last" or "channels_first", got first' },
   { "adapt with one number", function() L.Normalization { name = "n" }:adapt(mgpu.tensor(3)) end,
     'Normalization "n": adapt: the data have no axis: use a dataset of batches' },
   { "means for other axes", function()
@@ -114,6 +131,10 @@ cases {
       { format = "mgpulua 1", weights = '["dense_7/kernel","dense_7/bias"]' })
     mgpu.Sequential { L.Input { 2 }, L.Dense { 1 } }:load_weights(path)
   end, 'by order, the file lists the weight "dense_7/kernel" but does not hold it', code = "data" },
+  { "two weights of one name in a file", function() twins():save_weights(check.path "twins.safetensors") end,
+    'two weights are called "own/w": give the layers different names' },
+  { "two weights of one name in an archive of NumPy", function() twins():save_weights(check.path "twins.npz") end,
+    'two weights are called "own/w": give the layers different names' },
   { "a model without a path", function() mgpu.load_model "" end, "load_model: the path is empty" },
   { "a picture with another ending", function() model():plot(check.path "model.png") end,
     "model.png: the name must end in .svg" },
