@@ -202,12 +202,10 @@ end
 -- Raises for an array given to a layer that was built for one tensor, and the other way round. Layers without weights
 -- and shapes to check, such as Lambda, take what their function takes.
 local function check_number_of_inputs(self, x)
-  local shape = rawget(self, "built_shape")
-  if not shape or self.is_network or not self.has_build or type(shape[1]) == "table" == (type(x) == "table") then
-    return
-  end
-  self:fail(type(x) == "table" and "takes one tensor, got an array of %d" or "takes an array of inputs, got one tensor",
-    type(x) == "table" and #x or nil)
+  local shape, listed = rawget(self, "built_shape"), type(x) == "table" and not symbolic_tensor.is_symbol(x)
+  if not shape or self.is_network or not self.has_build or type(shape[1]) == "table" == listed then return end
+  self:fail(listed and "takes one tensor, got an array of %d" or "takes an array of inputs, got one tensor",
+    listed and #x or nil)
 end
 
 --- layer:apply(x, how), the same as layer(x, how) -> the output.
@@ -226,6 +224,7 @@ function M:apply(x, how)
   local training = self:stated_training(how)
   if symbolic_tensor.any(x) then
     if not symbolic_tensor.is_symbol(x) then check_array(self, x) end
+    check_number_of_inputs(self, x)
     return symbolic_tensor.connect(self, x, training)
   end
   x = self:tensors(x)

@@ -62,10 +62,12 @@ local function make_functional(config, custom, path)
     damaged(path, "the model has no inputs or uses")
   end
   for i, input in ipairs(config.inputs) do
+    if type(input) ~= "table" then damaged(path, "an input is not described") end
     inputs[i] = layers[input.layer] or require "mgpu.nn.layers".Input { input.shape }
     made[0][i] = inputs[i]
   end
   for n, use in ipairs(config.uses) do
+    if type(use) ~= "table" then damaged(path, "a use of a layer is not described") end
     local layer, list = layers[use.layer], symbols_at(use.inputs, made, path)
     if not layer then damaged(path, "a use names no layer") end
     local y = layer(use.listed and list or list[1], use.training)
@@ -78,7 +80,7 @@ end
 
 -- The model or inner model of an entry.
 function M.make(entry, custom, path)
-  local config = entry.config
+  local config = type(entry) == "table" and entry.config
   if type(config) ~= "table" or type(config.layers) ~= "table" then damaged(path, "it has no layers") end
   if entry.class_name ~= "Model" and entry.class_name ~= "Sequential" then
     damaged(path, ("a model cannot be a %q"):format(tostring(entry.class_name)))

@@ -90,6 +90,28 @@ test("damaged metadata and configurations are errors in the data that name the f
   refused(function(_, _, config) config.config.input_shape = { "a" } end, "the configuration is damaged")
 end)
 
+test("a damaged configuration of a functional model says what is damaged, not where Lua failed", function()
+  local x = mgpu.Input { 6, 6, 2 }
+  local conv = mgpu.layers.Conv2D { 2, 3, padding = "same" }
+  local model = mgpu.Model { inputs = x, outputs = conv(conv(x)) }
+  local function read(change)
+    local entry = { class_name = "Model", config = model:get_config() }
+    entry = core.json_decode(core.json_encode(entry))
+    return pcall(require "mgpu.nn.model_config".from_config, change(entry), {}, "m.json")
+  end
+  for what, change in pairs {
+    ["it has no layers"] = function() return 7 end,
+    ["an input is not described"] = function(e) e.config.inputs[1] = 7 return e end,
+    ["a use of a layer is not described"] = function(e) e.config.uses[2] = 7 return e end,
+    ["takes one tensor, got an array of 1"] = function(e) e.config.uses[#e.config.uses].listed = true return e end,
+  } do
+    local ok, message = read(change)
+    check.equal(ok, false)
+    check.matches(message, "m.json: the configuration is damaged: .*" .. what)
+    check.equal(core.error_code(), "data")
+  end
+end)
+
 test("a damaged training state is an error in the data that names the file", function()
   local path = check.path "compiled.safetensors"
   local function refused_state(change, expected)
