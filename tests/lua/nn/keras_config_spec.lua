@@ -26,6 +26,15 @@ local function refused(text, expected, code)
   check.raises(function() mgpu.model_from_json(text) end, expected, code)
 end
 
+test("a constraint whose axis is no axis is refused for what it says", function()
+  for _, axis in ipairs { "x", true } do
+    local constraint = { class_name = "MaxNorm", config = { max_value = 2, axis = axis } }
+    local text = text_of({ class_name = "Dense", config = { units = 2, kernel_constraint = constraint } })
+    local message = check.raises(function() mgpu.model_from_json(text) end, "axis")
+    check.falsy(message:find("bad argument", 1, true), message)
+  end
+end)
+
 -- ---- JSON ---------------------------------------------------------------------------------------
 
 local function two_branches()

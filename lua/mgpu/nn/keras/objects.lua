@@ -73,9 +73,11 @@ end
 
 -- ---- regularizers and constraints ---------------------------------------------------------------
 
--- Each axis moved by `step` unless it counts from the end; a list of one axis becomes the axis.
+-- Each axis moved by `step` unless it counts from the end; a list of one axis becomes the axis. What is no axis stays,
+-- for the layer to refuse.
 local function moved_axes(value, step)
   if type(value) == "number" then return value < 0 and value or value + step end
+  if type(value) ~= "table" then return value end
   local list = {}
   for i, axis in ipairs(value) do list[i] = moved_axes(axis, step) end
   return #list == 1 and list[1] or list
