@@ -5,7 +5,8 @@
 -- Each layer of the models, with the shapes that it has there, runs forward and backward on teams of simulated threads
 -- (team_simulator.c: coroutines, whose processor times are measured). A row is a layer; a column is the share of the
 -- busiest thread over the mean share, 1.00 if all have the same to do, and in brackets the part of the step that one
--- thread does alone. oneDNN's own kernels are left out of both. Rows within 1.10 everywhere are only counted, unless there is --all.
+-- thread does alone. oneDNN's own kernels are left out of both. Rows within 1.10 everywhere are only counted, unless
+-- there is --all.
 
 local HERE = "tests/bench/"
 local SIMULATOR = "build/team_simulator.so"
@@ -96,8 +97,8 @@ local compiler = os.getenv "CC" or "cc"
 assert(os.execute(("%s -O2 -shared -fPIC -o %s %steam_simulator.c"):format(compiler, SIMULATOR, HERE)) == 0)
 local counts, rows, order = words(options.threads), {}, {}
 for _, n in ipairs(counts) do
-  local pipe = io.popen(("MGPU_THREADS=%s LD_PRELOAD=%s %s %swork_per_thread.lua --measure --models %s --batch %s"):format(
-    n, SIMULATOR, arg[-1], HERE, options.models, options.batch))
+  local command = "MGPU_THREADS=%s LD_PRELOAD=%s %s %swork_per_thread.lua --measure --models %s --batch %s"
+  local pipe = io.popen(command:format(n, SIMULATOR, arg[-1], HERE, options.models, options.batch))
   for line in pipe:lines() do
     local title, balance, alone = line:match "^(.-)\t(%S+)\t(%S+)$"
     if title then

@@ -243,9 +243,9 @@ test("a script of bytecode is refused unless --bytecode asks for it", function()
 end)
 
 test("bytecode that a script loads is refused unless --bytecode asks for it", function()
-  local code, script = check.path "loaded.lua", check.path "loads.lua"
+  local code, loader = check.path "loaded.lua", check.path "loads.lua"
   check.write(code, string.dump(function() return "ran" end))
-  check.write(script, ([[
+  check.write(loader, ([[
 package.path = %q .. "/?.lua;" .. package.path
 local text = io.open(%q):read "*a"
 local function piecewise() local t = text; text = nil; return t end
@@ -259,7 +259,7 @@ print("pieces", select(2, load(piecewise)))
 print("text", load("return ...", "=x", "t", {})(1), loadstring "return 2"(), load("return y", "=x", nil, { y = 3 })())
 print("wrong", select(2, load "return ="), select(2, loadfile "/none"), pcall(load))
 ]]):format(code:match "^(.*)/", code, code, code))
-  local out, rows = run(script .. " 2>&1"), {}
+  local out, rows = run(loader .. " 2>&1"), {}
   for name, rest in out:gmatch "([^\t\n]+)\t([^\n]*)" do rows[name] = rest end
   for _, name in ipairs { "load", "mode b", "loadstring", "loadfile", "dofile", "pieces" } do
     check.matches(rows[name] or "", "is bytecode, .* give %-%-bytecode before the script")
@@ -267,7 +267,7 @@ print("wrong", select(2, load "return ="), select(2, loadfile "/none"), pcall(lo
   check.matches(out, "require\tfalse\t.*loaded.lua is bytecode, .* give %-%-bytecode before the script")
   check.equal(rows.text, "1\t2\t3")
   check.matches(rows.wrong, "^.*unexpected symbol.*\tcannot open /none.*\tfalse\tbad argument #1")
-  out = run("--bytecode " .. script .. " 2>&1")
+  out = run("--bytecode " .. loader .. " 2>&1")
   check.matches(out, "load\ttrue\tran\n.*loadfile\ndofile\ttrue\tran\nrequire\ttrue\tran\n")
 end)
 

@@ -48,7 +48,9 @@ end
 --- npz(path, names): see the top.
 return function(path, given, ...)
   checks.one_argument("npz", "the names of the arrays as one list, as in {\"x\", \"y\"}", ...)
-  if type(path) ~= "string" or path == "" then fail("expected the path of a file, got %s", path == "" and "an empty one" or checks.kind(path)) end
+  if type(path) ~= "string" or path == "" then
+    fail("expected the path of a file, got %s", path == "" and "an empty one" or checks.kind(path))
+  end
   local names, paths = check_names(path, given), {}
   for i = 1, #names do paths[i] = path end
   return Dataset.of_source(core.numpy_source("npz", paths, names))

@@ -19,8 +19,10 @@ end
 
 -- Goes through the dataset up to its error, whose end must match.
 local function expect(ds, pattern)
-  check.raises(function() for _ in ds:iter() do end end, "broken %(%a+: the function at .*map_errors_spec.lua:%d+, " -- luacheck: ignore 542
-    .. pattern .. "%)$")
+  -- luacheck: push ignore 542
+  check.raises(function() for _ in ds:iter() do end end,
+    "broken %(%a+: the function at .*map_errors_spec.lua:%d+, " .. pattern .. "%)$")
+  -- luacheck: pop
 end
 
 local function numbers(n) return data.from_tensors { mgpu.arange(n) } end

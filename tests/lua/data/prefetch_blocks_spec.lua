@@ -44,7 +44,9 @@ local chains = {
   ["a filter"] = function(ds) return ds:filter(even) end,
   ["a shuffle, a shard and a cycle"] = function(ds) return ds:shuffle(50, 3):shard(2, 3):cycle(2):take(110) end,
   ["a map"] = function(ds) return ds:map(function(x) return x * 2 + 1 end):skip(3) end,
-  ["a map and a filter"] = function(ds) return ds:shuffle(N, 1):map(function(x) return x + 1 end):filter(even):batch(7) end,
+  ["a map and a filter"] = function(ds)
+    return ds:shuffle(N, 1):map(function(x) return x + 1 end):filter(even):batch(7)
+  end,
   ["a window"] = function(ds) return ds:filter(even):window(5, { shift = 2 }) end,
 }
 

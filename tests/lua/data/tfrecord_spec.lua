@@ -280,7 +280,7 @@ test("a feature of several strings is a list of strings, in rows, batches and af
   expect(ds:cache():batch(4))
   expect(ds:cache(check.path "tags.cache"):batch(4))
   expect(ds:filter(all):batch(4))
-  expect(ds:batch(3):filter(function(_, labels) return labels:sum():gt(0) end):unbatch():batch(4))
+  expect(ds:batch(3):filter(function(_, ids) return ids:sum():gt(0) end):unbatch():batch(4))
   expect(ds:filter(all):cache(check.path "tags.values"):batch(4))
   expect(ds:filter(all):batch(2):cache(check.path "tags.batches"):unbatch():batch(4))
   for list in ds:batch(2):batch(3):iter() do check.equal({ unpack(list[2][1]) }, tags[3]) end

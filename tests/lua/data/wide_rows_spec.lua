@@ -101,11 +101,11 @@ end)
 
 test("more fields than a row can have are refused, by name", function()
   local one = column(1)
-  local list, zipped, paths, schema = {}, {}, {}, {}
+  local list, paths, schema = {}, {}, {}
   for k = 1, MOST + 1 do
     list[k], paths[k], schema[k] = one, "tests/golden/npy/float32.npy", { "f" .. k, "int64" }
   end
-  for k = 1, 2 do zipped[k] = data.from_tensors(columns(1)) end
+  local zipped = { data.from_tensors(columns(1)), data.from_tensors(columns(1)) }
   check.raises(function() data.from_tensors(list) end, "from_tensors: got 1025 tensors; 1 to 1024 are possible",
     "usage")
   check.raises(function() data.npy(paths) end, "npy: got 1025 arrays; 1 to 1024 are possible", "usage")

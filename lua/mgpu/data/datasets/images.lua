@@ -13,7 +13,7 @@ local PARTS = {
 }
 
 -- All files, for the error about missing ones.
-local WANTED = ("%s, %s, %s, %s, or these with .gz,"):format(PARTS.train[1], PARTS.train[2], PARTS.test[1],
+local WANTED = ("%s, %s, %s, %s (or these with .gz)"):format(PARTS.train[1], PARTS.train[2], PARTS.test[1],
   PARTS.test[2])
 
 -- "t10k-labels-idx1-ubyte" -> "t10k_labels"
