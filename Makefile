@@ -300,7 +300,8 @@ bench: all ## speed, side by side with other frameworks
 
 C_FILES  = $(shell find runtime examples tests/c tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
-           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)) $(if $(HAVE_image),,$(IMAGE_C)),$(filter %.c,$(C_FILES)))
+           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)) \
+           $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths
