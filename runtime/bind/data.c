@@ -63,18 +63,18 @@ static int core_digits(lua_State *L) {
     return 2;
 }
 
-/* fetch(url, path, [sha256], [bytes]): downloads, see data/fetch.h. */
+/* fetch(url, path, [checksum], [bytes]): downloads, see data/fetch.h. */
 static int core_fetch(lua_State *L) {
     const mg_download wanted = {.url = luaL_checkstring(L, 1),
                                 .path = bind_path(L, 2, "fetch"),
-                                .sha256 = luaL_optstring(L, 3, NULL),
+                                .checksum = luaL_optstring(L, 3, NULL),
                                 .bytes = (int64_t)luaL_optnumber(L, 4, 0)};
     bind_poll(L);
     bind_check(L, mg_fetch(&wanted));
     return 0;
 }
 
-/* fetch_verify(path, sha256) -> whether the file has the checksum, which is computed once. */
+/* fetch_verify(path, checksum) -> whether the file has the checksum, which is computed once. */
 static int core_fetch_verify(lua_State *L) {
     bool right;
     bind_check(L, mg_fetch_verify(bind_path(L, 1, "fetch_verify"), luaL_checkstring(L, 2), &right));

@@ -12,12 +12,14 @@
 
 enum { TEXT = 160 }; /* room for what a .verified file holds */
 
-/* MG_USAGE unless it is NULL or 64 hexadecimal digits. */
-static mg_status check_sha256_text(const char *sha256) {
+/* MG_USAGE unless it is NULL or has the digits of a checksum. */
+static mg_status check_text(const char *checksum) {
     size_t n = 0;
-    while (sha256 && isxdigit((unsigned char)sha256[n])) n++;
-    if (!sha256 || (n == 64 && !sha256[n])) return MG_OK;
-    return mg_fail(MG_USAGE, "fetch: a SHA-256 is 64 hexadecimal digits, not \"%.80s\"", sha256);
+    while (checksum && isxdigit((unsigned char)checksum[n])) n++;
+    if (!checksum || ((n == MG_SHA256_DIGITS || n == MG_MD5_DIGITS) && !checksum[n])) return MG_OK;
+    return mg_fail(
+        MG_USAGE, "fetch: a checksum is 64 hexadecimal digits (SHA-256) or 32 (MD5), not \"%.80s\"",
+        checksum);
 }
 
 /* path + ending. Owned (mg_free); NULL: MG_OOM. */
@@ -30,13 +32,13 @@ static char *with_ending(const char *path, const char *ending) {
 
 /* ---- verified files ---- */
 
-/* Writes "SHA-256 SIZE TIME" of the file at path, as it is if it was not changed since. */
-static mg_status describe(const char *path, const char *sha256, char text[TEXT]) {
+/* Writes "CHECKSUM SIZE TIME" of the file at path, as it is if it was not changed since. */
+static mg_status describe(const char *path, const char *checksum, char text[TEXT]) {
     mg_io_state now = {0};
     mg_file *f = mg_io_open(path);
     const mg_status status = f ? mg_io_look(f, &now) : mg_error_code();
     mg_io_close(f);
-    snprintf(text, TEXT, "%s %" PRId64 " %" PRId64 "\n", sha256, now.bytes, now.changed);
+    snprintf(text, TEXT, "%s %" PRId64 " %" PRId64 "\n", checksum, now.bytes, now.changed);
     return status;
 }
 
@@ -60,21 +62,21 @@ static void remember(const char *note, const char *text) {
         mg_io_close(f);
 }
 
-mg_status mg_fetch_verify(const char *path, const char *sha256, bool *right) {
+mg_status mg_fetch_verify(const char *path, const char *checksum, bool *right) {
     char text[TEXT], digits[65];
     const char *why = NULL;
-    mg_sha256_function *compute = NULL;
-    MG_TRY(check_sha256_text(sha256));
-    MG_TRY(describe(path, sha256, text));
+    mg_checksum_function *compute = NULL;
+    MG_TRY(check_text(checksum));
+    MG_TRY(describe(path, checksum, text));
     char *note = with_ending(path, ".verified");
     if (!note) return MG_OOM;
     mg_status status = MG_OK;
     *right = has_text(note, text);
     if (!*right) {
-        *(void **)&compute = mg_plugin_symbol("fetch", MG_SHA256_SYMBOL, &why);
+        *(void **)&compute = mg_plugin_symbol("fetch", MG_CHECKSUM_SYMBOL, &why);
         *right = !compute;
-        if (compute) status = compute(path, digits);
-        if (compute && status == MG_OK) *right = strcasecmp(digits, sha256) == 0;
+        if (compute) status = compute(path, strlen(checksum), digits);
+        if (compute && status == MG_OK) *right = strcasecmp(digits, checksum) == 0;
         if (compute && *right) remember(note, text);
     }
     mg_free(note);
@@ -86,15 +88,15 @@ mg_status mg_fetch_verify(const char *path, const char *sha256, bool *right) {
 /* Downloads, unless another process has done it while this one waited for the lock. */
 static mg_status fetch_locked(const mg_download *d, mg_fetch_function *fetch) {
     bool right = false;
-    if (d->sha256 && mg_io_exists(d->path)) MG_TRY(mg_fetch_verify(d->path, d->sha256, &right));
+    if (d->checksum && mg_io_exists(d->path)) MG_TRY(mg_fetch_verify(d->path, d->checksum, &right));
     if (right) return MG_OK;
     MG_TRY(fetch(d));
-    return d->sha256 ? mg_fetch_verify(d->path, d->sha256, &right) : MG_OK;
+    return d->checksum ? mg_fetch_verify(d->path, d->checksum, &right) : MG_OK;
 }
 
 /* The checksum's text is checked first, so that a mistake in it costs no download. */
 mg_status mg_fetch(const mg_download *d) {
-    MG_TRY(check_sha256_text(d->sha256));
+    MG_TRY(check_text(d->checksum));
     const char *why = NULL;
     mg_fetch_function *fetch = NULL;
     *(void **)&fetch = mg_plugin_symbol("fetch", MG_FETCH_SYMBOL, &why);

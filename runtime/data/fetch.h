@@ -1,17 +1,20 @@
-/* Downloads, and files that are known by their SHA-256. Network and checksum are in a plug-in,
+/* Downloads, and files that are known by their checksum. Network and checksum are in a plug-in,
  * mgpu-fetch.so, which is opened when it is first needed: the library itself depends on neither. */
 #ifndef MG_DATA_FETCH_H
 #define MG_DATA_FETCH_H
 
 #include "core/status.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* What to download, and where to. */
 typedef struct mg_download {
     const char *url, *path;
-    const char *sha256; /* 64 hex digits; NULL: not checked */
-    int64_t bytes;      /* the file's size, beyond which the download is given up; 0: unknown */
+    /* 64 hex digits of a SHA-256, or 32 of an MD5, where the publisher gives no other; NULL: not
+     * checked. */
+    const char *checksum;
+    int64_t bytes; /* the file's size, beyond which the download is given up; 0: unknown */
 } mg_download;
 
 /* Downloads a file, which is then complete and has the checksum; otherwise nothing is left at
@@ -23,12 +26,16 @@ mg_status mg_fetch(const mg_download *d);
 /* Sets *right to whether a file that is there has the checksum. It is computed once: a file
  * PATH.verified remembers it, with the size and the time of the last change that the file had then.
  * Without the plug-in every file is taken for right. MG_IO. */
-mg_status mg_fetch_verify(const char *path, const char *sha256, bool *right);
+mg_status mg_fetch_verify(const char *path, const char *checksum, bool *right);
 
-/* What the plug-in exports: the download itself, and the SHA-256 of a file as 64 hex digits. */
+/* The digits of the two checksums. */
+enum { MG_SHA256_DIGITS = 64, MG_MD5_DIGITS = 32 };
+
+/* What the plug-in exports: the download itself, and the checksum of so many hex digits of a file.
+ */
 typedef mg_status mg_fetch_function(const mg_download *d);
-typedef mg_status mg_sha256_function(const char *path, char digits[65]);
+typedef mg_status mg_checksum_function(const char *path, size_t n, char digits[65]);
 #define MG_FETCH_SYMBOL "mg_fetch_plugin"
-#define MG_SHA256_SYMBOL "mg_sha256_plugin"
+#define MG_CHECKSUM_SYMBOL "mg_checksum_plugin"
 
 #endif

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 /* A transfer of fewer than STALL_BYTES a second for STALL_SECONDS is given up. */
@@ -102,11 +103,17 @@ static mg_status run_transfer(download *d) {
                    reason[0] ? reason : curl_easy_strerror(code));
 }
 
-/* Ends the computation and writes the sum as 64 digits. */
+/* Begins the computation of the checksum of n hex digits. */
+static mg_status start_sum(EVP_MD_CTX *sum, size_t n) {
+    const EVP_MD *kind = n == MG_MD5_DIGITS ? EVP_md5() : EVP_sha256();
+    return sum && EVP_DigestInit_ex(sum, kind, NULL) == 1 ? MG_OK : fail_crypto();
+}
+
+/* Ends the computation and writes the sum's digits. */
 static mg_status finish_sum(EVP_MD_CTX *sum, char digits[65]) {
     unsigned char raw[EVP_MAX_MD_SIZE];
     unsigned n = 0;
-    if (EVP_DigestFinal_ex(sum, raw, &n) != 1 || n != 32) return fail_crypto();
+    if (EVP_DigestFinal_ex(sum, raw, &n) != 1 || n > 32) return fail_crypto();
     for (unsigned i = 0; i < n; i++) snprintf(digits + 2 * i, 3, "%02x", raw[i]);
     return MG_OK;
 }
@@ -119,20 +126,20 @@ static mg_status check_file(download *d) {
     if (wanted->bytes && d->received != wanted->bytes)
         return mg_fail(MG_DATA, "cannot download %s: it has %lld bytes, expected %lld", wanted->url,
                        (long long)d->received, (long long)wanted->bytes);
-    if (!wanted->sha256 || strcasecmp(digits, wanted->sha256) == 0) return MG_OK;
-    return mg_fail(MG_DATA, "cannot download %s: it has the SHA-256 %s, expected %s", wanted->url,
-                   digits, wanted->sha256);
+    if (!wanted->checksum || strcasecmp(digits, wanted->checksum) == 0) return MG_OK;
+    return mg_fail(MG_DATA, "cannot download %s: it has the %s %s, expected %s", wanted->url,
+                   strlen(digits) == MG_MD5_DIGITS ? "MD5" : "SHA-256", digits, wanted->checksum);
 }
 
 /* See fetch.h. */
-mg_sha256_function mg_sha256_plugin;
-mg_status mg_sha256_plugin(const char *path, char digits[65]) {
+mg_checksum_function mg_checksum_plugin;
+mg_status mg_checksum_plugin(const char *path, size_t n, char digits[65]) {
     size_t got = 1;
     mg_file *f = mg_io_open(path);
     unsigned char *chunk = f ? mg_alloc(CHUNK) : NULL;
     EVP_MD_CTX *sum = chunk ? EVP_MD_CTX_new() : NULL;
     mg_status status = chunk ? MG_OK : mg_error_code();
-    if (chunk && (!sum || EVP_DigestInit_ex(sum, EVP_sha256(), NULL) != 1)) status = fail_crypto();
+    if (chunk) status = start_sum(sum, n);
     while (status == MG_OK && got) {
         status = mg_io_read(f, chunk, CHUNK, &got);
         if (status == MG_OK && EVP_DigestUpdate(sum, chunk, got) != 1) status = fail_crypto();
@@ -160,8 +167,9 @@ mg_status mg_fetch_plugin(const mg_download *wanted) {
     d.curl = curl_easy_init();
     d.sum = EVP_MD_CTX_new();
     mg_status status = MG_OK;
-    if (!d.curl || !d.sum || EVP_DigestInit_ex(d.sum, EVP_sha256(), NULL) != 1)
-        status = mg_fail(MG_INTERNAL, "cannot start libcurl or libcrypto");
+    if (!d.curl) status = mg_fail(MG_INTERNAL, "cannot start libcurl");
+    if (status == MG_OK)
+        status = start_sum(d.sum, wanted->checksum ? strlen(wanted->checksum) : MG_SHA256_DIGITS);
     if (status == MG_OK) {
         d.file = mg_io_create(wanted->path);
         if (!d.file) status = mg_error_code();

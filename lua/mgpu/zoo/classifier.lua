@@ -4,6 +4,7 @@
 --     mgpu.models.resnet50 { weights = "resnet50_weights_tf_dim_ordering_tf_kernels.h5" }
 --     mgpu.models.resnet50 { include_top = false, pooling = "avg", input_shape = { 96, 96, 3 } }
 --     mgpu.models.resnet50.preprocess_input(images)      -- what the published weights were trained with
+--     mgpu.models.resnet50.decode_predictions(model:predict(x))    -- names and scores; see predictions.lua
 -- Layers have the names of keras.applications, so that its weight files load. Options of each classifier:
 --   input_shape             {224, 224, 3}; {-1, -1, 3} (any size) without the top
 --   include_top = true      false: leaves out the classifier, so that the output is the last feature maps
@@ -17,6 +18,7 @@ local images = require "mgpu.nn.layers.images"
 local L = require "mgpu.nn.layers"
 local Model = require "mgpu.nn.model"
 local options = require "mgpu.options"
+local predictions = require "mgpu.zoo.predictions"
 local preprocessing = require "mgpu.zoo.preprocessing"
 
 local M = {}
@@ -92,7 +94,7 @@ local function declare(more)
   return options.declare(list)
 end
 
---- define(set) -> {preprocess_input =}, which makes a model when it is called with options.
+--- define(set) -> {preprocess_input =, decode_predictions =}, which makes a model when it is called with options.
 -- ARGS
 --   set.name       of the function and, if there is no set.model_name(chosen, shape), of the model
 --   set.features   function(x, chosen) -> the last feature maps for the input x
@@ -127,7 +129,8 @@ function M.define(set)
   local function preprocess_input(x, given)
     return preprocessing.preprocess_input(x, set.mode, given)
   end
-  return setmetatable({ preprocess_input = preprocess_input }, { __call = function(_, given) return make(given) end })
+  return setmetatable({ preprocess_input = preprocess_input, decode_predictions = predictions.decode_predictions },
+    { __call = function(_, given) return make(given) end })
 end
 
 return M

@@ -91,6 +91,25 @@ test("without a home folder a missing data set is not downloaded", function()
   check.matches(output, "imdb: cannot download it (HOME is not set): put ")
 end)
 
+test("get_word_index reads the numbers of words, as Keras's function of that name", function()
+  local folder = check.path "words"
+  core.make_folder(folder)
+  for _, name in ipairs { "imdb", "reuters" } do
+    local path = ("%s/%s_word_index.json"):format(folder, name)
+    check.write(path, '{"the": 1, "and": 2, "caf\\u00e9": 88584, "nil": 3}')
+    local index = datasets[name].get_word_index { data_dir = folder }
+    check.equal(index, { the = 1, ["and"] = 2, ["caf\195\169"] = 88584, ["nil"] = 3 })
+    for text, message in pairs { ["{"] = "word_index.json: ", ["[1]"] = "word_index.json holds no words",
+      ['{"a": "b"}'] = "holds no words with their numbers", ["{}"] = "holds no words" } do
+      check.write(path, text)
+      check.raises(function() datasets[name].get_word_index { data_dir = folder } end, name .. ": .*" .. message, "data")
+    end
+    check.raises(function() datasets[name].get_word_index { data_dir = check.path "none" } end,
+      name .. ": .* has no " .. name .. "_word_index.json", "io")
+    check.raises(function() datasets[name].get_word_index { dir = folder } end, 'get_word_index: unknown option "dir"')
+  end
+end)
+
 -- ---- pickles --------------------------------------------------------------------------------------
 
 -- The bytes of an .npy file with this pickle.

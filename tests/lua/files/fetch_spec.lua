@@ -32,6 +32,17 @@ test("a file is kept if it has the expected size and checksum, and nothing else 
   check.raises(function() core.fetch(file_url "hello", path, "abc") end, "64 hexadecimal digits", "usage")
 end)
 
+test("a file may be known by its MD5", function()
+  local md5 = "5d41402abc4b2a76b9719d911017c592" -- of "hello"
+  local path = check.path "md5"
+  core.fetch(file_url "hello", path, md5)
+  check.equal(check.read(path), "hello")
+  check.matches(check.read(path .. ".verified"), "^" .. md5 .. " 5 %d+\n$")
+  check.truthy(core.fetch_verify(path, md5))
+  check.raises(function() core.fetch(file_url "hallo", check.path "other", md5) end,
+    "it has the MD5 598d4c200461b81522a3328565c25f7c, expected 5d41402a", "data")
+end)
+
 test("the checksum of a file is computed once, and again after a change", function()
   local path = check.path "verified"
   core.fetch(file_url "hello", path, HELLO, 5)

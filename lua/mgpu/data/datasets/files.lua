@@ -2,11 +2,13 @@
 --
 -- They are looked for in the folder MGPU_DATA, in ~/.cache/mgpulua and in /usr/share/datasets, each time in the
 -- sub-folder of the data set; then downloaded into ~/.cache/mgpulua, once a machine. A file there must have the
--- expected SHA-256, which is computed once; if not, it is downloaded again. With the option data_dir only that folder
+-- expected checksum, which is computed once; if not, it is downloaded again. With the option data_dir only that folder
 -- and its sub-folders are searched, and nothing is downloaded.
 --
 -- A set has name; folders = the names that its folder may have; hint, appended to the error about missing files. A file
--- has names = the names under which it is distributed, url, sha256, bytes, and kept, its name in the cache.
+-- has names = the names under which it is distributed, url, sha256 or md5 = its checksum, bytes (nil: unknown), and
+-- kept, its name in the cache.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -75,7 +77,7 @@ local function download(set, file, wanted)
   if not path then fail_missing(set, wanted, "HOME is not set") end
   local ok, reason = pcall(function()
     core.make_folder(path:match "^(.*)/")
-    core.fetch(file.url, path, file.sha256, file.bytes)
+    core.fetch(file.url, path, file.sha256 or file.md5, file.bytes or 0)
   end)
   if ok then return path end
   if core.error_code() == "interrupted" then error(reason, 0) end
@@ -86,9 +88,21 @@ end
 -- wanted: the names of the set's files, for the error if it cannot be downloaded.
 function M.obtain(set, file, wanted, data_dir)
   local path = M.find(set, file, data_dir)
-  if path and (path ~= cache_path(set, file) or core.fetch_verify(path, file.sha256)) then return path end
+  if path and (path ~= cache_path(set, file) or core.fetch_verify(path, file.sha256 or file.md5)) then return path end
   if data_dir then fail_missing(set, wanted, nil, data_dir) end
   return download(set, file, wanted)
+end
+
+--- read_json(set, file, data_dir) -> the value that a JSON file holds, which is obtained. Errors: no such file; no JSON.
+function M.read_json(set, file, data_dir)
+  local path = M.obtain(set, file, file.kept, data_dir)
+  local f, reason = io.open(path, "rb")
+  if not f then core.fail("io", ("%s: cannot open %s"):format(set.name, reason)) end
+  local text = f:read "*a"
+  f:close()
+  local ok, value = pcall(core.json_decode, text)
+  if ok then return value end
+  checks.forward(set.name, ("%s: %s"):format(path, tostring(value):gsub("^[^:]*:%d+: ", "")))
 end
 
 --- check(who, given, more) -> the checked options of load_data: data_dir, a folder without a slash at its end, and

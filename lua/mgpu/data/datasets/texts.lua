@@ -121,11 +121,20 @@ local function apart(sets, test_split)
   return rows_of(all, 1, n), rows_of(all, n + 1, #all.rows)
 end
 
---- define(set) -> {load_data = function(options) -> train, test}, also as load.
+-- The word index in the file: a table {word = number}, numbers from 1.
+local function check_index(set, index)
+  local good = type(index) == "table" and index[1] == nil and next(index) ~= nil
+  for _, number in pairs(good and index or {}) do good = good and type(number) == "number" and number >= 1 end
+  if not good then core.fail("data", ("%s: %s holds no words with their numbers"):format(set.name, set.index_file)) end
+  return index
+end
+
+--- define(set) -> {load_data = function(options) -> train, test}, also as load, and get_word_index.
 -- ARGS
 --   set.name, set.classes   copied into the loaded tables
 --   set.folders             see files.lua
 --   set.file, set.sha256, set.bytes   the published file
+--   set.index_file, set.index_md5     that of its words, whose MD5 is Keras's
 --   set.names               its entries: {{x, y}} of all texts, or those of training and test
 --   set.test_split          the default of this option, for a set that is to be divided
 function M.define(set)
@@ -154,7 +163,15 @@ function M.define(set)
     local train, test = apart(sets, chosen.test_split)
     return part(set, chosen, train), part(set, chosen, test)
   end
-  return { load_data = load_data, load = load_data }
+  local index_file = { names = { set.index_file }, kept = set.index_file, url = URL .. set.index_file,
+    md5 = set.index_md5 }
+  --- get_word_index {data_dir =} -> {word = number}, numbers from 1 by frequency. In the texts of load_data each is
+  --- index_from (3) higher.
+  local function get_word_index(given)
+    local chosen = files.check(set.name .. ": get_word_index", given)
+    return check_index(set, files.read_json(set, index_file, chosen.data_dir))
+  end
+  return { load_data = load_data, load = load_data, get_word_index = get_word_index }
 end
 
 return M
