@@ -105,7 +105,6 @@ test("more fields than a row can have are refused, by name", function()
   for k = 1, MOST + 1 do
     list[k], paths[k], schema[k] = one, "tests/golden/npy/float32.npy", { "f" .. k, "int64" }
   end
-  local zipped = { data.from_tensors(columns(1)), data.from_tensors(columns(1)) }
   check.raises(function() data.from_tensors(list) end, "from_tensors: got 1025 tensors; 1 to 1024 are possible",
     "usage")
   check.raises(function() data.npy(paths) end, "npy: got 1025 arrays; 1 to 1024 are possible", "usage")
@@ -116,7 +115,7 @@ test("more fields than a row can have are refused, by name", function()
     "csv: 1025 columns as fields; at most 1024 are possible: name some with `columns`", "usage")
   check.equal(fields_of(data.csv(path, { label = -1 }))[1].shape, { MOST })
   list[MOST + 1] = nil
-  zipped = {}
+  local zipped = {}
   for k = 1, 700 do zipped[k] = data.from_tensors { one } end
   check.equal(select("#", data.from_tensors(list):iter()()), MOST)
   check.equal(#fields_of(data.zip(zipped)), 700)
