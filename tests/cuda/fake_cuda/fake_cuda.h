@@ -70,6 +70,16 @@ void fake_cuda_streams(const char *order);
 /* The n-th piece of work that is enqueued from now on never ends; 0: none. MGPU_FAKE_CUDA_HANG sets
  * it for a process. */
 void fake_cuda_hang(int n);
+/* What hangs goes on. */
+void fake_cuda_go_on(void);
+
+/* For the libraries. Prints the message to stderr and returns `error`. */
+CUresult fake_cuda_say(CUresult error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Marks the GPU as lost: from now on every call returns the first such error. Returns `error`. */
+CUresult fake_cuda_fatal(CUresult error);
+/* Counts something under this name. */
+void fake_cuda_note(const char *what);
 
 /* How often something happened: calls of a function ("cuMemFreeAsync"), launches of a kernel
  * ("kernel <name>"), replays of recorded work ("<name> in graph"). */

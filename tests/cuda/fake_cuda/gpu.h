@@ -30,11 +30,6 @@ void fake_cuda_unlock(void);
 fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, const char *suffix);
 void fake_cuda_add(fake_cuda_counter *counter);
 
-/* Prints the message to stderr and returns `error`, so that a failure can be told in one line. */
-CUresult fake_cuda_say(CUresult error, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Marks the GPU as lost: from now on every call returns the first such error. Returns `error`. */
-CUresult fake_cuda_fatal(CUresult error);
 CUresult fake_cuda_lost(void); /* the fatal error, or CUDA_SUCCESS */
 
 /* A GPU and its primary context are one thing here. */

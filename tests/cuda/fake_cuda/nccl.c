@@ -11,8 +11,9 @@
  *   - a communicator ends only when all graphs with its collectives are gone; who ends it waits for
  * that
  *   - the messages of a group progress together, so that two ranks cannot wait for each other
- *   - unless NCCL_GRAPH_REGISTER is 0, the buffers of a captured call are registered, for which all
- * ranks must capture at once: such a call is refused
+ *   - unless NCCL_GRAPH_REGISTER is 0, the buffers of a captured group are registered (for NVLS),
+ * for which all ranks meet in the capture: one that captures alone waits for ever. After
+ * MGPU_FAKE_CUDA_NCCL_LIMIT seconds (60) that is a fatal error
  *   - unless NCCL_P2P_DIRECT_DISABLE is 1, ranks of one process use each other's pointers: where
  * copies between GPUs do not work, they cannot join
  *
@@ -21,6 +22,7 @@
 #include "fake_cuda.h"
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,9 +234,41 @@ static void wait_for_graphs(const struct ncclComm *comm) {
 
 /* ---- starting ---- */
 
+/* Whether the environment variable has this value. */
+static bool is_set(const char *name, const char *value) {
+    const char *set = getenv(name);
+    return set && strcmp(set, value) == 0;
+}
+
+/* MGPU_FAKE_CUDA_NCCL=registers is an NCCL that does not know the setting. */
+static bool registers_buffers(void) {
+    return !is_set("NCCL_GRAPH_REGISTER", "0") || is_set("MGPU_FAKE_CUDA_NCCL", "registers");
+}
+
+/* A group is captured: counts that, and registers its buffers together with all other ranks. */
+static ncclResult_t capture_group(const group *g) {
+    const char *limit = getenv("MGPU_FAKE_CUDA_NCCL_LIMIT");
+    const double seconds = limit ? atof(limit) : 60;
+    char name[40];
+    snprintf(name, sizeof name, "nccl captures of rank %d", g->comm->rank);
+    fake_cuda_note(name);
+    if (!registers_buffers() || team_register(g->comm->team, g->comm->rank, seconds))
+        return ncclSuccess;
+    fake_cuda_fatal(fake_cuda_say(
+        CUDA_ERROR_LAUNCH_TIMEOUT,
+        "rank %d registers buffers in a capture, but not all ranks do: NCCL would wait for ever",
+        g->comm->rank));
+    return ncclInternalError;
+}
+
 /* Enqueues the group and frees it. */
 static ncclResult_t enqueue_group(CUstream stream, group *g) {
     const size_t bytes = sizeof *g + (size_t)g->n * sizeof *g->parts;
+    const ncclResult_t captured = fake_cuda_capturing(stream) ? capture_group(g) : ncclSuccess;
+    if (captured != ncclSuccess) {
+        free(g);
+        return captured;
+    }
     const CUresult r = fake_cuda_enqueue_apart(stream, "nccl", run_group, hold_for_graph, g, bytes);
     free(g);
     return r == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
@@ -260,24 +294,12 @@ static ncclResult_t start_group(void) {
     return ncclInProgress;
 }
 
-/* Whether the environment variable has this value. */
-static bool is_set(const char *name, const char *value) {
-    const char *set = getenv(name);
-    return set && strcmp(set, value) == 0;
-}
-
-/* Whether the call is captured, and its buffers would be registered. */
-static bool would_register(CUstream stream) {
-    return fake_cuda_capturing(stream) && !is_set("NCCL_GRAPH_REGISTER", "0");
-}
-
 /* Checks a call and adds it to the thread's group, or runs it as a group of its own. */
 static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream, work w) {
     const int failure = fake_cuda_enter(name);
     if (failure) return (ncclResult_t)failure;
     if (!comm || w.type < 0 || w.type >= ncclNumTypes || n_parts == MOST_PARTS)
         return ncclInvalidArgument;
-    if (would_register(stream)) return ncclInternalError;
     /* A communicator cannot be used before all ranks have joined. */
     if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);

@@ -32,6 +32,8 @@ struct team {
     pthread_cond_t changed;
     long changes, round;    /* counts every change; counts the meetings */
     int n, joined, arrived; /* ranks; those that joined; those at the current meeting */
+    long registrations;     /* counts the meetings of captures */
+    int registering;        /* ranks at the current one */
     member members[TEAM_MOST];
     char shown[TEAM_MOST][TEAM_ROOM]; /* the piece of each rank in a collective */
     box boxes[TEAM_MOST][TEAM_MOST];  /* [from][to] */
@@ -175,6 +177,29 @@ bool team_meet(team *t, int rank) {
     }
     while (t->round == round && !t->members[rank].aborted) wait_a_moment(t);
     const bool met = t->round != round;
+    unlock(t);
+    return met;
+}
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+bool team_register(team *t, int rank, double seconds) {
+    const double until = seconds_now() + seconds;
+    lock(t);
+    const long round = t->registrations;
+    if (++t->registering == t->n) {
+        t->registering = 0;
+        t->registrations++;
+        change(t);
+    }
+    while (t->registrations == round && !t->members[rank].aborted && seconds_now() < until)
+        wait_a_moment(t);
+    const bool met = t->registrations != round;
+    if (!met) t->registering--;
     unlock(t);
     return met;
 }

@@ -25,6 +25,8 @@ void team_abort(team *t, int rank);
 
 /* A barrier: waits until all ranks have called it; false if this rank aborts meanwhile. */
 bool team_meet(team *t, int rank);
+/* Another one, for captures; also false after so many seconds. */
+bool team_register(team *t, int rank, double seconds);
 /* The TEAM_ROOM bytes that rank k writes before a meeting and the others read before the next one.
  */
 char *team_shown(team *t, int k);

@@ -73,6 +73,14 @@ void fake_cuda_hang(int n) {
     pthread_mutex_unlock(&mutex);
 }
 
+void fake_cuda_go_on(void) {
+    pthread_mutex_lock(&mutex);
+    for (const fake_cuda_queue *q = queues; q; q = q->next)
+        for (job *j = q->first; j; j = j->next) j->hangs = false;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&mutex);
+}
+
 /* Whether the piece of work that is being added hangs. With the mutex held. */
 static bool is_to_hang(void) {
     if (hang_in < 0) {

@@ -367,6 +367,7 @@ CUresult cuEventSynchronize(CUevent event) {
     const CUresult r = ask_error(event);
     if (r != CUDA_SUCCESS) return r;
     fake_cuda_reach(event->point);
+    fake_cuda_check_guards();
     return fake_cuda_lost();
 }
 
@@ -375,7 +376,10 @@ CUresult cuEventQuery(CUevent event) {
     ENTER(cuEventQuery);
     const CUresult r = ask_error(event);
     if (r != CUDA_SUCCESS) return r;
-    if (fake_cuda_is_reached(event->point)) return fake_cuda_lost();
+    if (fake_cuda_is_reached(event->point)) {
+        fake_cuda_check_guards();
+        return fake_cuda_lost();
+    }
     fake_cuda_drive(event->point);
     const CUresult lost = fake_cuda_lost();
     return lost ? lost : CUDA_ERROR_NOT_READY;
