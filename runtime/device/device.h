@@ -52,6 +52,8 @@ typedef struct mg_device_team {       /* who shares a communicator */
     struct mg_device *const *devices; /* of the ranks here */
 } mg_device_team;
 
+enum { MG_READBACKS = 2 }; /* of a device, under way at most */
+
 typedef struct mg_device_api {
     size_t size;      /* of this struct: plug-ins built against another version are refused */
     const char *kind; /* "cuda": the name of the plug-in and of its devices, lower-case letters */
@@ -93,8 +95,8 @@ typedef struct mg_device_api {
     mg_comm *(*connect)(const mg_device_team *team);
     mg_status (*make_id)(mg_comm_id *id); /* NULL: no teams over several processes */
     /* Asynchronous devices only, else NULL: readback_begin starts to copy a byte to the host,
-     * behind the work enqueued so far; readback_wait waits for it. One readback is under way at a
-     * time. */
+     * behind the work enqueued so far; readback_wait waits for the first of those that are under
+     * way, MG_READBACKS at most, and after MG_INTERRUPTED may be called again for it. */
     mg_status (*readback_begin)(mg_device *d, const void *byte);
     mg_status (*readback_wait)(mg_device *d, uint8_t *answer);
     /* its programs hold nothing of one device or run: others of its kind may run them, also while

@@ -159,7 +159,7 @@ static bool has_returned(mg_worker *w, const worker_job *job, bool wait) {
 
 /* ---- the watchdog ---- */
 
-static double grace(void) {
+double mg_grace(void) {
     const char *given = getenv("MGPU_GRACE");
     return given && atof(given) > 0 ? atof(given) : DEFAULT_GRACE;
 }
@@ -167,12 +167,22 @@ static double grace(void) {
 /* Marks a device lost: no job is given to it again. */
 static void mark_lost(mg_device *d, double waited, mg_status *status, char **message) {
     char text[200];
+    const char *at = atomic_load(&d->at);
     snprintf(text, sizeof text,
-             "%s: did not come back within %.3g seconds: the device is lost; go on without it",
-             atomic_load(&d->at), waited);
+             "%s%sdid not come back within %.3g seconds: the device is lost; go on without it",
+             at ? at : "", at ? ": " : "", waited);
     atomic_store(&d->lost, true);
     *status = MG_DEVICE;
     *message = mg_strdup(text);
+}
+
+mg_status mg_device_give_up(mg_device *d, double waited) {
+    mg_status status;
+    char *message;
+    mark_lost(d, waited, &status, &message);
+    mg_fail(status, "%s: %s", d->name, message ? message : "out of memory");
+    mg_free(message);
+    return status;
 }
 
 /* Seconds without progress. */
@@ -212,7 +222,7 @@ static double time_limit(const team *t) {
         failed += w->common.status != MG_OK;
         waited += w->common.status == MG_COMM;
     }
-    return returned == 0 ? -1 : failed && failed == waited ? grace() : t->deadline + grace();
+    return returned == 0 ? -1 : failed && failed == waited ? mg_grace() : t->deadline + mg_grace();
 }
 
 /* Whether the jobs that are still under way are not waited for any longer. */
@@ -225,7 +235,8 @@ static bool gives_up(team *t) {
     unsigned progress = 0;
     for (int i = 0; i < t->n; i++) progress += atomic_load(&t->devices[i]->progress);
     const bool wanted = !t->stop && mg_interrupt_pending();
-    if (still_for(&t->still, progress) > (wanted ? PATIENCE : t->deadline + grace())) return true;
+    if (still_for(&t->still, progress) > (wanted ? PATIENCE : t->deadline + mg_grace()))
+        return true;
     const double limit = time_limit(t);
     if (limit < 0) return false;
     if (t->first == 0) t->first = now;
@@ -258,16 +269,11 @@ static void end_job(mg_device *d, worker_job *job, bool stopped, double waited, 
 /* Waits until the job has returned, whose outcome stays where it is. */
 static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
     stillness still = {0};
-    mg_status status;
-    char *message;
     const double start = mg_seconds();
     while (!has_returned(d->worker, job, true)) {
         if (is_stopped(stop)) return mg_fail(MG_INTERRUPTED, "interrupted");
-        if (still_for(&still, atomic_load(&d->progress)) <= deadline + grace()) continue;
-        mark_lost(d, mg_seconds() - start, &status, &message);
-        mg_fail(status, "%s: %s", d->name, message ? message : "out of memory");
-        mg_free(message);
-        return status;
+        if (still_for(&still, atomic_load(&d->progress)) <= deadline + mg_grace()) continue;
+        return mg_device_give_up(d, mg_seconds() - start);
     }
     return MG_OK;
 }
@@ -367,7 +373,7 @@ mg_status mg_worker_begin(mg_device *d, mg_job fn, void *context, int i) {
 
 /* Whether the begun job has made no progress for too long. */
 static bool is_overdue(mg_device *d, double deadline) {
-    return still_for(&d->worker->begun_still, atomic_load(&d->progress)) > deadline + grace();
+    return still_for(&d->worker->begun_still, atomic_load(&d->progress)) > deadline + mg_grace();
 }
 
 bool mg_worker_done(mg_device *d, double deadline) {

@@ -54,6 +54,11 @@ mg_status mg_worker_await_return(struct mg_device *d, double deadline);
 /* Drops the outcomes of jobs that were left or lost and have returned. */
 void mg_worker_forget(struct mg_device *d);
 
+/* MGPU_GRACE, or 10: the seconds that a device has beyond the deadline. */
+double mg_grace(void);
+/* The watchdog of other waits: marks a device lost that did not come back. MG_DEVICE. */
+mg_status mg_device_give_up(struct mg_device *d, double waited);
+
 /* Whether the calling thread is a worker. */
 bool mg_worker_is_own(void);
 /* Between the pieces of work that makes a plan: MG_INTERRUPTED after an interrupt, which is taken.

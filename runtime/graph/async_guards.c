@@ -1,19 +1,27 @@
 /* Guards of devices that work asynchronously: see async_guards.h. */
 #include "graph/async_guards.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "device/buffer.h"
 #include "graph/new_values.h"
 #include "ops/build.h"
 
 enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
 
+/* A run whose verdict is being read. */
+typedef struct judged_run {
+    const mg_guard *guards; /* NULL: nobody wants to know */
+    mg_rng_state before;    /* the random state before it */
+    uint64_t n_draws;       /* draws that it has taken */
+} judged_run;
+
 struct mg_async_guards { /* of one device, which frees it when it closes */
     mg_variable *flag; /* a bool on the device: false after a guard failure until it is reported */
     bool must_reset;   /* the failure was reported: the flag becomes true before the next run */
-    const mg_guard *pending; /* the guards of the run whose verdict is being read; NULL: none is */
-    mg_rng_state before;     /* the random state before that run */
-    uint64_t n_draws;        /* draws that the run has taken */
-    char *kept;              /* owned: message of a failure whose plan has been freed, or NULL */
+    judged_run pending[MG_READBACKS]; /* the first n, in the order of the runs */
+    int n;
+    bool interrupted; /* the last wait was */
+    char *kept;       /* owned: message of a failure whose plan has been freed, or NULL */
     mg_status kept_code;
 };
 
@@ -143,21 +151,24 @@ mg_status mg_async_guards_start(mg_device *d, const mg_guard *guards, const void
                                 mg_rng_state before, uint64_t n_draws) {
     struct mg_async_guards *g = d->guards;
     const mg_status status = d->api->readback_begin(d, verdict);
-    if (status == MG_OK) {
-        g->pending = guards;
-        g->before = before;
-        g->n_draws = n_draws;
-    } else {
+    if (status == MG_OK)
+        g->pending[g->n++] = (judged_run){guards, before, n_draws};
+    else
         g->must_reset = true; /* this error is reported in place of a guard's, if one has failed */
-    }
     return status;
 }
 
-/* The random state goes back to that before the run, unless the user has set another since. */
-static void take_back_draws(const struct mg_async_guards *g) {
+/* The random state goes back to that before the run, or behind it if that has happened: runs that
+ * are pending have changed nothing. Unless the user has set another since. */
+static void take_back_draws(const struct mg_async_guards *g, const judged_run *run, bool happened) {
     const mg_rng_state now = mg_rng_get();
-    if (now.seed == g->before.seed && now.base == g->before.base + g->n_draws)
-        mg_rng_set(g->before);
+    mg_rng_state wanted = run->before;
+    uint64_t n_draws = run->n_draws;
+    if (happened && g->n == 0) return;
+    for (int i = 0; i < g->n; i++) n_draws += g->pending[i].n_draws;
+    if (now.seed != run->before.seed || now.base != run->before.base + n_draws) return;
+    if (happened) wanted.base += run->n_draws;
+    mg_rng_set(wanted);
 }
 
 /* The error that mg_async_guards_forget kept, once. */
@@ -168,26 +179,69 @@ static mg_status raise_kept(struct mg_async_guards *g) {
     return g->kept_code;
 }
 
-/* `pending` is cleared first: a readback that fails is not waited for again. */
-mg_status mg_async_guards_wait(mg_device *d) {
-    uint8_t verdict;
+/* Waits for the first verdict that is pending. After an interrupt it stays pending; a readback that
+ * fails is not waited for again. */
+static mg_status wait_for_first(mg_device *d) {
+    uint8_t verdict = 0;
     struct mg_async_guards *g = d->guards;
-    if (!g) return MG_OK;
-    const mg_guard *guards = g->pending;
-    if (!guards) return g->kept ? raise_kept(g) : MG_OK;
-    g->pending = NULL;
-    MG_TRY(d->api->readback_wait(d, &verdict));
-    if (!verdict) return MG_OK;
+    const judged_run run = g->pending[0];
+    const mg_status status = d->api->readback_wait(d, &verdict);
+    g->interrupted = status == MG_INTERRUPTED;
+    if (g->interrupted) return status;
+    for (int i = 1; i < g->n; i++) g->pending[i - 1] = g->pending[i];
+    g->n--;
+    MG_TRY(status);
+    if (!verdict || !run.guards) return MG_OK;
+    const mg_guard *failed = &run.guards[verdict - 1];
+    take_back_draws(g, &run, failed->variables != NULL);
+    for (int i = 0; i < g->n; i++) g->pending[i] = (judged_run){0};
     g->must_reset = true;
-    if (guards[verdict - 1].variables) return mg_new_values_raise(&guards[verdict - 1]);
-    take_back_draws(g);
-    return mg_fail(guards[verdict - 1].code, "%s", guards[verdict - 1].message);
+    if (failed->variables) return mg_new_values_raise(failed);
+    return mg_fail(failed->code, "%s", failed->message);
 }
 
-/* Plans are freed by finalizers, which have nobody to raise an error to. */
+mg_status mg_async_guards_wait(mg_device *d) {
+    struct mg_async_guards *g = d->guards;
+    if (!g) return MG_OK;
+    while (g->n > 0) MG_TRY(wait_for_first(d));
+    return g->kept ? raise_kept(g) : MG_OK;
+}
+
+/* With one verdict pending, the next can be asked for. */
+mg_status mg_async_guards_make_room(mg_device *d) {
+    const struct mg_async_guards *g = d->guards;
+    while (g && g->n >= MG_READBACKS) MG_TRY(wait_for_first(d));
+    return MG_OK;
+}
+
+mg_status mg_async_guards_wait_or_stop(mg_device *d) {
+    const mg_status status = mg_async_guards_wait(d);
+    if (status != MG_INTERRUPTED) return status;
+    mg_error_clear();
+    mg_interrupt_by(mg_interrupt_signal());
+    return MG_OK;
+}
+
+static bool is_pending(const struct mg_async_guards *g, const mg_guard *guards) {
+    for (int i = 0; i < g->n; i++)
+        if (g->pending[i].guards == guards) return true;
+    return false;
+}
+
+/* Nobody will be told what these guards say. */
+static void drop_guards(struct mg_async_guards *g, const mg_guard *guards) {
+    for (int i = 0; i < g->n; i++)
+        if (g->pending[i].guards == guards) g->pending[i].guards = NULL;
+}
+
+/* Plans are freed by finalizers, which have nobody to raise an error to. After an interrupt the
+ * device is not waited for. */
 void mg_async_guards_forget(mg_device *d, const mg_guard *guards) {
     struct mg_async_guards *g = d->guards;
-    if (!g || !guards || g->pending != guards || mg_async_guards_wait(d) == MG_OK) return;
+    if (!g || !guards || !is_pending(g, guards)) return;
+    const mg_status status = g->interrupted ? MG_OK : mg_async_guards_wait_or_stop(d);
+    drop_guards(g, guards);
+    if (status == MG_OK) return;
     mg_free(g->kept);
     g->kept = mg_strdup(mg_error_message());
     g->kept_code = mg_error_code();

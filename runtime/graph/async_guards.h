@@ -40,12 +40,17 @@ mg_status mg_async_guards_reset(mg_device *d);
 void mg_async_guards_reported(mg_device *d);
 /* Behind a run: starts the readback of its verdict, a byte in device memory. `guards` (borrowed
  * until mg_async_guards_forget) tell code and message of a failure, after which the random state
- * goes back to `before`; n_draws is how far the run has moved it on. One readback is under way at a
- * time. */
+ * goes back to `before`; n_draws is how far the run has moved it on. MG_READBACKS are under way at
+ * most. */
 mg_status mg_async_guards_start(mg_device *d, const mg_guard *guards, const void *verdict,
                                 mg_rng_state before, uint64_t n_draws);
-/* Waits for the readback that is under way on d, if any; the error of a guard that failed. */
+/* Waits for the readbacks that are under way on d, if any; the error of a guard that failed.
+ * MG_INTERRUPTED: they stay under way. */
 mg_status mg_async_guards_wait(mg_device *d);
+/* The same, for a run that has happened: an interrupt ends the wait, and stays pending. */
+mg_status mg_async_guards_wait_or_stop(mg_device *d);
+/* Before a run: waits until a readback may be started. */
+mg_status mg_async_guards_make_room(mg_device *d);
 /* Before `guards` are freed: waits for them, and keeps an error for the next mg_async_guards_wait.
  */
 void mg_async_guards_forget(mg_device *d, const mg_guard *guards);

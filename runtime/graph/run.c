@@ -354,7 +354,7 @@ static mg_status check_comms(const mg_plan *p) {
  * provided it has guards itself; without any, the wait comes first. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     mg_device *d = p->parts[0].device;
-    if (!p->verdict) MG_TRY(mg_async_guards_wait(d));
+    MG_TRY(p->verdict ? mg_async_guards_make_room(d) : mg_async_guards_wait(d));
     MG_TRY(prepare_part(p, 0));
     MG_TRY(collect_results(p, args, results));
     MG_TRY(mg_commit_prepare(p, 0, args));
@@ -364,7 +364,7 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
     note_unfinished(p, status);
     mg_commit_bind(p);
     if (status != MG_OK) return mg_commit_explain(p, status);
-    MG_TRY(mg_async_guards_wait(d));
+    MG_TRY(mg_async_guards_wait_or_stop(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     if (!p->verdict) return MG_OK;
     const void *verdict =

@@ -211,11 +211,11 @@ end
 end)
 
 test("after a fatal error the device is lost, and a program that ends with it has status 77", function()
-  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700", TRAIN)
+  local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuEventQuery:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
   check.matches(out, "cuda:0 is lost: start the program again: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   -- Memory of a lost GPU cannot be freed: that is no leak.
-  local _, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_FAKE_CUDA_FAIL=cuStreamSynchronize:9:700",
+  local _, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_FAKE_CUDA_FAIL=cuEventQuery:9:700",
     (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
   check.equal(status, 77)
 end)

@@ -81,8 +81,8 @@ static mg_status run_over(mg_autotune *t, int i, uint8_t byte, bool *is_nan) {
     const mg_status status = t->run(t, i);
     pthread_mutex_unlock(&mg_cuda_of(t->device)->turn);
     MG_TRY(status);
-    MG_TRY(mg_cuda_copy_out(t->device, &bits, result + (size_t)checked_element(t->result) * size,
-                            size));
+    MG_TRY(
+        mg_cuda_fetch(t->device, &bits, result + (size_t)checked_element(t->result) * size, size));
     mg_to_double(&value, &bits, t->result->dtype, 1);
     *is_nan = isnan(value) != 0;
     return MG_OK;
@@ -106,8 +106,9 @@ static mg_status sample(mg_autotune *t, int i, const trial *r, int n, float *ms)
     CUresult e = mg_cu.cuEventRecord(r->begin, s->stream);
     for (int k = 0; k < n; k++) MG_TRY(t->run(t, i));
     if (e == CUDA_SUCCESS) e = mg_cu.cuEventRecord(r->end, s->stream);
-    if (e == CUDA_SUCCESS) e = mg_cu.cuEventSynchronize(r->end);
-    if (e == CUDA_SUCCESS) e = mg_cu.cuEventElapsedTime(ms, r->begin, r->end);
+    MG_TRY(mg_cuda_check(t->device, e, "time a kernel"));
+    MG_TRY(mg_cuda_wait(t->device, r->end, NULL));
+    e = mg_cu.cuEventElapsedTime(ms, r->begin, r->end);
     *ms /= (float)n;
     return mg_cuda_check(t->device, e, "time a kernel");
 }

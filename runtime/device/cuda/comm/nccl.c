@@ -12,7 +12,7 @@ static mg_status enter_device(void *device) {
 }
 
 static mg_status sync_device(void *device) {
-    return mg_cuda_sync(device);
+    return mg_cuda_finish(device);
 }
 
 /* NCCL refuses two ranks on one GPU. */

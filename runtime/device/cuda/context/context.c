@@ -29,6 +29,7 @@ mg_status mg_cuda_check(mg_device *d, CUresult result, const char *what) {
 /* Any thread may use the device; setting the context again is cheap. */
 mg_status mg_cuda_enter(mg_device *d) {
     const mg_cuda *s = d->state;
+    if (mg_device_is_lost(d)) return mg_device_check(d);
     if (s->dead)
         return mg_fail(MG_DEVICE, "%s is lost: start the program again: %s", d->name, s->death);
     return mg_cuda_check(d, mg_cu.cuCtxSetCurrent(s->context), "choose the GPU");
@@ -65,11 +66,12 @@ static size_t most_kept_bytes(void) {
 /* The stream, its events, its pool, and memory that it needs from the beginning. */
 static CUresult make_streams(mg_cuda *s) {
     CUresult r = mg_cu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING);
-    for (int i = 0; i < 2 && r == CUDA_SUCCESS; i++)
-        r = mg_cu.cuEventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cuda_channel_open(&s->in, s->stream, &s->turn);
+    if (r == CUDA_SUCCESS) r = mg_cuda_channel_open(&s->out, s->stream, &s->turn);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->reached, CU_EVENT_DISABLE_TIMING);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&s->answered, CU_EVENT_DISABLE_TIMING);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answer, 1);
+    for (int i = 0; i < MG_READBACKS && r == CUDA_SUCCESS; i++)
+        r = mg_cu.cuEventCreate(&s->answered[i], CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuMemAllocHost((void **)&s->answer, MG_READBACKS);
     if (r == CUDA_SUCCESS) r = make_pool(s);
     if (r == CUDA_SUCCESS)
         r = mg_cu.cuMemAllocFromPoolAsync(&s->rng, sizeof(mg_rng_cell) + 1, s->pool, s->stream);
@@ -108,29 +110,40 @@ static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     return mg_cuda_find(d, "rng_advance", &s->rng_advance);
 }
 
+/* Waits until the GPU has done all its work; not if that was interrupted before. */
+static bool is_idle(mg_cuda *s) {
+    if (!s->reached || mg_cu.cuEventRecord(s->reached, s->stream) != CUDA_SUCCESS) return true;
+    if (s->interrupted && mg_cu.cuEventQuery(s->reached) == CUDA_ERROR_NOT_READY) return false;
+    const mg_status status = mg_cuda_wait(s->device, s->reached, &mg_cuda_on_interrupt);
+    return status != MG_INTERRUPTED && !mg_device_is_lost(s->device);
+}
+
 /* Frees everything that was made so far. On a lost GPU setting the context fails; what lay there is
- * gone with it. */
+ * gone with it. A GPU that is still at work could let every call wait, so all is left as it is. */
 static void close_gpu(mg_cuda *s) {
+    if (mg_device_is_lost(s->device)) return;
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {
-        if (s->stream) mg_cu.cuStreamSynchronize(s->stream);
+        if (!is_idle(s)) return;
         mg_blas_close(s); /* the libraries before the stream that they use */
         mg_dnn_close(s);
         for (int i = 0; i < MG_CUDA_FILES && s->kernels[i]; i++)
             mg_cu.cuModuleUnload(s->kernels[i]);
         if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
         mg_cuda_free_kept(s->device);
-        if (s->staging) mg_cu.cuMemFreeHost(s->staging);
-        for (int i = 0; i < 2; i++)
-            if (s->sent[i]) mg_cu.cuEventDestroy(s->sent[i]);
+        mg_cuda_channel_close(&s->in);
+        mg_cuda_channel_close(&s->out);
         if (s->reached) mg_cu.cuEventDestroy(s->reached);
         if (s->answer) mg_cu.cuMemFreeHost(s->answer);
-        if (s->answered) mg_cu.cuEventDestroy(s->answered);
+        for (int i = 0; i < MG_READBACKS; i++)
+            if (s->answered[i]) mg_cu.cuEventDestroy(s->answered[i]);
         if (s->stream) mg_cu.cuStreamDestroy(s->stream);
         if (s->pool) mg_cu.cuMemPoolDestroy(s->pool);
     }
     mg_cuda_modules_drop(s);
     if (s->context) mg_cu.cuDevicePrimaryCtxRelease(s->handle);
     pthread_mutex_destroy(&s->turn);
+    pthread_mutex_destroy(&s->in.busy);
+    pthread_mutex_destroy(&s->out.busy);
     mg_cuda_free_kernel_table(s);
     pthread_mutex_destroy(&s->compiling);
     pthread_mutex_destroy(&s->finding);
@@ -143,6 +156,8 @@ mg_status mg_cuda_open(mg_device *d) {
     mg_cuda *s = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     pthread_mutex_init(&s->turn, NULL);
+    pthread_mutex_init(&s->in.busy, NULL);
+    pthread_mutex_init(&s->out.busy, NULL);
     pthread_mutex_init(&s->compiling, NULL);
     pthread_mutex_init(&s->finding, NULL);
     s->device = d;

@@ -23,6 +23,23 @@
 
 enum { MG_CUDA_FILES = 32 };
 
+/* Asked while the host waits: whether to end that with MG_INTERRUPTED. */
+typedef struct mg_cuda_stop {
+    bool (*is_asked)(void *context);
+    void *context;
+} mg_cuda_stop;
+
+/* A way between the host and the GPU: channel.c. */
+typedef struct mg_cuda_channel {
+    CUstream stream;
+    pthread_mutex_t *turn; /* to be held to enqueue on the stream; NULL: it is the channel's own */
+    pthread_mutex_t busy;  /* held by the thread whose copy is under way */
+    void *pinned;          /* host memory, in two halves; NULL: none yet */
+    size_t half_bytes;
+    CUevent done[2]; /* of each half: its last piece has left or arrived */
+    int next;        /* the half to use next */
+} mg_cuda_channel;
+
 /* The compiled kernels/<file>.cu, which the build links in: one image per file, then NULL. */
 extern const void *const mg_cuda_images[];
 
@@ -48,17 +65,17 @@ typedef struct mg_cuda {
     struct mg_cuda_module *modules;  /* generated kernels: codegen/module.h */
     pthread_mutex_t compiling;       /* guards the list; held while a program is compiled */
     CUdeviceptr rng; /* an mg_rng_cell with the run's random state, and a byte for barriers */
-    mg_rng_state rng_there; /* what the cell holds once the stream is done; guarded by the turn */
-    bool rng_known;         /* rng_there is right */
-    CUfunction rng_advance; /* the kernel that advances the cell */
-    void *staging;          /* pinned host memory for large copies, in two halves; NULL: none yet */
-    CUevent sent[2];        /* of each half: its last piece has left */
-    int half;               /* the half to fill next */
-    uint8_t *answer;        /* pinned host memory for the readback of a byte */
-    CUevent answered;       /* the byte is there */
-    void *dnn, *blas;       /* handles of cuDNN and cuBLASLt, made on first use */
-    bool dead;              /* a fatal error happened: every call fails with MG_DEVICE */
-    char death[200];        /* that error's message */
+    mg_rng_state rng_there;  /* what the cell holds once the stream is done; guarded by the turn */
+    bool rng_known;          /* rng_there is right */
+    CUfunction rng_advance;  /* the kernel that advances the cell */
+    mg_cuda_channel in, out; /* copies from and to the host, on the stream */
+    uint8_t *answer;         /* pinned host memory for readbacks of a byte: a ring */
+    CUevent answered[MG_READBACKS]; /* the byte is there */
+    unsigned asked, told;           /* readbacks so far: begun, waited for */
+    atomic_bool interrupted;        /* the last wait for the stream ended before it did */
+    void *dnn, *blas;               /* handles of cuDNN and cuBLASLt, made on first use */
+    bool dead;                      /* a fatal error happened: every call fails with MG_DEVICE */
+    char death[200];                /* that error's message */
 } mg_cuda;
 
 static inline mg_cuda *mg_cuda_of(const mg_device *d) {
@@ -98,6 +115,26 @@ int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads);
 struct mg_draw;
 struct mg_draw mg_cuda_draw(const mg_call *call);
 
+/* ---- wait.c ---- */
+
+/* Waits for the event. MG_DEVICE, and the device is lost, after the deadline; MG_INTERRUPTED if
+ * `stop` (NULL: never) says so. */
+mg_status mg_cuda_wait(mg_device *d, CUevent event, const mg_cuda_stop *stop);
+/* Takes an interrupt, such as Ctrl-C; for all threads but workers, whose callers do so. */
+extern const mg_cuda_stop mg_cuda_on_interrupt;
+
+/* ---- channel.c: the caller holds `busy` ---- */
+
+/* Into zeroed memory. mg_cuda_channel_close also frees what an error has left unmade. */
+CUresult mg_cuda_channel_open(mg_cuda_channel *c, CUstream stream, pthread_mutex_t *turn);
+void mg_cuda_channel_close(const mg_cuda_channel *c);
+/* Enqueues a copy to the GPU; the source may be reused. */
+mg_status mg_cuda_channel_send(mg_device *d, mg_cuda_channel *c, void *dst, const void *src,
+                               size_t bytes, const mg_cuda_stop *stop);
+/* Copies to the host and waits for it. */
+mg_status mg_cuda_channel_fetch(mg_device *d, mg_cuda_channel *c, void *dst, const void *src,
+                                size_t bytes, const mg_cuda_stop *stop);
+
 /* ---- memory.c ----
  *
  * Memory of a cuda device and copies to and from it: see the entries of mg_device_api. All
@@ -111,12 +148,16 @@ void mg_cuda_free_kept(mg_device *d);
 mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes);
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes);
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes);
+/* The same in the midst of a step, where an interrupt must not end them. */
+mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes);
+mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes);
+mg_status mg_cuda_finish(mg_device *d);
 /* Enqueues a copy between addresses of the device. The caller holds the turn. */
 mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
 /* Waits until the stream has done all its work. */
 mg_status mg_cuda_sync(mg_device *d);
-/* Enqueues the copy of one byte to the host; the second function waits for it. One readback of a
- * device is under way at a time. */
+/* Enqueues the copy of one byte to the host; the second function waits for the first of those that
+ * are under way, MG_READBACKS at most. */
 mg_status mg_cuda_readback_begin(mg_device *d, const void *byte);
 mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer);
 

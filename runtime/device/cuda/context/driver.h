@@ -13,7 +13,7 @@
     X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)            \
     X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                          \
     X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) X(cuStreamEndCapture)             \
-    X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize)                      \
+    X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                            \
     X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemPoolCreate)          \
     X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemAllocHost)              \
     X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync)                \

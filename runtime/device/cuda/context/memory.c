@@ -7,13 +7,11 @@
  * CUDA graphs need. Before an allocation fails for want of memory, the cache and the pool are
  * emptied.
  *
- * Large copies to the GPU go through two pinned halves in turns: the host fills one while the other
- * travels. The driver itself buffers small copies, and the host does not wait for them. */
+ * Copies from and to the host go by a channel (channel.c), but for small ones to the GPU, which the
+ * driver itself buffers: the host does not wait for them. */
 #include "device/cuda/context/context.h"
-#include <string.h>
 
-/* Bytes: of a pinned half, and of the largest copy that the driver buffers itself. */
-enum { PIECE = 4 << 20, SMALL = 64 << 10 };
+enum { SMALL = 64 << 10 }; /* bytes of the largest copy that the driver buffers itself */
 
 static void free_to_pool(const mg_cuda *s, void *data) {
     mg_cu.cuMemFreeAsync((CUdeviceptr)(uintptr_t)data, s->stream);
@@ -26,29 +24,50 @@ static void free_cached(mg_cuda *s) {
     while ((data = mg_block_cache_drop(&s->kept, &bytes))) free_to_pool(s, data);
 }
 
-/* Allocates from the pool; when it is full, once more after all unused memory was given back. */
-static CUresult alloc_from_pool(mg_cuda *s, CUdeviceptr *address, size_t bytes) {
-    CUresult r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
-    if (r != CUDA_ERROR_OUT_OF_MEMORY) return r;
-    free_cached(s);
-    if (mg_cu.cuStreamSynchronize(s->stream) == CUDA_SUCCESS) {
-        mg_cu.cuMemPoolTrimTo(s->pool, 0);
-        r = mg_cu.cuMemAllocFromPoolAsync(address, bytes, s->pool, s->stream);
-    }
-    return r;
+/* Waits until the stream has done what it has now. */
+static mg_status finish_stream(mg_device *d, const mg_cuda_stop *stop) {
+    mg_cuda *s = d->state;
+    CUevent end;
+    MG_TRY(mg_cuda_check(d, mg_cu.cuEventCreate(&end, CU_EVENT_DISABLE_TIMING), "make an event"));
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuEventRecord(end, s->stream);
+    pthread_mutex_unlock(&s->turn);
+    mg_status status = mg_cuda_check(d, r, "record an event");
+    if (status == MG_OK) status = mg_cuda_wait(d, end, stop);
+    mg_cu.cuEventDestroy(end);
+    return status;
+}
+
+/* When the pool is full: gives all unused memory back, which it is when the stream is done. */
+static mg_status make_room(mg_device *d) {
+    mg_cuda *s = d->state;
+    mg_cuda_free_kept(d);
+    MG_TRY(finish_stream(d, NULL));
+    pthread_mutex_lock(&s->turn);
+    mg_cu.cuMemPoolTrimTo(s->pool, 0);
+    pthread_mutex_unlock(&s->turn);
+    return MG_OK;
 }
 
 /* From the cache if a block of this size was freed, else from the pool. */
-mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
-    mg_cuda *s = d->state;
+static CUresult take_memory(mg_cuda *s, size_t bytes, void **data) {
     CUdeviceptr address = 0;
     CUresult r = CUDA_SUCCESS;
-    MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
     *data = mg_block_cache_take(&s->kept, bytes);
-    if (!*data) r = alloc_from_pool(s, &address, bytes);
+    if (!*data) r = mg_cu.cuMemAllocFromPoolAsync(&address, bytes, s->pool, s->stream);
     pthread_mutex_unlock(&s->turn);
     if (address) *data = (void *)(uintptr_t)address;
+    return r;
+}
+
+mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
+    MG_TRY(mg_cuda_enter(d));
+    CUresult r = take_memory(d->state, bytes, data);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+        MG_TRY(make_room(d));
+        r = take_memory(d->state, bytes, data);
+    }
     return mg_cuda_check(d, r, "allocate memory"); /* reports errors of earlier work, too */
 }
 
@@ -79,43 +98,29 @@ void mg_cuda_free_kept(mg_device *d) {
 
 /* ---- copies ---- */
 
-/* Whether there is pinned memory. It is allocated at the first large copy; without it copies are
- * only slower. */
-static bool has_staging(mg_cuda *s) {
-    if (s->staging) return true;
-    if (mg_cu.cuMemAllocHost(&s->staging, 2 * (size_t)PIECE) != CUDA_SUCCESS) s->staging = NULL;
-    return s->staging != NULL;
-}
-
-/* Copies one piece through a pinned half, once the half's previous piece has left. */
-static CUresult send_piece(mg_cuda *s, int half, char *dst, const char *src, size_t bytes) {
-    char *place = (char *)s->staging + (size_t)half * PIECE;
-    CUresult r = mg_cu.cuEventSynchronize(s->sent[half]);
-    if (r != CUDA_SUCCESS) return r;
-    memcpy(place, src, bytes);
-    r = mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, place, bytes, s->stream);
-    return r == CUDA_SUCCESS ? mg_cu.cuEventRecord(s->sent[half], s->stream) : r;
-}
-
-/* Small copies go straight to the driver, which buffers them; large ones piece by piece. */
-static CUresult send_bytes(mg_cuda *s, void *dst, const void *src, size_t bytes) {
-    CUresult r = CUDA_SUCCESS;
-    if (bytes <= SMALL || !has_staging(s))
-        return mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
-    for (size_t at = 0; at < bytes && r == CUDA_SUCCESS; at += PIECE, s->half ^= 1)
-        r = send_piece(s, s->half, (char *)dst + at, (const char *)src + at,
-                       bytes - at < PIECE ? bytes - at : PIECE);
-    return r;
+static mg_status send(mg_device *d, void *dst, const void *src, size_t bytes,
+                      const mg_cuda_stop *stop) {
+    mg_cuda *s = d->state;
+    MG_TRY(mg_cuda_enter(d));
+    if (bytes > SMALL) {
+        pthread_mutex_lock(&s->in.busy);
+        const mg_status status = mg_cuda_channel_send(d, &s->in, dst, src, bytes, stop);
+        pthread_mutex_unlock(&s->in.busy);
+        return status;
+    }
+    if (bytes == 0) return MG_OK;
+    pthread_mutex_lock(&s->turn);
+    const CUresult r = mg_cu.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)dst, src, bytes, s->stream);
+    pthread_mutex_unlock(&s->turn);
+    return mg_cuda_check(d, r, "copy to the GPU");
 }
 
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes) {
-    mg_cuda *s = d->state;
-    MG_TRY(mg_cuda_enter(d));
-    if (bytes == 0) return MG_OK;
-    pthread_mutex_lock(&s->turn);
-    const CUresult r = send_bytes(s, dst, src, bytes);
-    pthread_mutex_unlock(&s->turn);
-    return mg_cuda_check(d, r, "copy to the GPU");
+    return send(d, dst, src, bytes, &mg_cuda_on_interrupt);
+}
+
+mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes) {
+    return send(d, dst, src, bytes, NULL);
 }
 
 /* Used for trial memory and peer access tests; ops are filled by kernels of their own. */
@@ -129,15 +134,23 @@ mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
 }
 
 /* Waits for the stream, and so for whatever computes the source. */
-mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
+static mg_status fetch(mg_device *d, void *dst, const void *src, size_t bytes,
+                       const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
-    CUresult r = CUDA_SUCCESS;
-    pthread_mutex_lock(&s->turn);
-    if (bytes) r = mg_cu.cuMemcpyDtoHAsync(dst, (CUdeviceptr)(uintptr_t)src, bytes, s->stream);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuStreamSynchronize(s->stream);
-    pthread_mutex_unlock(&s->turn);
-    return mg_cuda_check(d, r, "copy from the GPU");
+    if (bytes == 0) return finish_stream(d, stop);
+    pthread_mutex_lock(&s->out.busy);
+    const mg_status status = mg_cuda_channel_fetch(d, &s->out, dst, src, bytes, stop);
+    pthread_mutex_unlock(&s->out.busy);
+    return status;
+}
+
+mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
+    return fetch(d, dst, src, bytes, &mg_cuda_on_interrupt);
+}
+
+mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes) {
+    return fetch(d, dst, src, bytes, NULL);
 }
 
 mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
@@ -149,30 +162,38 @@ mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
 }
 
 mg_status mg_cuda_sync(mg_device *d) {
-    mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
-    pthread_mutex_lock(&s->turn);
-    const CUresult r = mg_cu.cuStreamSynchronize(s->stream);
-    pthread_mutex_unlock(&s->turn);
-    return mg_cuda_check(d, r, "wait for the GPU");
+    return finish_stream(d, &mg_cuda_on_interrupt);
+}
+
+mg_status mg_cuda_finish(mg_device *d) {
+    MG_TRY(mg_cuda_enter(d));
+    return finish_stream(d, NULL);
 }
 
 /* ---- readback of a byte, such as a guard's verdict, without stopping the stream ---- */
 
 mg_status mg_cuda_readback_begin(mg_device *d, const void *byte) {
     mg_cuda *s = d->state;
+    const unsigned i = s->asked % MG_READBACKS;
     MG_TRY(mg_cuda_enter(d));
     pthread_mutex_lock(&s->turn);
-    CUresult r = mg_cu.cuMemcpyDtoHAsync(s->answer, (CUdeviceptr)(uintptr_t)byte, 1, s->stream);
-    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered, s->stream);
+    CUresult r = mg_cu.cuMemcpyDtoHAsync(s->answer + i, (CUdeviceptr)(uintptr_t)byte, 1, s->stream);
+    if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(s->answered[i], s->stream);
     pthread_mutex_unlock(&s->turn);
+    s->asked += r == CUDA_SUCCESS;
     return mg_cuda_check(d, r, "read a byte back");
 }
 
+/* After an interrupt, the same one can be waited for again. */
 mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer) {
-    const mg_cuda *s = d->state;
-    MG_TRY(mg_cuda_enter(d));
-    MG_TRY(mg_cuda_check(d, mg_cu.cuEventSynchronize(s->answered), "wait for the GPU"));
-    *answer = *s->answer;
-    return MG_OK;
+    mg_cuda *s = d->state;
+    const unsigned i = s->told % MG_READBACKS;
+    const mg_status entered = mg_cuda_enter(d);
+    const mg_status status =
+        entered == MG_OK ? mg_cuda_wait(d, s->answered[i], &mg_cuda_on_interrupt) : entered;
+    if (status == MG_INTERRUPTED) return status;
+    s->told++;
+    *answer = s->answer[i];
+    return status;
 }

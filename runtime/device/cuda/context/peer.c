@@ -59,14 +59,14 @@ static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader,
     unsigned char sent[PATTERN], got[PATTERN];
     for (int i = 0; i < PATTERN; i++) sent[i] = (unsigned char)(i * 37 + 11);
     MG_TRY(mg_cuda_fill(owner, there, 0, PATTERN));
-    MG_TRY(mg_cuda_sync(owner));
-    MG_TRY(mg_cuda_copy_in(reader, here, sent, PATTERN));
-    MG_TRY(mg_cuda_sync(reader));
+    MG_TRY(mg_cuda_finish(owner));
+    MG_TRY(mg_cuda_send(reader, here, sent, PATTERN));
+    MG_TRY(mg_cuda_finish(reader));
     MG_TRY(enqueue_copy(owner, there, reader->state, here, PATTERN));
-    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_finish(owner));
     MG_TRY(mg_cuda_fill(reader, here, 0, PATTERN));
     MG_TRY(enqueue_copy(reader, here, owner->state, there, PATTERN));
-    MG_TRY(mg_cuda_copy_out(reader, got, here, PATTERN));
+    MG_TRY(mg_cuda_fetch(reader, got, here, PATTERN));
     *right = memcmp(sent, got, PATTERN) == 0;
     return MG_OK;
 }

@@ -47,7 +47,7 @@ static mg_status run_on_host(const mg_call *call, char *memory, void **in, void 
     for (int i = 0; i < step->n_in; at += padded_bytes(&plan->in[i++])) {
         const size_t bytes = mg_value_bytes(plan->in[i].value);
         in[i] = at;
-        MG_TRY(mg_cuda_copy_out(plan->device, at, call->in[i], bytes));
+        MG_TRY(mg_cuda_fetch(plan->device, at, call->in[i], bytes));
     }
     for (int i = 0; i < step->n_out; at += padded_bytes(&plan->out[i++])) out[i] = at;
     const mg_call host = {
@@ -55,9 +55,9 @@ static mg_status run_on_host(const mg_call *call, char *memory, void **in, void 
     MG_TRY(mg_reference_kernel.run(&host));
     for (int i = 0; i < step->n_out; i++) {
         const size_t bytes = mg_value_bytes(plan->out[i].value);
-        MG_TRY(mg_cuda_copy_in(plan->device, call->out[i], out[i], bytes));
+        MG_TRY(mg_cuda_send(plan->device, call->out[i], out[i], bytes));
     }
-    return mg_cuda_sync(plan->device);
+    return mg_cuda_finish(plan->device);
 }
 
 /* One block of host memory for everything, the lists of addresses at its end. */

@@ -1,0 +1,43 @@
+/* Waiting for a GPU.
+ *
+ * The driver's own waits end only when the GPU does. So the host asks an event again and again: at
+ * first without a pause, because most waits are short, then with pauses that grow with the time
+ * waited. A GPU that does not answer within the deadline (MGPU_DEADLINE, MGPU_GRACE) is lost, as
+ * any other device. */
+#include "device/cuda/context/context.h"
+#include "core/threads.h"
+#include "device/worker.h"
+#include <time.h>
+
+/* Seconds: without a pause; a pause at most. A pause is this share of the time waited. */
+static const double SPIN = 1e-4, MOST_PAUSE = 2e-3, SHARE = 0.05;
+
+static bool was_interrupted(void *context) {
+    (void)context;
+    return !mg_worker_is_own() && mg_interrupt_take();
+}
+
+const mg_cuda_stop mg_cuda_on_interrupt = {was_interrupted, NULL};
+
+static void pause_for(double waited) {
+    const double seconds = waited * SHARE < MOST_PAUSE ? waited * SHARE : MOST_PAUSE;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+}
+
+mg_status mg_cuda_wait(mg_device *d, CUevent event, const mg_cuda_stop *stop) {
+    mg_cuda *s = d->state;
+    CUresult r = mg_cu.cuEventQuery(event);
+    const double start = r == CUDA_ERROR_NOT_READY ? mg_seconds() : 0;
+    while (r == CUDA_ERROR_NOT_READY) {
+        const double waited = mg_seconds() - start;
+        if (stop && stop->is_asked(stop->context)) {
+            s->interrupted = true;
+            return mg_fail(MG_INTERRUPTED, "interrupted");
+        }
+        if (waited > mg_deadline() + mg_grace()) return mg_device_give_up(d, waited);
+        if (waited > SPIN) pause_for(waited);
+        r = mg_cu.cuEventQuery(event);
+    }
+    s->interrupted = false;
+    return mg_cuda_check(d, r, "wait for the GPU");
+}
