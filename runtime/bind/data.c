@@ -150,6 +150,26 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
+/* Reads the devices that will share the rows of batches, with their weights: the arrays `shards`
+ * and `weights` of the table at index; there may be none. */
+static void read_shards(lua_State *L, int index, mg_stream_spec *spec) {
+    lua_getfield(L, index, "shards");
+    lua_getfield(L, index, "weights");
+    const int n = lua_istable(L, -2) ? (int)lua_objlen(L, -2) : 0;
+    spec->n_shards = n <= MG_MAX_DEVICES ? n : 0;
+    spec->weighted = lua_istable(L, -1);
+    for (int k = 0; k < spec->n_shards; k++) {
+        lua_rawgeti(L, -2, k + 1);
+        spec->shard[k] = bind_device(L, luaL_checkstring(L, -1));
+        lua_pop(L, 1);
+        if (!spec->weighted) continue;
+        lua_rawgeti(L, -1, k + 1);
+        spec->weight[k] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 2);
+}
+
 /* Reads the device for each field, from the array `devices` of the table at index, and the one that
  * batches are made on for devices that are not in the host's memory, `host`. Leaves the devices
  * below the table, which is then on top. */
@@ -168,6 +188,7 @@ static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
         devices[k] = bind_device(L, luaL_checkstring(L, -1));
         lua_pop(L, 1);
     }
+    read_shards(L, index, spec);
     spec->device = devices;
     lua_insert(L, index);
     lua_settop(L, index + 1);
@@ -180,8 +201,8 @@ static int default_threads(const mg_stream_spec *spec) {
     return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
 }
 
-/* stream(source, {stage, ...}, {devices=, host=, pass=, element=, depth=, threads=, dense=}) -> a
- * stream.
+/* stream(source, {stage, ...}, {devices=, host=, shards=, weights=, pass=, element=, depth=,
+ * threads=, dense=}) -> a stream.
  *
  * See mg_stream_spec for the fields. The stream retains the source. */
 static int core_stream(lua_State *L) {

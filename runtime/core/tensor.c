@@ -25,6 +25,8 @@ mg_buffer *mg_buffer_retain(mg_buffer *b) {
 /* core does not know how a device frees memory, so the device layer's hook does it. */
 void mg_buffer_release(mg_buffer *b) {
     if (!b || atomic_fetch_sub(&b->refs, 1) != 1) return;
+    for (int i = 0; b->ahead && i < b->ahead->n; i++) mg_buffer_release(b->ahead->part[i].copy);
+    mg_free(b->ahead);
     mg_device_hooks_get()->free(b->device, b->data, b->bytes);
     mg_free(b);
 }

@@ -22,8 +22,18 @@ typedef struct mg_buffer {
     atomic_int refs;
     mg_device *device;
     size_t bytes;
-    void *data; /* an address of the device, perhaps not readable by the host */
+    void *data;                  /* an address of the device, perhaps not readable by the host */
+    struct mg_row_copies *ahead; /* owned; NULL: none */
 } mg_buffer;
+
+/* Parts of a buffer that have been copied to devices ahead of need (device/buffer.h). */
+typedef struct mg_row_copies {
+    int n;
+    struct mg_row_copy {
+        size_t offset;
+        mg_buffer *copy; /* owned */
+    } part[];
+} mg_row_copies;
 
 mg_buffer *mg_buffer_retain(mg_buffer *b);
 /* Accepts NULL. The last release gives the memory back to the device. */

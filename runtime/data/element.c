@@ -183,15 +183,34 @@ static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg
 
 /* ---- to the devices ---- */
 
-/* Replaces the buffer by a copy on its field's device. */
-static mg_status send_to_device(mg_buffer **buffer, mg_device *device) {
-    mg_buffer *host = *buffer, *there = mg_buffer_new(device, host->bytes);
+/* Replaces the buffer by a copy on its field's device, which is staged if there is time. */
+static mg_status send_to_device(mg_buffer **buffer, mg_device *device,
+                                const mg_element_kind *kind) {
+    mg_buffer *host = *buffer;
+    if (kind->ahead) {
+        const mg_staging what = {host->data, host->bytes, kind->stop, kind->context};
+        *buffer = mg_buffer_stage(device, &what);
+        mg_buffer_release(host);
+        return *buffer ? MG_OK : mg_error_code();
+    }
+    mg_buffer *there = mg_buffer_new(device, host->bytes);
     if (!there) return MG_OOM;
     const mg_status status =
         mg_device_copy(device, there->data, host->device, host->data, host->bytes);
     *buffer = there;
     mg_buffer_release(host);
     return status;
+}
+
+/* Stages the rows of a batch in host memory for the devices that will share them. */
+static mg_status send_rows(const mg_field_value *v, const mg_element_kind *kind) {
+    mg_shards shards;
+    const mg_staging how = {.stop = kind->stop, .context = kind->context};
+    const int64_t rows = v->shape.dim[0];
+    if (rows == 0) return MG_OK;
+    mg_shards_deal(&shards, kind->n_shards, rows, kind->weights);
+    return mg_buffer_stage_rows(v->buffer, &shards, kind->shard, v->buffer->bytes / (size_t)rows,
+                                &how);
 }
 
 static int64_t text_bytes(const mg_element *e, const mg_field_value *v) {
@@ -210,8 +229,16 @@ mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg
         }
         if (v->cell) MG_TRY(join_cells(e, kind, rows, i));
         if (v->buffer->device != kind->device[k])
-            MG_TRY(send_to_device(&v->buffer, kind->device[k]));
+            MG_TRY(send_to_device(&v->buffer, kind->device[k], kind));
+        else if (kind->ahead && kind->n_shards && e->n_parts == 1 && e->inner.rank > 0)
+            MG_TRY(send_rows(v, kind));
     }
+    return MG_OK;
+}
+
+mg_status mg_element_join(const mg_element *e) {
+    for (int64_t i = 0; i < e->n_parts * e->n_fields; i++)
+        if (e->value[i].buffer) MG_TRY(mg_buffer_join(e->value[i].buffer));
     return MG_OK;
 }
 

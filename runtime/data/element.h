@@ -6,15 +6,21 @@
 #ifndef MG_DATA_ELEMENT_H
 #define MG_DATA_ELEMENT_H
 
+#include "core/placement.h"
 #include "core/tensor.h"
 #include "data/order.h"
 
 /* Where the rows of elements come from and where batches are put. */
 typedef struct mg_element_kind {
-    mg_source *source;           /* retained by the owner of this struct */
-    mg_device *const *device;    /* where the batches of each field go */
-    mg_device *host;             /* host-visible: where they are put together for a device
-                                    that is not */
+    mg_source *source;                /* retained by the owner of this struct */
+    mg_device *const *device;         /* where the batches of each field go */
+    mg_device *host;                  /* host-visible: where they are put together for a device
+                                         that is not */
+    bool ahead;                       /* elements are made ahead of need: copies are staged */
+    mg_device *shard[MG_MAX_DEVICES]; /* devices among which the rows of a batch on a host-visible
+                                         device are dealt out later: staged, too */
+    int n_shards;
+    const double *weights;       /* of the shards, or NULL; the owner's */
     int dense;                   /* this many of the innermost batches become axes of one
                                     buffer; each entry of the batches around them becomes a part */
     bool (*stop)(void *context); /* asked while rows are read: whether to end with
@@ -46,8 +52,11 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows);
  * the source's errors; MG_INTERRUPTED. */
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed);
-/* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM, MG_DEVICE. */
+/* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM, MG_DEVICE.
+ * Copies that are staged may still be under way. */
 mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows);
+/* Hands it over: whatever its devices do from now on comes after the copies to them. */
+mg_status mg_element_join(const mg_element *e);
 /* Accepts NULL. */
 void mg_element_free(mg_element *e);
 

@@ -39,7 +39,8 @@ typedef struct job {
 
 struct mg_stream {
     mg_element_kind kind; /* with a retained source */
-    int64_t depth;        /* most jobs in the queue, one if it is 0 */
+    double weight[MG_MAX_DEVICES];
+    int64_t depth; /* most jobs in the queue, one if it is 0 */
     /* used by the thread that is drawing */
     mg_order *order; /* owned */
     mg_rows rows;    /* the next element's row numbers, if rows_ready */
@@ -297,6 +298,7 @@ static mg_status wait_for_threads(mg_stream *s) {
 static mg_status take_first(mg_stream *s, mg_element **element) {
     job *j = s->first;
     if (j && j->ready) {
+        MG_TRY(mg_element_join(j->element));
         *element = j->element;
         j->element = NULL;
         const mg_rows before = s->given;
@@ -397,6 +399,11 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
                                 .dense = spec->dense,
                                 .stop = stop_wanted,
                                 .context = s};
+    memcpy(s->kind.shard, spec->shard, sizeof s->kind.shard);
+    memcpy(s->weight, spec->weight, sizeof s->weight);
+    s->kind.n_shards = spec->n_shards;
+    s->kind.weights = spec->weighted ? s->weight : NULL;
+    s->kind.ahead = spec->depth > 0;
     s->depth = spec->depth;
     s->pass = spec->pass;
     s->element = spec->element;

@@ -13,10 +13,15 @@ enum { MG_STREAM_THREADS = 64 }; /* at most */
 
 /* What mg_stream_new is to make; the caller's. */
 typedef struct mg_stream_spec {
-    mg_source *source;        /* retained by the stream */
-    mg_device *const *device; /* where the batches of each field go; copied */
-    mg_device *host;          /* ... from this one, if they are not host-visible */
-    const mg_stage *stages;   /* copied */
+    mg_source *source;                /* retained by the stream */
+    mg_device *const *device;         /* where the batches of each field go; copied */
+    mg_device *host;                  /* ... from this one, if they are not host-visible */
+    mg_device *shard[MG_MAX_DEVICES]; /* devices that will share the rows of a batch in host memory,
+                                         which go there ahead of need */
+    int n_shards;
+    double weight[MG_MAX_DEVICES]; /* of the shards, if weighted */
+    bool weighted;
+    const mg_stage *stages; /* copied */
     int n_stages;
     int dense;     /* this many of the innermost batches become axes of one tensor; each entry of
                       the batches around them becomes a part, with tensors of its own */

@@ -93,14 +93,18 @@ static bool count_bytes(mg_device *d, size_t bytes) {
     return true;
 }
 
+/* The status of an allocation that was counted before. */
+static mg_status uncount_failure(mg_device *d, size_t bytes, mg_status status) {
+    if (status == MG_OK) return MG_OK;
+    atomic_fetch_sub(&d->used, (long long)bytes);
+    return status == MG_OOM ? fail_out_of_memory(d, bytes) : status;
+}
+
 /* A device gets at least one byte to allocate, so that every address is a real one. */
 mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data) {
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_bytes(d, bytes)) return fail_out_of_memory(d, bytes);
-    const mg_status status = d->api->alloc(d, bytes ? bytes : 1, data);
-    if (status == MG_OK) return MG_OK;
-    atomic_fetch_sub(&d->used, (long long)bytes);
-    return status == MG_OOM ? fail_out_of_memory(d, bytes) : status;
+    return uncount_failure(d, bytes, d->api->alloc(d, bytes ? bytes : 1, data));
 }
 
 /* The memory of a lost device is leaked: freeing it could wait for the device for ever. */
@@ -111,11 +115,19 @@ void mg_device_free(mg_device *d, void *data, size_t bytes) {
 
 /* ---- buffers ---- */
 
+/* Makes the block of a buffer: with uninitialised bytes, or staged ones. */
+static mg_status make_block(mg_device *d, size_t bytes, const mg_staging *what, void **data) {
+    if (!what) return mg_device_alloc(d, bytes, data);
+    if (mg_device_out_of_reach(d)) return mg_device_check(d);
+    if (!count_bytes(d, bytes)) return fail_out_of_memory(d, bytes);
+    return uncount_failure(d, bytes, d->api->stage_in(d, what, data));
+}
+
 /* The record lies in host memory, the block on the device. */
-mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
+static mg_buffer *new_buffer(mg_device *device, size_t bytes, const mg_staging *what) {
     mg_buffer *b = mg_alloc_zero(sizeof *b);
     if (!b) return NULL;
-    if (mg_device_alloc(device, bytes, &b->data) != MG_OK) {
+    if (make_block(device, bytes, what, &b->data) != MG_OK) {
         mg_free(b);
         return NULL;
     }
@@ -123,6 +135,10 @@ mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
     b->bytes = bytes;
     atomic_init(&b->refs, 1);
     return b;
+}
+
+mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
+    return new_buffer(device, bytes, NULL);
 }
 
 /* The tensor holds the buffer; the reference from here is given up. */
@@ -138,6 +154,55 @@ mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *
         t = mg_tensor_from_buffer(b, dtype, shape);
     mg_buffer_release(b);
     return t;
+}
+
+/* ---- copies ahead of need ---- */
+
+/* Devices that cannot stage, and buffers without bytes, have a plain copy. */
+mg_buffer *mg_buffer_stage(mg_device *device, const mg_staging *what) {
+    if (device->api->stage_in && what->bytes) return new_buffer(device, what->bytes, what);
+    mg_buffer *b = mg_buffer_new(device, what->bytes);
+    if (!b || what->bytes == 0) return b;
+    if (device->api->copy_in(device, b->data, what->src, what->bytes) == MG_OK) return b;
+    mg_buffer_release(b);
+    return NULL;
+}
+
+mg_status mg_buffer_join(const mg_buffer *b) {
+    if (!b->device->api->stage_join) return MG_OK;
+    if (mg_device_out_of_reach(b->device)) return mg_device_check(b->device);
+    return b->device->api->stage_join(b->device, b->data);
+}
+
+mg_status mg_buffer_stage_rows(mg_buffer *b, const mg_shards *shards, mg_device *const *devices,
+                               size_t row_bytes, const mg_staging *how) {
+    b->ahead = mg_alloc_zero(sizeof *b->ahead + (size_t)shards->n * sizeof b->ahead->part[0]);
+    if (!b->ahead) return MG_OOM;
+    for (int i = 0; i < shards->n; i++) {
+        const size_t offset = (size_t)shards->first[i] * row_bytes;
+        mg_staging what = *how;
+        what.src = (const char *)b->data + offset;
+        what.bytes = (size_t)shards->count[i] * row_bytes;
+        if (!what.bytes || !devices[i]->api->stage_in) continue;
+        mg_buffer *copy = mg_buffer_stage(devices[i], &what);
+        if (!copy) return mg_error_code();
+        b->ahead->part[b->ahead->n++] = (struct mg_row_copy){offset, copy};
+    }
+    return MG_OK;
+}
+
+mg_status mg_buffer_find_rows(const mg_buffer *b, const mg_device *device, size_t offset,
+                              size_t bytes, mg_buffer **found) {
+    *found = NULL;
+    for (int i = 0; b->ahead && i < b->ahead->n; i++) {
+        mg_buffer *copy = b->ahead->part[i].copy;
+        if (copy->device != device || b->ahead->part[i].offset != offset || copy->bytes != bytes)
+            continue;
+        MG_TRY(mg_buffer_join(copy));
+        *found = mg_buffer_retain(copy);
+        return MG_OK;
+    }
+    return MG_OK;
 }
 
 /* ---- copies from device to device: directly where the kind has such copies

@@ -52,6 +52,14 @@ typedef struct mg_device_team {       /* who shares a communicator */
     struct mg_device *const *devices; /* of the ranks here */
 } mg_device_team;
 
+typedef struct mg_staging { /* a copy from host memory that is made ahead of need */
+    const void *src;
+    size_t bytes;
+    bool (*stop)(void *context); /* asked where it waits: whether to end with MG_INTERRUPTED; or
+                                    NULL */
+    void *context;
+} mg_staging;
+
 enum { MG_READBACKS = 2 }; /* of a device, under way at most */
 
 typedef struct mg_device_api {
@@ -102,6 +110,11 @@ typedef struct mg_device_api {
     /* its programs hold nothing of one device or run: others of its kind may run them, also while
      * it does */
     bool shares_programs;
+    /* stage_in makes memory and copies into it beside the device's work, from any thread; after
+     * stage_join later work comes after the copy. `free` frees it. Both NULL: copies are as good.
+     */
+    mg_status (*stage_in)(mg_device *d, const mg_staging *what, void **data);
+    mg_status (*stage_join)(mg_device *d, void *data);
 } mg_device_api;
 
 struct mg_device { /* one per name, made on first use, lives as long as the process */

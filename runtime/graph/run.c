@@ -75,8 +75,17 @@ mg_status mg_part_new_buffer(mg_part *part, int external) {
     return MG_OK;
 }
 
-/* Copies the part's rows, from `offset` of t on, to a buffer of this run on its own device. */
+/* The part's rows, from `offset` of t on, in a buffer of this run on its own device: they may have
+ * been copied there ahead of the run. */
 static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset) {
+    const size_t bytes = external_bytes(&part->lowered.externals[external]);
+    mg_buffer *ahead;
+    MG_TRY(mg_buffer_find_rows(t->buffer, part->device, offset, bytes, &ahead));
+    if (ahead) {
+        part->buffer[external] = ahead;
+        part->address[external] = ahead->data;
+        return MG_OK;
+    }
     MG_TRY(mg_part_new_buffer(part, external));
     return mg_device_copy(part->device, part->address[external], t->device,
                           (const char *)t->buffer->data + offset, part->buffer[external]->bytes);

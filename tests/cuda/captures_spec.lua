@@ -1,5 +1,5 @@
 -- NCCL in captured steps. Unless NCCL_GRAPH_REGISTER is 0, NCCL registers the buffers of a captured collective, for
--- which all ranks meet: a rank that captures while the others replay waits for ever. The fake NCCL does so, too, and counts.
+-- which all ranks meet: a rank that captures while the others replay waits for ever. So does the fake NCCL.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -33,7 +33,8 @@ local function train(argument, settings)
   local path, log = check.path "train.lua", check.path "calls"
   check.write(path, TRAIN)
   local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_CUDA_AUTOTUNE=1 "
-    .. "MGPU_CUDA_KEPT=%d MGPU_FAKE_CUDA_LOG=%s %s timeout 250 %s %s %s"):format(2 ^ 28, log, settings or "", check.program, path, argument))
+    .. "MGPU_CUDA_KEPT=%d MGPU_FAKE_CUDA_LOG=%s %s timeout 250 %s %s %s"):format(2 ^ 28, log, settings or "",
+    check.program, path, argument))
   local text = check.read(log) or ""
   return output, status, tonumber(text:match "nccl captures of rank 0: (%d+)") or 0,
     tonumber(text:match "nccl captures of rank 1: (%d+)") or 0

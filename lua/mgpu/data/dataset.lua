@@ -212,8 +212,8 @@ function methods:map(fn)
 end
 
 --- ds:prefetch(n, {threads = the cores of this machine}): threads read the rows of the next n elements while this one
---- is used. Any number of them gives the same elements; where rows are only copied, as from_tensors does, one is the
---- default. Its place in the chain makes no difference.
+--- is used, and copy them to the GPU, or to those of fit, beside its work. Any number of them gives the same elements;
+--- where rows are only copied, as from_tensors does, one is the default. Its place in the chain makes no difference.
 -- Example:
 --     local ds = mgpu.data.from_tensors({ mgpu.arange(100) }):shuffle(100, 1):batch(50):prefetch(2)
 --     for x in ds:iter() do print(x:count()) end -- the next batches are made meanwhile
@@ -233,8 +233,9 @@ function methods:length() return self.count < math.huge and self.count or nil en
 
 --- ds:iter(position, device) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is
 --- what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch they are
---- sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device. Errors: a
---- position past the end.
+--- sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device. spread: {devices
+--- =, weights =} that will share the rows of each batch; with prefetch their rows are sent there, too. Errors: a position
+--- past the end.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.arange(4) }
 --     local it = ds:iter()
@@ -242,11 +243,11 @@ function methods:length() return self.count < math.huge and self.count or nil en
 --     for x in ds:iter(it:position()) do print(x:item()) end -- the rest of the pass
 --     --> 2
 --     --> 3
-function methods:iter(position, device)
+function methods:iter(position, device, spread)
   if position ~= nil then checks.position(position, self.count) end
   local pass, element = self.passes, 0
   if position then pass, element = position.pass, position.element end
-  local it = Iterator.new(self, pass, element, device)
+  local it = Iterator.new(self, pass, element, device, spread)
   self.passes = pass + 1
   return it
 end

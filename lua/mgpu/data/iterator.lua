@@ -70,15 +70,18 @@ local function open(self, rows)
     depth, first = math.ceil(depth / rows), 0
   end
   self.blocks = rows > 1
+  local spread = rows == 1 and self.spread or {}
   self.stream = core.stream(dataset.source, stages, { devices = devices_of(dataset, self.device), host = host(),
-    pass = self.pass, element = first, depth = depth, threads = dataset.threads or nil, dense = self.dense })
+    shards = spread.devices, weights = spread.weights, pass = self.pass, element = first, depth = depth,
+    threads = dataset.threads or nil, dense = self.dense })
 end
 
---- new(dataset, pass, element, device) -> an iterator that begins at that element (from 0) of that pass (from 0).
---- device: as of dataset:iter.
-function Iterator.new(dataset, pass, element, device)
+--- new(dataset, pass, element, device, spread) -> an iterator that begins at that element (from 0) of that pass (from
+--- 0). device, spread: as of dataset:iter.
+function Iterator.new(dataset, pass, element, device, spread)
   local self = setmetatable({ dataset = dataset, device = device, dense = level_of_first_map(dataset),
-    level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false }, Iterator)
+    level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false,
+    spread = not next(dataset.maps) and spread or nil }, Iterator)
   self.place = function() return user_function.text_of_place(self.element + 1, self:rows()) end
   open(self, rows_in_block(dataset))
   return self

@@ -90,7 +90,7 @@ function Stream:start(_, position)
   local before = self.next
   if type(before) == "table" and before.close then before:close() end
   local dataset = self.source.dataset
-  self.next = checks.is_dataset(dataset) and dataset:iter(position, self.device) or dataset:iter(position)
+  self.next = checks.is_dataset(dataset) and dataset:iter(position, self.device, self.spread) or dataset:iter(position)
   self.taken = 0
 end
 
@@ -113,7 +113,7 @@ function Stream:skip_passes(n)
   if dataset.passes then dataset.passes = math.max(dataset.passes, n) end
 end
 
-function Stream:settle(device) self.device = device end
+function Stream:settle(device) self.device, self.spread = device, nil end
 
 -- ---- making them --------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ local M = {}
 --- new(source, batch_size, shuffle, position): `position` is train_step.position's, or nil. Call start before take.
 function M.new(source, batch_size, shuffle, position)
   return setmetatable({ source = source, batch_size = batch_size, shuffle = shuffle, position = position,
-    device = source.device }, source.dataset and Stream or Rows)
+    device = source.device, spread = source.spread }, source.dataset and Stream or Rows)
 end
 
 return M

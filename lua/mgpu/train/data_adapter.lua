@@ -3,7 +3,7 @@
 -- A source of tensors is {tensors, layout, order, rows}: the whole tensors (batch_layout.lua says which is which) and
 -- an int32 tensor of the row numbers to use, in order. A validation split is the same tensors with another order.
 -- A source of a dataset is {dataset, length (nil if unknown), check, what, device (where batches are wanted; nil: on
--- several)}; its batches are checked one by one.
+-- several), spread (devices and weights of those that share the rows of a batch)}; its batches are checked one by one.
 -- batch_cursor.lua goes through either.
 local batch_layout = require "mgpu.train.batch_layout"
 local checks = require "mgpu.data.checks"
@@ -32,6 +32,13 @@ local function data_device(model)
   local compiled = model.compiled
   if compiled and compiled.devices then return compiled.device end
   return core.default_device()
+end
+
+-- The devices that share the rows of each batch, with their weights; nil where that is otherwise.
+local function data_devices(model)
+  local compiled = model.compiled
+  local spread = compiled and compiled.spread
+  return spread and not spread.stages and compiled.strategy ~= "async" and spread or nil
 end
 
 local function from_tensors(x, y, weight, outputs, order)
@@ -118,7 +125,7 @@ local function from_dataset(what, model, dataset, given)
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
   local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what,
-    generator = generator, device = data_device(model) }
+    generator = generator, device = data_device(model), spread = data_devices(model) }
   if source.length == 0 then M.no_batch(source) end
   function source.check(x, y, weight, more)
     if more ~= nil then

@@ -6,6 +6,7 @@
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/context/context.h"
+#include "device/cuda/context/stage.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 
@@ -131,6 +132,8 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .copy_in = mg_cuda_copy_in,
                                   .copy_out = mg_cuda_copy_out,
                                   .copy_peer = mg_cuda_copy_peer,
+                                  .stage_in = mg_cuda_stage_in,
+                                  .stage_join = mg_cuda_stage_join,
                                   .compile = compile_program,
                                   .run = mg_cuda_program_run,
                                   .release = mg_cuda_program_release,

@@ -8,6 +8,7 @@
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/codegen/module.h"
+#include "device/cuda/context/stage.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -130,6 +131,7 @@ static void close_gpu(mg_cuda *s) {
             mg_cu.cuModuleUnload(s->kernels[i]);
         if (s->rng) mg_cu.cuMemFreeAsync(s->rng, s->stream);
         mg_cuda_free_kept(s->device);
+        mg_cuda_stage_close(s);
         mg_cuda_channel_close(&s->in);
         mg_cuda_channel_close(&s->out);
         if (s->reached) mg_cu.cuEventDestroy(s->reached);

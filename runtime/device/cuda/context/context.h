@@ -69,7 +69,8 @@ typedef struct mg_cuda {
     bool rng_known;          /* rng_there is right */
     CUfunction rng_advance;  /* the kernel that advances the cell */
     mg_cuda_channel in, out; /* copies from and to the host, on the stream */
-    uint8_t *answer;         /* pinned host memory for readbacks of a byte: a ring */
+    struct mg_cuda_stage *stage;    /* copies made ahead of need: stage.c; NULL: none yet */
+    uint8_t *answer;                /* pinned host memory for readbacks of a byte: a ring */
     CUevent answered[MG_READBACKS]; /* the byte is there */
     unsigned asked, told;           /* readbacks so far: begun, waited for */
     atomic_bool interrupted;        /* the last wait for the stream ended before it did */

@@ -10,6 +10,7 @@
  * Copies from and to the host go by a channel (channel.c), but for small ones to the GPU, which the
  * driver itself buffers: the host does not wait for them. */
 #include "device/cuda/context/context.h"
+#include "device/cuda/context/stage.h"
 
 enum { SMALL = 64 << 10 }; /* bytes of the largest copy that the driver buffers itself */
 
@@ -22,6 +23,7 @@ static void free_cached(mg_cuda *s) {
     size_t bytes;
     void *data;
     while ((data = mg_block_cache_drop(&s->kept, &bytes))) free_to_pool(s, data);
+    while ((data = mg_cuda_stage_drop(s))) free_to_pool(s, data);
 }
 
 /* Waits until the stream has done what it has now. */
@@ -79,7 +81,9 @@ void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     void *old;
     if (mg_cu.cuCtxSetCurrent(s->context) != CUDA_SUCCESS) return;
     pthread_mutex_lock(&s->turn);
-    if (bytes > s->kept_most) {
+    if (mg_cuda_stage_free(s, data)) {
+        data = NULL; /* kept there */
+    } else if (bytes > s->kept_most) {
         free_to_pool(s, data);
     } else {
         while ((old = mg_block_cache_excess(&s->kept, bytes, s->kept_most, &old_bytes)))
