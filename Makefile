@@ -215,6 +215,9 @@ $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	  -Wl,-rpath,$(abspath $(OUT))
 $B/tests/fuzz/fuzz_image: $(call obj,$(IMAGE_C))
 LIBS_fuzz_image = $(LIBS_mgpu-image.so)
+$B/tests/fuzz/fuzz_model_json: $(call obj,$(BIND_C))
+LIBS_fuzz_model_json = $(LUA_A)
+FLAGS_tests/fuzz/fuzz_model_json.c = -I$(LUA)
 $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(LIBS_$(@F)) -ljansson -lz -lm -ldl -lpthread

@@ -1,0 +1,36 @@
+-- The Lua side of fuzz_model_json.c: a function of a text that RETURNS a complaint about reading it, or nothing. Both
+-- forms of a configuration are tried: Keras's, and ours as it stands in our own files.
+package.path = "lua/?.lua;lua/?/init.lua;" .. package.path
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+local model_config = require "mgpu.nn.model_config"
+
+core.default_device "null:0"
+
+-- Messages that Lua itself makes, or that speak of a defect.
+local DEFECTS = { "attempt to", "bad argument", "stack overflow", "internal", "assertion" }
+
+local function complaint(message)
+  if type(message) ~= "string" then return "an error that is no text" end
+  for _, words in ipairs(DEFECTS) do
+    if message:find(words, 1, true) then return message end
+  end
+end
+
+-- The model that fn makes of the text, if any, must come back from its own text.
+local function try(fn, text)
+  local ok, model = pcall(fn, text)
+  if not ok then return complaint(model) end
+  local written, again = pcall(model.to_json, model)
+  if not written then return complaint(again) end
+  ok, model = pcall(mgpu.model_from_json, again)
+  if not ok then return "its own text is refused: " .. tostring(model) end
+  if model:to_json() ~= again then return "its text changes: " .. again end
+end
+
+local function ours(text) return model_config.from_config(core.json_decode(text), {}, "fuzz") end
+
+return function(text)
+  mgpu.reset_names()
+  return try(mgpu.model_from_json, text) or try(ours, text)
+end
