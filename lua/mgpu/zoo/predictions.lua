@@ -43,8 +43,8 @@ end
 
 --- decode_predictions(predictions, {top = 5, data_dir =}) -> for each row an array of {class, description, score}, as
 --- {"n02123045", "tabby", 0.71}, the highest score first.
--- predictions: a tensor {n, 1000}, what model:predict gives. The names come from Keras's imagenet_class_index.json, which
--- is looked for, downloaded and kept as files of data sets are (lua/mgpu/data/datasets/files.lua), in `imagenet`.
+-- predictions: a tensor {n, 1000}, what model:predict gives. The names come from Keras's imagenet_class_index.json,
+-- which is looked for, downloaded and kept as files of data sets are (lua/mgpu/data/datasets/files.lua), in `imagenet`.
 -- Errors: another shape; NaN; the file is missing or damaged.
 -- Source: keras.applications.imagenet_utils.
 function M.decode_predictions(predictions, given)

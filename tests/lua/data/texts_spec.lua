@@ -102,7 +102,8 @@ test("get_word_index reads the numbers of words, as Keras's function of that nam
     for text, message in pairs { ["{"] = "word_index.json: ", ["[1]"] = "word_index.json holds no words",
       ['{"a": "b"}'] = "holds no words with their numbers", ["{}"] = "holds no words" } do
       check.write(path, text)
-      check.raises(function() datasets[name].get_word_index { data_dir = folder } end, name .. ": .*" .. message, "data")
+      check.raises(function() datasets[name].get_word_index { data_dir = folder } end, name .. ": .*" .. message,
+        "data")
     end
     check.raises(function() datasets[name].get_word_index { data_dir = check.path "none" } end,
       name .. ": .* has no " .. name .. "_word_index.json", "io")

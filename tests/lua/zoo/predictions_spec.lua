@@ -22,7 +22,8 @@ test("the highest scores come first, with their classes", function()
     + mgpu.one_hot(mgpu.tensor({ 0, 3 }, { dtype = "int32" }), 1000) * 0.25
   local folder = folder_with()
   check.equal(decode(x, { top = 2, data_dir = folder }), {
-    { { "n07", "name 7", 0.5 }, { "n00", "name 0", 0.25 } }, { { "n0999", "name 999", 0.5 }, { "n03", "name 3", 0.25 } },
+    { { "n07", "name 7", 0.5 }, { "n00", "name 0", 0.25 } },
+    { { "n0999", "name 999", 0.5 }, { "n03", "name 3", 0.25 } },
   })
   check.equal(#decode(x, { data_dir = folder })[1], 5)
   check.equal(mgpu.models.vgg16.decode_predictions(x, { top = 1, data_dir = folder })[2][1][2], "name 999")

@@ -93,7 +93,7 @@ function M.obtain(set, file, wanted, data_dir)
   return download(set, file, wanted)
 end
 
---- read_json(set, file, data_dir) -> the value that a JSON file holds, which is obtained. Errors: no such file; no JSON.
+--- read_json(set, file, data_dir) -> the value that a JSON file holds, which is obtained. Errors: no file; no JSON.
 function M.read_json(set, file, data_dir)
   local path = M.obtain(set, file, file.kept, data_dir)
   local f, reason = io.open(path, "rb")
