@@ -264,7 +264,7 @@ error-sites: ## prove that tests trigger every error text; TESTS="FILE..." adds 
 	@-$(MAKE) --no-print-directory -C build/error_sites/tree test
 	@luajit tests/error_sites/run.lua report
 fault: all $(C_TESTS) ## tests in which memory, files or devices fail
-	@$(RUN) $(wildcard tests/fault/*.lua) $(C_TESTS)
+	@$(RUN) $(C_TESTS)
 
 # Lua's own memory comes from malloc in these builds (MG_ASAN, MGPU_MALLOC), so it is checked too.
 SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 UBSAN_OPTIONS=print_stacktrace=1 \

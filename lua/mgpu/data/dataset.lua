@@ -231,11 +231,11 @@ end
 --     print(ds:length(), ds:batch(32):length())  --> 100 4
 function methods:length() return self.count < math.huge and self.count or nil end
 
---- ds:iter(position, device) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one: `position` is
---- what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch they are
---- sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device. spread: {devices
---- =, weights =} that will share the rows of each batch; with prefetch their rows are sent there, too. Errors: a position
---- past the end.
+--- ds:iter(position, device, spread) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one:
+-- `position` is what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch
+-- they are sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device.
+-- spread: the {devices =, weights =} that will share the rows of each batch; with prefetch their rows are sent there,
+-- too. Errors: a position past the end.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.arange(4) }
 --     local it = ds:iter()

@@ -94,7 +94,7 @@ test("a cached file of a data set that is damaged is downloaded again", function
   os.execute("rm -r " .. web)
   local out = check.run(run)
   check.matches(out, "tiny: cannot download it %(.*%): put train%-images%-idx3%-ubyte, train%-labels%-idx1%-ubyte, "
-    .. "t10k%-images%-idx3%-ubyte, t10k%-labels%-idx1%-ubyte, or these with %.gz, into .*/%.cache/mgpulua/tiny")
+    .. "t10k%-images%-idx3%-ubyte, t10k%-labels%-idx1%-ubyte %(or these with %.gz%) into .*/%.cache/mgpulua/tiny")
 end)
 
 test("processes that want the same file download it once", function()
