@@ -125,7 +125,8 @@ for _, case in ipairs {
     check.truthy(three[call] > one[call], "rows of the batch")
     check.truthy(one[call] >= 4, "weights")
     local read = (three.cuMemcpyDtoHAsync - one.cuMemcpyDtoHAsync) / 2
-    check.truthy(read <= 4, read .. " copies to the host in a step, besides its loss and guards")
+    -- The loss, as the step's and in the mean; the guards on the loss, the gradients and the new weights.
+    check.truthy(read <= 5, read .. " copies to the host in a step, besides its loss and guards")
     local alone = run((TRAIN:gsub("DEVICES", '"cuda:0"'):gsub("STEPS", "3")))
     local numbers = {}
     for v in alone:gmatch "%S+" do numbers[#numbers + 1] = tonumber(v) end
