@@ -4,6 +4,7 @@
  * so `used` never exceeds the limit. */
 #include "device/buffer.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "core/variable.h"
 #include "device/device.h"
 #include <stdio.h>
@@ -239,4 +240,16 @@ mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *
     if (bytes == 0) return MG_OK;
     const mg_status status = copy_between(to, dst, from, src, bytes);
     return status == MG_UNSUPPORTED ? copy_by_host(to, dst, from, src, bytes) : status;
+}
+
+mg_status mg_device_read_through(mg_device *d, void *dst, const void *src, size_t bytes) {
+    bool interrupted = false;
+    mg_status status = d->api->copy_out(d, dst, src, bytes);
+    while (status == MG_INTERRUPTED) {
+        interrupted = true;
+        mg_error_clear();
+        status = d->api->copy_out(d, dst, src, bytes);
+    }
+    if (interrupted) mg_interrupt_by(mg_interrupt_signal());
+    return status;
 }

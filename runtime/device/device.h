@@ -170,6 +170,9 @@ void mg_device_free(mg_device *d, void *data, size_t bytes);
 /* From memory of one device to memory of another or the same one: without the host where they can.
  * The source may be given back when it has returned. */
 mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, size_t bytes);
+/* To the host, as copy_out, for what must be known whatever happens: an interrupt does not end the
+ * wait, and is pending afterwards. */
+mg_status mg_device_read_through(mg_device *d, void *dst, const void *src, size_t bytes);
 /* The fastest communicator among these devices, rank i being devices[i]; NULL on failure. */
 mg_comm *mg_device_connect(mg_device *const *devices, int n);
 /* One over several processes, each with some of the ranks: the devices are of one kind. Their calls

@@ -1,6 +1,7 @@
 /* Guards on the new values of variables: see new_values.h. */
 #include "graph/new_values.h"
 #include "core/alloc.h"
+#include "device/device.h"
 #include "ops/op.h"
 #include <math.h>
 
@@ -53,7 +54,7 @@ static bool is_finite(const mg_tensor *t) {
     for (int64_t done = 0; done < count; done += PIECE) {
         const int64_t n = count - done < PIECE ? count - done : PIECE;
         const char *at = (const char *)t->buffer->data + (size_t)done * size;
-        if (d->api->copy_out(d, typed, at, (size_t)n * size) != MG_OK) return true;
+        if (mg_device_read_through(d, typed, at, (size_t)n * size) != MG_OK) return true;
         mg_to_double(piece, typed, (mg_dtype)t->dtype, (size_t)n);
         for (int64_t i = 0; i < n; i++)
             if (!isfinite(piece[i])) return false;

@@ -297,12 +297,14 @@ static mg_status raise_guard(const mg_plan *p, int i) {
     return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
 }
 
-/* Reads the byte of guard i, or of the verdict. */
-static mg_status read_guard(mg_plan *p, int i, uint8_t *byte) {
+/* Reads the byte of guard i, or of the verdict. Behind the commit phase no interrupt ends that: the
+ * step has happened. */
+static mg_status read_guard(mg_plan *p, int i, bool behind, uint8_t *byte) {
     const int root = p->n_outputs + p->n_assigns + i;
     const mg_part *part = &p->parts[p->root_part[root]];
-    const int e = mg_part_external(part, root);
-    return part->device->api->copy_out(part->device, byte, part->address[e], 1);
+    mg_device *d = part->device;
+    const void *at = part->address[mg_part_external(part, root)];
+    return behind ? mg_device_read_through(d, byte, at, 1) : d->api->copy_out(d, byte, at, 1);
 }
 
 /* Checks the guards that are known in the compute phase or, with `behind`, behind the commit phase.
@@ -314,14 +316,14 @@ static mg_status check_guards(mg_plan *p, bool behind) {
     if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
     if (p->verdict) {
         if (behind != p->checks_new_values) return MG_OK;
-        MG_TRY(read_guard(p, 0, &byte));
+        MG_TRY(read_guard(p, 0, behind, &byte));
         if (!byte) return MG_OK;
         if (behind) mg_async_guards_reported(p->parts[0].device);
         return raise_guard(p, byte - 1);
     }
     for (int i = 0; i < p->n_guards; i++) {
         if (behind != (p->guards[i].variables != NULL)) continue;
-        MG_TRY(read_guard(p, i, &byte));
+        MG_TRY(read_guard(p, i, behind, &byte));
         if (!byte) return raise_guard(p, i);
     }
     return MG_OK;

@@ -126,3 +126,92 @@ end))
   local output = check.run(stopped(path, "INT"))
   check.matches(output, "^false\t[^\n]*interrupted!?\ntrue\ttrue\nfalse\t[^\n]*not finite[^\n]*\nstatus 0\n$")
 end)
+
+-- Guards on new weights are read when the step has happened. An interrupt while the host waits for them must neither
+-- let the step pass for one that has not, nor keep from the user what the guard says.
+local CUT = START .. [[
+ffi.cdef [=[
+typedef struct { void *value; int signal, how; void *call, *attributes; char rest[32]; } sigevent_t;
+typedef struct { long seconds[2], nanoseconds[2]; } unused_t;
+typedef struct { long interval, interval_ns, first, first_ns; } itimerspec_t;
+int timer_create(int clock, sigevent_t *event, void **timer);
+int timer_settime(void *timer, int flags, const itimerspec_t *when, itimerspec_t *before);
+void mg_interrupt(void);
+]=]
+local mgpu_library = ffi.load "build/libmgpu.so.0"
+local function timer(call)
+  local event, made = ffi.new "sigevent_t", ffi.new "void *[1]"
+  event.how, event.call = 2, ffi.cast("void *", call) -- SIGEV_THREAD
+  assert(ffi.C.timer_create(1, event, made) == 0)
+  return function(first, interval)
+    ffi.C.timer_settime(made[0], 0, ffi.new("itimerspec_t", 0, (interval or 0) * 1e6, 0, first * 1e6), nil)
+  end
+end
+local interrupt_in, go_on_in = timer(mgpu_library.mg_interrupt), timer(fake.fake_cuda_go_on)
+-- Like pcall, again after an interrupt that comes late.
+local function settled(call, ...)
+  local ok, result
+  repeat ok, result = pcall(call, ...) until ok or not tostring(result):find "interrupted"
+  return ok, result
+end
+-- A step on two devices that reads none of its results.
+local function make(rate)
+  local w, sgd = mgpu.variable(mgpu.ones { 4, 1 }, { name = "w" }), mgpu.optimizers.SGD { learning_rate = rate }
+  local step = core.jit(function(rows)
+    local loss, grads = mgpu.value_and_grad(function()
+      return mgpu.sum(mgpu.matmul(core.ops.shard(rows), w:value()))
+    end, { w })()
+    sgd:apply(grads, { w })
+    return loss
+  end, { devices = { "cuda:0", "cuda:0/1" } })
+  sgd:build { w }
+  return step, w
+end
+-- Takes the step, whose n-th piece of work hangs for a while -> like pcall.
+local function cut_step(step, n)
+  fake.fake_cuda_hang(n)
+  interrupt_in(30)
+  go_on_in(80, 40)
+  local ok, message = pcall(step, x)
+  fake.fake_cuda_hang(0)
+  fake.fake_cuda_go_on()
+  interrupt_in(0)
+  settled(function() return double(x):totable() end)
+  return ok, message
+end
+]]
+
+test("an interrupt behind a step on two devices neither undoes it nor hides its guards", function()
+  local path = check.path "cut.lua"
+  check.write(path, CUT .. [[
+local function value(of)
+  local _, rows = settled(function() return of:value():totable() end)
+  return rows[1][1]
+end
+local good, w = make(0.01)
+local bad, v = make(3e38)
+good(x)
+local first = mgpu.ones { 4, 1 }
+mgpu.eval(first)
+pcall(bad, x)
+local cut, told = 0, 0
+for n = 1, 30 do
+  local before = value(w)
+  local ok, message = cut_step(good, n)
+  assert(ok == (value(w) ~= before), ("%d: %s %s"):format(n, ok, message))
+  if not ok then assert(message:find "interrupted", message) cut = cut + 1 end
+  v:assign(first)
+  ok, message = cut_step(bad, n)
+  assert(not ok, n)
+  if message:find "overflowed" then
+    told = told + 1
+    local again, refused = settled(bad, x)
+    assert(not again and refused:find "overflowed", refused)
+  else
+    assert(message:find "interrupted" and value(v) == 1, message)
+  end
+end
+print(cut > 0, told > 0)
+]])
+  check.equal(check.run(("timeout 120 %s %s"):format(check.program, path)), "true\ttrue\n")
+end)
