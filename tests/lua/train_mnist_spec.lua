@@ -9,10 +9,16 @@ local function run(options, environment)
     options))
 end
 
+-- The output of a run that must succeed.
+local function succeed(options)
+  local out, status = run(options)
+  if status ~= 0 then check.fail(("exit status %d:\n%s"):format(status, out)) end
+  return out
+end
+
 test("train_mnist prints the lines of the original Keras notebook", function()
   local path = check.path "model.safetensors"
-  local out, status = run("--data digits --limit 200 --epochs 2 --verbose 2 --save " .. path)
-  check.equal(status, 0)
+  local out = succeed("--data digits --limit 200 --epochs 2 --verbose 2 --save " .. path)
   check.matches(out, "X_train shape: (200, 28, 28, 1)\n200 train samples\n200 test samples\n")
   check.matches(out, "NOT Using Multi%-GPU\nTrain on 200 samples, validate on 200 samples\n"
     .. "Epoch 1/2\n %- %d+s %- loss: [%d.]+ %- acc: [%d.]+ %- val_loss: [%d.]+ %- val_acc: [%d.]+\n"
@@ -24,19 +30,18 @@ end)
 
 test("train_mnist trains in float16, refuses other precisions, and evaluates its saved model", function()
   local path = check.path "half.safetensors"
-  local out, status = run("--data digits --limit 64 --epochs 1 --model mlp --verbose 0 "
+  local out = succeed("--data digits --limit 64 --epochs 1 --model mlp --verbose 0 "
     .. "--precision mixed_float16 --save " .. path)
-  check.equal(status, 0)
   local again = run("--data digits --limit 64 --evaluate " .. path)
   check.equal(again:match "Test score: [%d.]+", out:match "Test score: [%d.]+")
+  local status
   out, status = run "--precision half"
   check.equal(status, 1)
   check.matches(out, "mixed_bfloat16")
 end)
 
 test("--help prints the options", function()
-  local out, status = run "--help"
-  check.equal(status, 0)
+  local out = succeed "--help"
   for _, option in ipairs { "model", "epochs", "batch%-size", "devices", "data", "limit", "seed",
     "lr", "precision", "save", "verbose", "evaluate" } do
     check.matches(out, "%-%-" .. option)
