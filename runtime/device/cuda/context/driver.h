@@ -11,7 +11,7 @@
     X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute)                  \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                    \
     X(cuDeviceCanAccessPeer) X(cuMemPoolSetAccess) X(cuStreamCreate) X(cuStreamDestroy)            \
-    X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                          \
+    X(cuStreamWaitEvent) X(cuStreamGetCaptureInfo)                                                 \
     X(cuStreamUpdateCaptureDependencies) X(cuStreamBeginCapture) X(cuStreamEndCapture)             \
     X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)                            \
     X(cuEventElapsedTime) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemPoolCreate)          \
