@@ -62,6 +62,30 @@ end
   end)
 end
 
+-- Without a batch the threads hand over several rows at once, each of which is copied by itself.
+test("single rows that come in blocks are copied ahead, from any element on, and before maps", function()
+  each_output([[
+local sum = mgpu.jit(function(x) return x:to "float64":sum() end)
+local ds = rows(150, 64):prefetch(100, { threads = 2 })
+local twice = rows(150, 64):map(function(x) return x * 2 end):prefetch(100, { threads = 2 })
+for _, case in ipairs { { ds, 0, 1, "cuda:0" }, { ds, 70, 1, "cuda:0" }, { twice, 70, 2 } } do
+  local from, row, factor, where = unpack(case)
+  local sums, place = {}, row
+  for x in from:iter({ pass = 0, element = row }, where) do
+    assert(x:device() == "cuda:0" or not where)
+    sums[#sums + 1] = sum(x)
+    x:free()
+  end
+  for _, s in ipairs(sums) do
+    local wanted = factor * (place * 64 * 64 + 64 * 63 / 2)
+    assert(s:item() == wanted, ("row %d: %d, not %d"):format(place, s:item(), wanted))
+    place = place + 1
+  end
+  print(place)
+end
+]], "150\n150\n150\n")
+end)
+
 test("elements that are dropped, and passes that are left early, leave the memory to later copies", function()
   each_output([[
 local ds = rows(64, 512):batch(4):cycle():prefetch(3, { threads = 2 })
