@@ -31,9 +31,9 @@ static void add_row(mg_tfrecord_writer *w, int64_t i) {
     const float raw[] = {(float)i, 0.5f};
     char text[32];
     const int length = snprintf(text, sizeof text, "row %lld", (long long)i);
-    const mg_feature_value values[] = {{"list", MG_FEATURE_INT64, list, (size_t)(i % 8)},
-                                       {"text", MG_FEATURE_BYTES, text, (size_t)length},
-                                       {"raw", MG_FEATURE_BYTES, raw, sizeof raw}};
+    const mg_feature_value values[] = {{"list", MG_FEATURE_INT64, list, (size_t)(i % 8), NULL},
+                                       {"text", MG_FEATURE_BYTES, text, (size_t)length, NULL},
+                                       {"raw", MG_FEATURE_BYTES, raw, sizeof raw, NULL}};
     size_t n;
     uint8_t *message = mg_example_encode(values, 3, &n);
     assert_non_null(message);
