@@ -15,11 +15,10 @@
 enum { TRAILER = 48, TABLE = 24, HASH = 32, ENTRY = 16 };
 
 /* An int32, float32 numbers and a text in each row, as in tests/c/mixed_source.h. */
-static const mg_source rows = {
-    .n_fields = 3,
-    .field = {{.dtype = MG_I32},
-              {.dtype = MG_F32, .shape = {.rank = 1, .dim = {-1}}},
-              {.dtype = MG_U8, .shape = {.rank = 1, .dim = {-1}}, .text = true}}};
+static mg_field fields[] = {{.dtype = MG_I32},
+                            {.dtype = MG_F32, .shape = {.rank = 1, .dim = {-1}}},
+                            {.dtype = MG_U8, .shape = {.rank = 1, .dim = {-1}}, .text = true}};
+static const mg_source rows = {.n_fields = 3, .field = fields};
 
 static int64_t number_at(const uint8_t *bytes, size_t at) {
     int64_t number;
