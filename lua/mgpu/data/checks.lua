@@ -121,4 +121,25 @@ function M.position(position, count)
   end
 end
 
+--- destination(device, spread): raises unless they are what dataset:iter takes, a device's name and the devices that
+--- share a batch. Whether there is such a device, the C side says.
+function M.destination(device, spread)
+  if device ~= nil and type(device) ~= "string" then
+    M.fail("iter", 'a device is given by its name, such as "cuda:0"; got %s', M.kind(device))
+  end
+  if spread == nil then return end
+  if type(spread) ~= "table" then
+    M.fail("iter", "spread is a table {devices =, weights =}; got %s", M.kind(spread))
+  end
+  for key, kind in pairs { devices = "string", weights = "number" } do
+    local list = spread[key]
+    if list ~= nil and type(list) ~= "table" then
+      M.fail("iter", "spread.%s is a list of %ss; got %s", key, kind, M.kind(list))
+    end
+    for i, value in ipairs(list or {}) do
+      if type(value) ~= kind then M.fail("iter", "spread.%s[%d] is a %s; got %s", key, i, kind, M.kind(value)) end
+    end
+  end
+end
+
 return M

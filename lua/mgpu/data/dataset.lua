@@ -245,6 +245,7 @@ function methods:length() return self.count < math.huge and self.count or nil en
 --     --> 3
 function methods:iter(position, device, spread)
   if position ~= nil then checks.position(position, self.count) end
+  checks.destination(device, spread)
   local pass, element = self.passes, 0
   if position then pass, element = position.pass, position.element end
   local it = Iterator.new(self, pass, element, device, spread)

@@ -18,6 +18,12 @@ end
 cases {
   -- ---- datasets
   { "a position that is a number", function() rows():iter(3) end, "a table {pass =, element =}; got 3" },
+  { "a device that is a table", function() rows():iter(nil, {}) end, "iter: a device is given by its name" },
+  { "a spread that is a number", function() rows():iter(nil, nil, 3) end, "table {devices =, weights =}; got a number" },
+  { "devices of a spread that are no list", function() rows():iter(nil, nil, { devices = true }) end,
+    "spread.devices is a list of strings; got a boolean" },
+  { "a weight of a spread that is no number", function() rows():iter(nil, nil, { weights = { {} } }) end,
+    "spread.weights[1] is a number; got a table" },
   { "a position with another field", function() rows():iter { row = 1 } end, 'got a field "row"' },
   { "a chain of too many takes", function()
     local ds = rows()
