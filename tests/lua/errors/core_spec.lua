@@ -46,4 +46,27 @@ cases {
   end, "model.bin is an HDF5 file: give its name the ending .h5", code = "unsupported" },
   { "a list with names as JSON", function() core.json_encode { 1, 2, a = 3 } end,
     "json_encode: a table mixes positions with names, or has holes" },
+  { "a text that is not UTF-8 as JSON", function() core.json_encode { a = "\255" } end,
+    'json_encode: the string "\255" is not UTF-8 text' },
+  { "a key that is not UTF-8 as JSON", function() core.json_encode { ["\255"] = 1 } end,
+    'json_encode: the key "\255" is not UTF-8 text' },
+  { "a key with a zero byte as JSON", function() core.json_encode { ["a\0b"] = 1 } end,
+    "json_encode: a key contains a zero byte" },
+  { "infinity as JSON", function() core.json_encode { a = math.huge } end,
+    "json_encode: inf cannot be written as JSON" },
+  { "a function as JSON", function() core.json_encode { a = print } end,
+    "json_encode: a function cannot be written as JSON" },
+  { "a table that contains itself as JSON", function()
+    local t = {}
+    t.t = t
+    core.json_encode(t)
+  end, "does one contain itself?" },
+  { "a stack of nothing", function() core.stack {} end, "stack: expected tensors, got none" },
+  { "a stack of numbers", function() core.stack { 1 } end, "stack: entry 1 is a number, not a tensor" },
+  { "the rows of one number", function() core.unstack(mgpu.tensor(1)) end,
+    "unstack: expected a tensor with rows, got a single number" },
+  { "the rows of no tensor", function() core.unstack(1) end, "unstack: expected a tensor with rows, got number" },
+  { "gradients for no list", function() mgpu.value_and_grad(function() end, 1) end,
+    "value_and_grad: expected an array of variables, got number" },
+  { "an empty list of devices", function() core.set_devices {} end, "set_devices: the list is empty" },
 }
