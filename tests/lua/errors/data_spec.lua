@@ -19,7 +19,7 @@ cases {
   -- ---- datasets
   { "a position that is a number", function() rows():iter(3) end, "a table {pass =, element =}; got 3" },
   { "a device that is a table", function() rows():iter(nil, {}) end, "iter: a device is given by its name" },
-  { "a spread that is a number", function() rows():iter(nil, nil, 3) end, "table {devices =, weights =}; got a number" },
+  { "a spread that is a number", function() rows():iter(nil, nil, 3) end, "{devices =, weights =}; got a number" },
   { "devices of a spread that are no list", function() rows():iter(nil, nil, { devices = true }) end,
     "spread.devices is a list of strings; got a boolean" },
   { "a weight of a spread that is no number", function() rows():iter(nil, nil, { weights = { {} } }) end,
