@@ -5,7 +5,7 @@ return {
     "runtime/core/io_temporary.c make a temporary name for",
     "runtime/bind/io.c cannot look for", -- glob without memory
     "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
-    "runtime/data/fetch_plugin.c cannot start libcurl or libcrypto",
+    "runtime/data/fetch_plugin.c cannot start libcurl",
     "runtime/data/stream.c prefetch: cannot start a thread",
     "runtime/device/worker.c cannot make a thread",
     "runtime/device/worker.c out of memory",
