@@ -20,6 +20,7 @@ ffi.cdef [[
   int usleep(unsigned);
 ]]
 local INET, STREAM, NO_SIGNAL = 2, 1, 0x4000
+local requests = assert(tonumber(arg[2]), "usage: http_server.lua PORT_FILE N") -- before PORT_FILE is written
 
 local listener = ffi.C.socket(INET, STREAM, 0)
 local address = ffi.new("http_address", { family = INET, address = { 127, 0, 0, 1 } })
@@ -32,7 +33,7 @@ file:close()
 os.rename(arg[1] .. ".new", arg[1])
 
 local buffer = ffi.new "char[4096]"
-for _ = 1, tonumber(arg[2]) do
+for _ = 1, requests do
   local connection = ffi.C.accept(listener, nil, nil)
   local n = tonumber(ffi.C.read(connection, buffer, 4096))
   local path = ffi.string(buffer, math.max(n, 0)):match "^GET (%S+)"
