@@ -103,7 +103,7 @@ static int64_t divide_up(int64_t n, int64_t by) {
     return (n + by - 1) / by;
 }
 
-/* Tiles of a block, `most` at the most, such that each of n threads has as many blocks. */
+/* Tiles of a block, at most `most`, such that n threads get equally many blocks. */
 static int64_t even_block(int64_t tiles, int64_t n, int64_t most) {
     const int64_t share = divide_up(tiles, n);
     return divide_up(share, divide_up(share, most));
@@ -112,8 +112,8 @@ static int64_t even_block(int64_t tiles, int64_t n, int64_t most) {
 /* Keeps the sizes as the kernel's state, with scratch for the filters and `blocks` blocks at a
  * time. */
 static mg_status winograd_prepare(winograd_conv s, int64_t blocks, mg_kernel_plan *plan) {
-    s.block = blocks == 1 ? even_block(s.tiles, 1, SHARED_BLOCK + 2 * s.team)
-                          : even_block(s.tiles, blocks, BLOCK);
+    s.block =
+        blocks == 1 ? even_block(s.tiles, 1, SHARED_BLOCK) : even_block(s.tiles, blocks, BLOCK);
     s.image_plane = s.block * s.ld + PADDING;
     s.result_plane = s.strips * s.block * mg_simd_used->winograd->strip + PADDING;
     s.thread_floats = (size_t)round_up(ELEMENTS * (s.image_plane + s.result_plane), 16);
