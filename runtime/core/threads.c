@@ -64,6 +64,15 @@ void mg_signals_admit(void) {
     block_signals(&unheld);
 }
 
+bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(thread, NULL, thread_main, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !failed;
+}
+
 static atomic_bool forked;
 
 static void note_fork(void) {

@@ -25,6 +25,10 @@ void mg_signals_release(void);
 /* In between, where handlers may run: lets in the signals that wait. */
 void mg_signals_admit(void);
 
+/* Starts a thread that blocks all signals: they are for the host program's threads. To be joined
+ * or detached. False: the system has no thread to give. */
+bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argument);
+
 /* To be called before the process starts its first thread. */
 void mg_threads_watch_forks(void);
 /* Whether this process was forked from one that had called mg_threads_watch_forks(): the threads of

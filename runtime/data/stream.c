@@ -15,7 +15,6 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -265,21 +264,12 @@ static void *stream_thread(void *argument) {
     return NULL;
 }
 
-/* Starts the threads; fewer than wanted will do.
- *
- * They block all signals, which are for the host program's threads. */
+/* Starts the threads; fewer than wanted will do. */
 static mg_status start_threads(mg_stream *s, int n) {
-    sigset_t all, before;
-    bool failed = false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&s->mutex);
-    while (!failed && s->n_threads < n) {
-        failed = pthread_create(&s->thread[s->n_threads], NULL, stream_thread, s);
-        s->n_threads += !failed;
-    }
+    while (s->n_threads < n && mg_thread_start(&s->thread[s->n_threads], stream_thread, s))
+        s->n_threads++;
     pthread_mutex_unlock(&s->mutex);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (s->n_threads > 0) return MG_OK;
     return mg_fail(MG_OOM, "prefetch: cannot start a thread: leave :prefetch out or free memory");
 }

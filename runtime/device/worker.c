@@ -14,7 +14,6 @@
 #include "device/device.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -98,17 +97,6 @@ static void *worker_main(void *argument) {
     }
 }
 
-/* The thread blocks all signals, so that the threads of the host program handle them. Not 0 on
- * failure. */
-static int start_thread(mg_worker *w) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&w->thread, NULL, worker_main, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 /* Makes the worker of a device that has none yet. MG_DEVICE if the device is lost. */
 static mg_status ensure_worker(mg_device *d) {
     MG_TRY(mg_device_check(d));
@@ -117,7 +105,7 @@ static mg_status ensure_worker(mg_device *d) {
     if (!w) return MG_OOM;
     pthread_mutex_init(&w->mutex, NULL);
     mg_cond_init(&w->changed);
-    if (start_thread(w) != 0) {
+    if (!mg_thread_start(&w->thread, worker_main, w)) {
         mg_free(w);
         return mg_fail(MG_OOM, "%s: cannot make a thread", d->name);
     }

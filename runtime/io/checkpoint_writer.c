@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "io/checkpoint.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,10 +91,7 @@ mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep) {
     return w;
 }
 
-/* The thread blocks all signals: they are for the host program's threads. */
 mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state) {
-    sigset_t all, before;
-    sigfillset(&all);
     join_thread(w);
     w->state = state;
     w->result = (mg_checkpoint_result){.number = w->next++};
@@ -102,15 +99,12 @@ mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, wait_before_exit);
     count_running(1);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&w->thread, NULL, writer_thread, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    w->started = w->untold = !failed;
-    if (!failed) return MG_OK;
+    w->started = w->untold = mg_thread_start(&w->thread, writer_thread, w);
+    if (w->started) return MG_OK;
     count_running(-1);
     mg_store_free(state);
     w->state = NULL;
-    return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints: %s", strerror(failed));
+    return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints");
 }
 
 bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w) {

@@ -1,8 +1,6 @@
 /* A thread that hashes the bytes that its owner writes. */
-#define _GNU_SOURCE
 #include "io/hash_thread.h"
 #include "core/threads.h"
-#include <signal.h>
 
 /* In bytes: what takes much longer to hash than a thread to start. */
 enum { WORTH_A_THREAD = 4 << 20 };
@@ -23,19 +21,14 @@ static void *hash_main(void *argument) {
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the host program's threads. */
 void mg_hash_thread_start(mg_hash_thread *h, int64_t bytes) {
-    sigset_t all, before;
     XXH3_64bits_reset(&h->state);
     h->bytes = NULL;
     h->end = h->started = false;
     if (bytes < WORTH_A_THREAD || mg_core_count() < 2) return;
     pthread_mutex_init(&h->mutex, NULL);
     pthread_cond_init(&h->changed, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    h->started = pthread_create(&h->thread, NULL, hash_main, h) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    h->started = mg_thread_start(&h->thread, hash_main, h);
     if (h->started) return;
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);

@@ -8,7 +8,6 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "io/safetensors.h"
-#include <signal.h>
 #include <stdio.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -100,18 +99,12 @@ static void read_and_hash(batch *b, XXH3_state_t *hash) {
 
 /* ---- threads ---- */
 
-/* The threads block all signals: they are for the host program's threads. Fewer threads than wanted
- * do as well. */
+/* Fewer threads than wanted do as well. */
 static void start_helpers(batch *b, int64_t bytes) {
-    sigset_t all, before;
     const int cores = bytes >= WORTH_THREADS ? mg_core_count() : 1;
     const int wanted = cores - 1 < MAX_HELPERS ? cores - 1 : MAX_HELPERS;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (b->n_helpers < wanted &&
-           pthread_create(&b->helpers[b->n_helpers], NULL, helper_main, b) == 0)
+    while (b->n_helpers < wanted && mg_thread_start(&b->helpers[b->n_helpers], helper_main, b))
         b->n_helpers++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static mg_status read_pieces(batch *b, int64_t bytes, XXH3_state_t *hash) {

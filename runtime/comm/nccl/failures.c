@@ -79,7 +79,7 @@ void mg_nccl_abort_rank(mg_nccl_comm *c, mg_nccl_rank *r) {
     pthread_mutex_lock(&c->mutex);
     c->aborts++;
     pthread_mutex_unlock(&c->mutex);
-    if (pthread_create(&thread, NULL, abort_main, job) == 0)
+    if (mg_thread_start(&thread, abort_main, job))
         pthread_detach(thread);
     else
         abort_main(job);
@@ -149,7 +149,7 @@ static void *watcher_main(void *comm) {
 }
 
 mg_status mg_nccl_start_watcher(mg_nccl_comm *c) {
-    c->has_watcher = pthread_create(&c->watcher, NULL, watcher_main, c) == 0;
+    c->has_watcher = mg_thread_start(&c->watcher, watcher_main, c);
     return c->has_watcher ? MG_OK
                           : mg_fail(MG_OOM, "NCCL: cannot make the thread that watches for errors");
 }

@@ -192,7 +192,7 @@ mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) 
     int started = 0;
     const int wanted = count_wanted(&b), most = threads < MOST_THREADS ? threads : MOST_THREADS;
     while (started + 1 < wanted && started + 1 < most &&
-           pthread_create(&helpers[started], NULL, compile_batch, &b) == 0)
+           mg_thread_start(&helpers[started], compile_batch, &b))
         started++;
     compile_batch(&b);
     for (int i = 0; i < started; i++) pthread_join(helpers[i], NULL);
