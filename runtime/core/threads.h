@@ -17,9 +17,8 @@ int mg_interrupt_signal(void);
 bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
-/* Blocks the signals of this thread, but for those of faults in the code, until release. Not
- * nested.
- */
+/* Blocks this thread's signals until mg_signals_release, except those of faults in the code. Calls
+ * do not nest. */
 void mg_signals_hold(void);
 void mg_signals_release(void);
 /* In between, where handlers may run: lets in the signals that wait. */

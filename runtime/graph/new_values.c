@@ -62,8 +62,8 @@ static bool is_finite(const mg_tensor *t) {
     return true;
 }
 
-/* A variable that has got another value since, from an asynchronous device's point of view in the
- * future, is not lost. */
+/* A variable may have got another value since, while an asynchronous device still ran the step:
+ * then it is not lost. */
 mg_status mg_new_values_raise(const mg_guard *guard) {
     const mg_variable *found = NULL;
     for (int i = 0; i < guard->n_variables; i++) {
