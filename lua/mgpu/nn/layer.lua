@@ -50,6 +50,16 @@ local function with_shared(list)
   return all
 end
 
+-- The `build` of a class, after which the layer is built, whether ensure_built or the user has called it. A frozen
+-- layer freezes the weights that it has made.
+local function marks_built(build)
+  return function(self, shape)
+    build(self, shape)
+    self.built, self.built_shape = true, shape
+    if not self.trainable then self.trainable = false end
+  end
+end
+
 --- Layer:extend(class_name, declared) -> a class, to be called with options.
 -- ARGS declared: the options, as a list (see options.lua) or a map {option = type or default}; they become fields.
 -- Example:
@@ -62,6 +72,7 @@ function Layer:extend(class_name, declared)
   local own = declared or {}
   local class = setmetatable({ class_name = class_name, super = self }, {
     __index = self,
+    __newindex = function(class, key, value) rawset(class, key, key == "build" and marks_built(value) or value) end,
     __call = options.construct,
     __tostring = function() return "layer class " .. class_name end,
   })
@@ -112,7 +123,6 @@ function Layer:make(chosen)
   layer.device = layer.device or scope
   if type(layer.device) == "string" then layer.device = core.device_name(layer.device) end
   if layer.init then layer:init() end
-  layer.n_weights_made = #layer.weights -- before it is built
   return layer
 end
 

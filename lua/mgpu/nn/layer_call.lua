@@ -131,11 +131,8 @@ end
 --     print(dense.built, unpack(dense.kernel:shape()))  --> true 2 3
 function M:ensure_built(shape)
   if self.built then return end
-  self.built_shape = shape
-  local by_user = #self.weights > (rawget(self, "n_weights_made") or 0) -- who has called layer:build, as in Keras
-  if not by_user then self:build(shape) end
-  self.built = true
-  if not self.trainable then self.trainable = false end -- freezes the weights that build has made
+  self:build(shape)
+  self.built, self.built_shape = true, shape -- also if the class has no `build`
 end
 
 -- ---- the call -----------------------------------------------------------------------------------

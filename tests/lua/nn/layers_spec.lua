@@ -303,6 +303,15 @@ test("a layer that the user has built is not built again", function()
   dense:set_weights { mgpu.ones { 2, 3 }, mgpu.zeros { 3 } }
   check.equal(dense(mgpu.ones { 1, 2 }):totable(), { { 2, 2, 2 } })
   check.equal({ #dense.weights, dense.built }, { 2, true })
+  local Twice = mgpu.Layer:extend("Twice", {}) -- its weights are those of an inner layer
+  function Twice:build() self.inner = L.Dense { 1 } end
+  function Twice:call(x) return self.inner(self.inner(x)) end
+  local twice = Twice { trainable = false }
+  twice:build { -1, 1 }
+  local inner = twice.inner
+  twice(mgpu.ones { 4, 1 })
+  check.truthy(rawequal(twice.inner, inner))
+  check.equal(#twice.trainable_variables, 0)
 end)
 
 test("layers called inside a layer's call inherit its training argument, and only there", function()
