@@ -82,26 +82,17 @@ static staged_block *take_free(mg_cuda_stage *g, size_t bytes) {
     return NULL;
 }
 
-static mg_status make_space(mg_cuda_stage *g) {
-    if (g->n < g->room) return MG_OK;
-    const int room = g->room * 2 + 16;
-    staged_block *more = mg_realloc(g->blocks, (size_t)room * sizeof *more);
-    if (!more) return MG_OOM;
-    g->blocks = more;
-    g->room = room;
-    return MG_OK;
-}
-
 /* Adds a block, whose memory the device's stream may still use for what it held before. */
 static mg_status add_block(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
     staged_block b = {.data = data, .bytes = bytes};
-    MG_TRY(make_space(s->stage));
+    mg_cuda_stage *g = s->stage;
+    MG_TRY(mg_reserve((void **)&g->blocks, g->n, &g->room, sizeof *g->blocks));
     CUresult r = mg_cu.cuEventCreate(&b.released, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventCreate(&b.copied, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS) r = mg_cu.cuEventRecord(b.released, s->stream);
     if (r == CUDA_SUCCESS)
-        s->stage->blocks[s->stage->n++] = b;
+        g->blocks[g->n++] = b;
     else
         free_events(&b);
     return mg_cuda_check(d, r, "make an event");
