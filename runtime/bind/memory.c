@@ -11,6 +11,7 @@
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "device/device.h"
+#include "graph/graph.h"
 
 /* The collector is not told of less than BATCH_BYTES at a time. */
 enum { LEAST_BUDGET_KIB = 64 << 10, BATCH_BYTES = 64 << 10 };
@@ -25,7 +26,7 @@ static int64_t live_kib(void) {
 }
 
 void bind_account(lua_State *L, size_t bytes) {
-    unreported += bytes;
+    unreported += bytes + mg_eval_take_bytes();
     if (unreported < BATCH_BYTES) return;
     const int64_t n = (int64_t)(unreported >> 10), heap = lua_gc(L, LUA_GCCOUNT, 0);
     const int64_t wanted = live_kib() * 14 / 10;

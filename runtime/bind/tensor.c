@@ -116,6 +116,8 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
 /* ---- evaluation ---- */
 
 /* Tells the collector of the results first: it may free garbage, and with it the memory for them.
+ * Tensors on the way that are still referenced, if only by garbage, get values too: they are
+ * reported afterwards.
  *
  * Nothing is committed by an evaluation that ran out of memory, so it can be tried again. */
 void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
@@ -127,6 +129,8 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
         lua_gc(L, LUA_GCCOLLECT, 0);
         status = mg_eval(t, n);
     }
+    const size_t all = mg_eval_take_bytes();
+    bind_account(L, all > bytes ? all - bytes : 0);
     bind_check(L, status);
 }
 

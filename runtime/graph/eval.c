@@ -17,6 +17,7 @@ static _Thread_local int n_recordings;
 static _Thread_local mg_tensor **recorded;
 static _Thread_local int n_recorded, recorded_capacity;
 static _Thread_local int n_unreported;
+static _Thread_local size_t bytes_of_values; /* see mg_eval_take_bytes */
 
 /* Inside a trace nothing of it can be evaluated. */
 static bool is_tracing(void) {
@@ -98,6 +99,7 @@ static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, in
 static mg_status attach_value(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
     t->device = t->buffer->device;
+    bytes_of_values += mg_tensor_bytes(t);
     if (mg_recording()) return record_tensor(t);
     mg_tensor_drop_history(t);
     return MG_OK;
@@ -213,6 +215,13 @@ static mg_status eval_some(mg_tensor *const *t, int n, int n_pending) {
     mg_free(wanted);
     if (status == MG_OK) mg_variables_prune();
     return status;
+}
+
+/* For the bindings, which tell the garbage collector of memory that it does not see. */
+size_t mg_eval_take_bytes(void) {
+    const size_t bytes = bytes_of_values;
+    bytes_of_values = 0;
+    return bytes;
 }
 
 /* Each pass evaluates the tensors of at least one device. */

@@ -17,6 +17,8 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
 
 /* Computes the values of t[0..n-1] and of every tensor in their history that someone else holds. */
 mg_status mg_eval(mg_tensor *const *t, int n);
+/* The bytes of all values that tensors got from this thread's evaluations since the last call. */
+size_t mg_eval_take_bytes(void);
 /* Bounds the growth of lazy history: the bindings report each new lazy tensor, and every 2,000th is
  * evaluated together with the pending variables. A tensor of constants only is spared, for up to
  * 2,000 further ones, because a value would no longer be free to move. Does nothing inside a trace.

@@ -310,6 +310,16 @@ test("garbage collection keeps the memory of tensors bounded", function()
   check.truthy(core.memory(core.default_device()).used - before < 400e6)
 end)
 
+test("garbage collection knows of tensors that were computed on the way to another", function()
+  local x = mgpu.eval(mgpu.ones { 1e6 })
+  local before, most = core.memory(core.default_device()).used, 0
+  for _ = 1, 400 do
+    (x + 1):sum():item() -- x + 1, 4 MB, is garbage, but has been computed
+    most = math.max(most, core.memory(core.default_device()).used - before)
+  end
+  check.truthy(most < 400e6, most)
+end)
+
 test("wrong arguments of any kind are errors at the user's line, never a crash", function()
   local t, freed, circle = mgpu.ones { 2, 3 }, mgpu.ones { 2 }, {}
   freed:free()
