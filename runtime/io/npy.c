@@ -79,8 +79,8 @@ static mg_status set_dtype(mg_npy_array *a, const char *descr) {
             return MG_OK;
         }
     return mg_fail(MG_UNSUPPORTED,
-                   "%s: array \"%.80s\" has dtype %s%s; float64 float32 float16 int64 int32 uint8 "
-                   "bool are known",
+                   "%s: array \"%.80s\" has dtype \"%s\"%s; float64 float32 float16 int64 int32 "
+                   "uint8 bool are known",
                    a->path, a->name, descr, strcmp(name, "V2") == 0 ? " (bfloat16?)" : "");
 }
 

@@ -3,6 +3,7 @@
  * It is read twice: first to find the script and what is to be done (mg_command_line_scan), then,
  * inside Lua, to carry out the options in order (mg_command_line_run). */
 #include "program/command_line.h"
+#include "core/status.h"
 #include "program/program.h"
 
 #include <lauxlib.h>
@@ -70,10 +71,29 @@ static const program_option long_options[] = {
     {"--verify", verify, .value = "DIR", .alone = true},
 };
 
-static const program_option *find_long(const char *name) {
-    for (size_t i = 0; i < sizeof long_options / sizeof *long_options; i++)
-        if (strcmp(long_options[i].name, name) == 0) return &long_options[i];
+/* The option of an argument, `--name` or `--name=value`. */
+static const program_option *find_long(const char *argument) {
+    const size_t length = strcspn(argument, "=");
+    for (size_t i = 0; i < sizeof long_options / sizeof *long_options; i++) {
+        const char *name = long_options[i].name;
+        if (strlen(name) == length && strncmp(name, argument, length) == 0) return &long_options[i];
+    }
     return NULL;
+}
+
+/* The value in `--name=value`, or NULL. */
+static const char *value_in(const char *argument) {
+    const char *sign = strchr(argument, '=');
+    return sign ? sign + 1 : NULL;
+}
+
+const char *mg_command_line_suggestion(const char *argument) {
+    enum { KNOWN = sizeof long_options / sizeof *long_options };
+    const char *names[KNOWN + 3] = {"--help", "--version", "--bytecode"};
+    for (int i = 0; i < KNOWN; i++) names[i + 3] = long_options[i].name;
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
+    return mg_did_you_mean(name, names, KNOWN + 3);
 }
 
 /* Reads one `--name`. Returns how many further arguments are its value, or -1 for an unknown
@@ -83,6 +103,7 @@ static int scan_long(mg_command_line *m, const char *name) {
     const program_option *option = find_long(name);
     if (option) {
         m->executed |= option->alone;
+        if (value_in(name)) return option->value ? 0 : -1;
         return option->value != NULL;
     }
     if (strcmp(name, "--bytecode") == 0) {
@@ -146,8 +167,9 @@ int mg_command_line_run(lua_State *L, const mg_command_line *m) {
         if (a[1] == '-') {
             const program_option *option = find_long(a);
             if (!option) continue;
-            status =
-                mg_main_run_text(L, option->code, "=mgpulua", option->value ? m->argv[++i] : NULL);
+            value = value_in(a);
+            if (option->value && !value) value = m->argv[++i];
+            status = mg_main_run_text(L, option->code, "=mgpulua", value);
         } else if (strchr("elj", a[1])) {
             if (*value == '\0') value = m->argv[++i];
             if (a[1] == 'e') status = mg_main_run_text(L, value, "=(command line)", NULL);

@@ -21,6 +21,10 @@ typedef struct mg_command_line {
 /* The text of --help. */
 extern const char mg_command_line_usage[];
 
+/* " (did you mean \"--devices\"?)" for a wrong argument that is like an option, else "". This
+ * thread's next call overwrites the text. */
+const char *mg_command_line_suggestion(const char *argument);
+
 /* Fills in the rest from argv and argc, without running anything. */
 void mg_command_line_scan(mg_command_line *m);
 /* Carries out the options before the script, in order. Returns the exit status of the first that

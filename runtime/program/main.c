@@ -132,9 +132,9 @@ static int refuse(const mg_command_line *m) {
         fprintf(stderr, "mgpulua: %s needs a value: %s %s\n%s", m->wrong, m->wrong, m->lacks,
                 mg_command_line_usage);
     else
-        fprintf(stderr, "mgpulua: %s %s\n%s",
+        fprintf(stderr, "mgpulua: %s %s%s\n%s",
                 strcmp(m->wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m->wrong,
-                mg_command_line_usage);
+                mg_command_line_suggestion(m->wrong), mg_command_line_usage);
     return EXIT_FAILURE;
 }
 

@@ -208,6 +208,18 @@ test("--devices may name a kind once for several numbers, and one GPU several ti
   end
 end)
 
+test("an option's value may follow a sign =, and a misspelt option is suggested", function()
+  check.equal(run "--devices=ref:0-1 -e 'print(unpack(require(\"mgpu.core\").devices()))'", "ref:0\tref:1\n")
+  for given, meant in pairs { ["--devces"] = "--devices", ["--resumee=x"] = "--resume", ["--doctor=3"] = "--doctor",
+    ["--halp"] = "--help" } do
+    local text, status = run(given)
+    check.equal(status, 1)
+    check.equal(text:match "^[^\n]*", ('mgpulua: wrong option %s (did you mean "%s"?)'):format(given, meant))
+  end
+  check.equal((run "--zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"):match "^[^\n]*",
+    "mgpulua: wrong option --zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz")
+end)
+
 test("--devices sets what mgpu.devices() returns", function()
   check.equal(run "--devices ref:0-1 -e 'print(unpack(require(\"mgpu.core\").devices()))'",
     "ref:0\tref:1\n")

@@ -67,6 +67,8 @@ test("cifar100 has fine and coarse labels", function()
     check.equal(train.x:slice { 3, 1, 32, {} }, { 0, 0, 3 })
     local coarse = datasets.cifar100.load_data { data_dir = place, label_mode = "coarse" }
     check.equal({ coarse.y, coarse.classes }, { mgpu.tensor { 0, 1, 2 }, 20 })
+    check.equal({ #train.class_names, train.class_names[31], #coarse.class_names, coarse.class_names[5] },
+      { 100, "dolphin", 20, "fruit and vegetables" })
   end
   check.raises(function() datasets.cifar100.load_data { label_mode = "both" } end, 'unknown value "both"', "usage")
   check.raises(function() datasets.cifar10.load_data { label_mode = "fine" } end, 'unknown option "label_mode"',

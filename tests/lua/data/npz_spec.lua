@@ -82,7 +82,7 @@ test("damaged files and other dtypes are refused", function()
   end
   check.write(path, bytes .. "x")
   check.raises(function() npy(path) end, "npy: .*needs 24 bytes, but has 25", "data")
-  check.raises(function() npy(FOLDER .. "int16.npy") end, "npy: .*has dtype <i2; float64", "unsupported")
+  check.raises(function() npy(FOLDER .. "int16.npy") end, "npy: .*has dtype \"<i2\"; float64", "unsupported")
   local bool = check.read(FOLDER .. "bool.npy")
   check.write(path, bool:sub(1, -2) .. "\2")
   local it = npy(path):iter()

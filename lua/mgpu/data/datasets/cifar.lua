@@ -31,16 +31,18 @@ local function load_part(set, paths, members, column)
   local x, labels = core.cifar_load(paths, members, set.label_classes)
   local y = labels:slice { {}, column }:cast "int32"
   core.eval(y)
-  return files.part({ name = set.name, classes = set.label_classes[column], class_names = set.class_names }, x, y)
+  return files.part({ name = set.name, classes = set.label_classes[column],
+    class_names = set.class_names[column] }, x, y)
 end
 
 --- define(set) -> {load_data = function(options) -> train, test}, also as load.
 -- ARGS
---   set.name, set.class_names    copied into the loaded tables
+--   set.name                     copied into the loaded tables
 --   set.folders                  see files.lua
 --   set.archive, set.sha256, set.bytes   the published archive
 --   set.train, set.test          the names of the files in it
 --   set.label_classes            the number of classes of each label of a record
+--   set.class_names              their names, an array for each label
 --   set.modes                    the names of the labels, for the option label_mode; nil if there is one
 function M.define(set)
   local wanted = ("%s or its files %s ... %s"):format(set.archive, set.train[1], set.test[1])

@@ -17,5 +17,5 @@ return require("mgpu.data.datasets.cifar").define {
   train = { "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin" },
   test = { "test_batch.bin" },
   label_classes = { 10 },
-  class_names = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
+  class_names = { { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" } },
 }
