@@ -1,0 +1,36 @@
+-- The C files that read bytes from outside: files, archives, downloads, and what other processes answer. `make cover`
+-- demands more of them than of other files, since whoever made the bytes chooses which of their branches run.
+local M = {}
+
+-- Folders of which every C file is a parser, but those in `others`.
+local FOLDERS = { "runtime/io/", "runtime/io/h5_helper/", "runtime/data/sources/", "runtime/data/image_codec/" }
+local FILES = {
+  "runtime/core/plugin.c", -- ELF files
+  "runtime/data/cifar.c",
+  "runtime/data/example.c",
+  "runtime/data/idx.c",
+  "runtime/data/image.c",
+  "runtime/data/image_header.c",
+  "runtime/data/texts.c",
+}
+local OTHERS = {
+  "runtime/io/safetensors_write.c", -- these write files
+  "runtime/io/tfrecord_write.c",
+  "runtime/io/zip_write.c",
+  "runtime/data/sources/tensors.c", -- these hand on the rows of tensors and of other sources
+  "runtime/data/sources/transformed.c",
+}
+
+-- What is demanded of a file that cannot reach the goal, and why it cannot.
+M.accepted = {}
+
+local function set(list)
+  local s = {}
+  for _, item in ipairs(list) do s[item] = true end
+  return s
+end
+local folders, files, others = set(FOLDERS), set(FILES), set(OTHERS)
+
+function M.is_parser(path) return files[path] or folders[path:match "^.*/"] and not others[path] or false end
+
+return M
