@@ -64,6 +64,7 @@ NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
+H5_TESTS := tests/c/test_h5_hostile.c# with libhdf5
 FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
@@ -74,7 +75,8 @@ OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
 C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
-  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%) $(if $(HAVE_image),,$(JPEG_TESTS)),$(TEST_C))))
+  $(filter-out $(if $(HAVE_cuda),,tests/c/test_cuda_%) $(if $(HAVE_image),,$(JPEG_TESTS)) \
+  $(if $(HAVE_hdf5),,$(H5_TESTS)),$(TEST_C))))
 
 # ---- what this machine has: each line is a probe, compiled and linked ----------------------------
 
@@ -212,6 +214,8 @@ $B/tests/c/test_cuda_compile_ahead: $(call cuda,$(addprefix codegen/,compile_ahe
 $B/tests/c/test_cuda_dnn_plans: $(call cuda,$(addprefix cudnn/,cudnn conv_graph conv_plan))
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $(JPEG_TESTS:%.c=$B/%): TEST_LIBS = -ljpeg
+$(H5_TESTS:%.c=$B/%): TEST_LIBS = $(HDF5)
+FLAGS_$(H5_TESTS) = -isystem $(HDF5_H)
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm $(TEST_LIBS) \
@@ -306,7 +310,7 @@ bench: all ## speed, side by side with other frameworks
 
 C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
-           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C)) \
+           $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
            $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'

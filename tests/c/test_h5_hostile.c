@@ -1,0 +1,207 @@
+/* HDF5 files that libhdf5 reads without complaint, but that no model contains, and files with
+ * damaged objects: mgpu-h5 refuses each with a sentence that names the object. The files are made
+ * here with libhdf5; files with random damage are in tests/lua/files/h5_spec.lua. */
+#include "core/io.h"
+#include "core/status.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "io/h5.h"
+#include "io/h5_protocol.h"
+#include <hdf5.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/mgpu-h5-XXXXXX";
+static char path[64];
+
+/* A new file at `path`. */
+static hid_t create(void) {
+    return H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+}
+
+/* The file cannot be loaded: MG_DATA, with this in the message after the file's name. */
+static void refused(const char *text) {
+    char expected[400];
+    snprintf(expected, sizeof expected, "%s: %s", path, text);
+    mg_h5_tree *tree = mg_h5_load(path);
+    assert_null(tree);
+    assert_int_equal(mg_error_code(), MG_DATA);
+    if (strncmp(mg_error_message(), expected, strlen(expected)) != 0)
+        fail_msg("expected \"%s\", got \"%s\"", expected, mg_error_message());
+}
+
+/* A file with one dataset "group/values" of this type and shape, which holds nothing yet. */
+static void write_dataset(hid_t type, int rank, const hsize_t *dims, hid_t creation) {
+    hid_t file = create(), space = H5Screate_simple(rank, dims, NULL);
+    hid_t group = H5Gcreate2(file, "group", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t dataset = H5Dcreate2(group, "values", type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    H5Dclose(dataset);
+    H5Gclose(group);
+    H5Sclose(space);
+    H5Fclose(file);
+}
+
+/* Properties of a dataset that is stored in chunks of `n` elements along each axis. */
+static hid_t chunked(int rank, hsize_t n) {
+    hsize_t chunk[H5S_MAX_RANK];
+    for (int i = 0; i < rank; i++) chunk[i] = n;
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    assert_true(H5Pset_chunk(creation, rank, chunk) >= 0);
+    return creation;
+}
+
+static void a_dataset_cannot_claim_what_it_does_not_store(void **state) {
+    (void)state;
+    const hsize_t nine[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const hsize_t huge[3] = {1LLU << 30, 1LLU << 30, 1LLU << 30};
+    hid_t creation = chunked(3, 8);
+    write_dataset(H5T_NATIVE_FLOAT, 9, nine, H5P_DEFAULT);
+    refused("\"group/values\" has 9 axes, at most 8 are possible");
+    write_dataset(H5T_NATIVE_FLOAT, 3, huge, creation);
+    refused("\"group/values\" claims too many elements");
+    write_dataset(H5T_NATIVE_FLOAT, 3, (hsize_t[3]){1 << 20, 1 << 10, 16}, creation);
+    refused("\"group/values\" claims 17179869184 elements of 4 bytes, which is too much for the "
+            "file's size");
+    write_dataset(H5T_NATIVE_FLOAT, 3, (hsize_t[3]){100, 10, 10}, creation);
+    refused("\"group/values\" claims 40000 bytes and stores 0");
+    H5Pclose(creation);
+}
+
+static void a_dataset_of_another_file_is_not_read(void **state) {
+    (void)state;
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    assert_true(H5Pset_external(creation, "another.bin", 0, 40) >= 0);
+    write_dataset(H5T_NATIVE_FLOAT, 1, (hsize_t[1]){10}, creation);
+    refused("\"group/values\" is stored in another file");
+    H5Pclose(creation);
+}
+
+static void a_type_without_a_tensor_is_named(void **state) {
+    (void)state;
+    hid_t pair = H5Tcreate(H5T_COMPOUND, 8), text = H5Tcopy(H5T_C_S1);
+    H5Tinsert(pair, "x", 0, H5T_NATIVE_FLOAT);
+    H5Tinsert(pair, "y", 4, H5T_NATIVE_FLOAT);
+    write_dataset(pair, 1, (hsize_t[1]){2}, H5P_DEFAULT);
+    refused("\"group/values\" has a type that tensors do not have");
+    write_dataset(text, 1, (hsize_t[1]){2}, H5P_DEFAULT);
+    refused("\"group/values\" has a type that tensors do not have");
+    H5Tclose(pair);
+    H5Tclose(text);
+}
+
+/* ---- a filter that mgpu-h5 does not know ---- */
+
+static size_t copy_bytes(unsigned flags, size_t n_values, const unsigned values[], size_t n,
+                         size_t *size, void **buffer) {
+    (void)flags, (void)n_values, (void)values, (void)size, (void)buffer;
+    return n;
+}
+
+static void an_unknown_compression_is_named(void **state) {
+    (void)state;
+    const H5Z_class2_t filter = {.version = H5Z_CLASS_T_VERS,
+                                 .id = 300, /* for tests: 256 to 511 are reserved for them */
+                                 .encoder_present = 1,
+                                 .decoder_present = 1,
+                                 .name = "copy",
+                                 .filter = copy_bytes};
+    const float values[4] = {1, 2, 3, 4};
+    assert_true(H5Zregister(&filter) >= 0);
+    hid_t creation = chunked(1, 4), file = create();
+    assert_true(H5Pset_filter(creation, 300, H5Z_FLAG_MANDATORY, 0, NULL) >= 0);
+    hid_t space = H5Screate_simple(1, (hsize_t[1]){4}, NULL);
+    hid_t dataset =
+        H5Dcreate2(file, "values", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    assert_true(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    H5Pclose(creation);
+    H5Fclose(file);
+    refused("\"values\" cannot be read: it is damaged, or compressed in a way this libhdf5 lacks");
+}
+
+/* ---- groups ---- */
+
+static void groups_have_limits(void **state) {
+    (void)state;
+    char name[3000], expected[300];
+    hid_t file = create(), group = H5Gopen2(file, "/", H5P_DEFAULT);
+    for (int depth = 0; depth < 40; depth++) {
+        hid_t inner = H5Gcreate2(group, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        H5Gclose(group);
+        group = inner;
+    }
+    H5Gclose(group);
+    H5Fclose(file);
+    refused("groups nest deeper than 32");
+
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    file = create();
+    group = H5Gcreate2(file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(group >= 0);
+    H5Gclose(H5Gcreate2(group, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Gclose(group);
+    H5Fclose(file);
+    snprintf(expected, sizeof expected, "a name in \"%.200s\" is too long", name);
+    refused(expected);
+}
+
+/* Adds `n` hard links to `object` to the group. */
+static void add_links(hid_t file, const char *group, const char *object, int n) {
+    char link[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(link, sizeof link, "%s/%d", group, i);
+        assert_true(H5Lcreate_hard(file, object, file, link, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    }
+}
+
+/* Named types make no records, so the limit of the records does not end the walk through them. */
+static void links_cannot_multiply_objects(void **state) {
+    (void)state;
+    hid_t file = create(), type = H5Tcopy(H5T_NATIVE_FLOAT);
+    assert_true(H5Tcommit2(file, "type", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    H5Gclose(H5Gcreate2(file, "a", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Gclose(H5Gcreate2(file, "b", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    add_links(file, "b", "type", 1001);
+    add_links(file, "a", "b", 1000);
+    H5Tclose(type);
+    H5Fclose(file);
+    refused("there are more than 1000000 objects");
+}
+
+static int open_folder(void **state) {
+    (void)state;
+    mg_device_set_default(mg_device_find("ref:0"));
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/a.h5", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(path);
+    if (rmdir(folder) != 0) return -1;
+    return mg_io_open_count() == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dataset_cannot_claim_what_it_does_not_store),
+        cmocka_unit_test(a_dataset_of_another_file_is_not_read),
+        cmocka_unit_test(a_type_without_a_tensor_is_named),
+        cmocka_unit_test(an_unknown_compression_is_named),
+        cmocka_unit_test(groups_have_limits),
+        cmocka_unit_test(links_cannot_multiply_objects),
+    };
+    return cmocka_run_group_tests(tests, open_folder, remove_folder);
+}
