@@ -8,6 +8,7 @@
 #include "data/transforms/eigen.h"
 #include "device/buffer.h"
 #include "graph/graph.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -222,7 +223,7 @@ static mg_row_key row_key(lua_State *L, int index) {
 
 static mg_augment_choice choose(lua_State *L, mg_row_key *key, int64_t *height, int64_t *width) {
     const mg_augment_spec *s = mg_augment_spec_of(bind_to_transform(L, 1, "augment_choose"));
-    if (!s) bind_fail(L, MG_USAGE, "augment_choose: expected a transform of core.augment");
+    assert(s); /* there is no other kind of transform in Lua */
     *key = row_key(L, 2);
     *height = count_argument(L, 4), *width = count_argument(L, 5);
     return mg_augment_choose(s, *key, *height, *width);

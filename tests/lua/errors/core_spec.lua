@@ -5,6 +5,12 @@ local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
+local function numbers(n)
+  local list = {}
+  for i = 1, n do list[i] = i end
+  return list
+end
+
 local function many(n)
   local list = {}
   for i = 1, n do list[i] = mgpu.tensor(i) end
@@ -69,4 +75,27 @@ cases {
   { "gradients for no list", function() mgpu.value_and_grad(function() end, 1) end,
     "value_and_grad: expected an array of variables, got number" },
   { "an empty list of devices", function() core.set_devices {} end, "set_devices: the list is empty" },
+  -- what lua/mgpu/data/augment_options.lua refuses before
+  { "a number of an augmentation that is not finite", function() core.augment { cval = 0 / 0 } end,
+    "augment: cval must be finite, got %-?nan" },
+  { "a seed below 0", function() core.augment { seed = -1 } end,
+    "augment: seed must be a whole number from 0 to 9007199254740992, got -1" },
+  { "a range of three numbers", function() core.augment { rotation = { 1, 2, 3 } } end,
+    "augment: rotation has 3 numbers, at most 2 are possible" },
+  { "a range that is too far", function() core.augment { zoom_rows = { 1, 1e13 } } end,
+    "augment: zoom_rows must be from -1e+12 to 1e+12, got 1e+13" },
+  { "an image that is too large", function() core.augment { resize = { 70000, 1 } } end,
+    "augment: resize must be at most 65500, got 70000" },
+  { "a shift without choices", function() core.augment { width_shift_kind = "choice" } end,
+    "augment: width_shift has no numbers" },
+  { "a number for each of too many channels", function() core.augment { mean = numbers(2 ^ 20 + 1) } end,
+    "augment: mean has too many numbers" },
+  { "a whitening that is no square", function() core.augment { whitening = mgpu.ones { 2, 3 } } end,
+    "augment: the whitening must be a float32 matrix {n, n}, got float32 {2, 3}" },
+  { "a turned image by areas", function() core.augment { interpolation = "area" } end,
+    "augment: interpolation must be bilinear or nearest" },
+  { "the choices of no transform", function() core.augment_choose(1, 0, 0, 4, 4) end,
+    "augment_choose: expected a transform, got a number" },
+  { "the eigenvectors of no square", function() core.eigen_symmetric(mgpu.ones { 2, 3 }) end,
+    "eigen_symmetric: expected a float64 matrix {n, n} with n from 1 to %d+, got float32 {2, 3}" },
 }
