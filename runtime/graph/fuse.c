@@ -4,8 +4,9 @@
  * shape and the register width agree, the limits of fused_expr.h hold, and no path leads out of the
  * union and back in (a group runs as one step). Nodes that only new values of variables depend on
  * do not join nodes that are needed earlier: they are left to the commit phase, where the updates
- * of many variables run as one step. Then each group becomes a straight-line expression in which
- * literals are immediates. */
+ * of many variables run as one step. Then groups that read the same value are joined, under the
+ * same conditions, so that the value is read once: both gradients of a product read dy. At last
+ * each group becomes a straight-line expression in which literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "device/worker.h"
@@ -22,6 +23,7 @@ typedef struct fuser {
     bool *commit_only; /* per node: only the commit phase needs it */
     uint32_t *seen;    /* per node: number of the last search that met it */
     int *stack;
+    int *reader;       /* per node: a member of the last group that reads it, or -1 */
     uint32_t search;
 } fuser;
 
@@ -242,6 +244,22 @@ static void join_producers(fuser *f, int node) {
     }
 }
 
+/* The node's group joins the groups that read the same inputs. An input that is broadcast costs
+ * little to read again, so it is no reason; and updates are left as they are, so that those of many
+ * variables stay alike. */
+static void join_readers(fuser *f, int node) {
+    const mg_node *n = &f->ir->nodes[node];
+    for (int k = 0; k < n->n_in && !f->commit_only[node]; k++) {
+        const mg_node *in = &f->ir->nodes[n->in[k]];
+        if (in->kind == MG_NODE_LITERAL || !mg_shape_equal(&in->shape, &n->shape)) continue;
+        const int other = f->reader[n->in[k]];
+        f->reader[n->in[k]] = node;
+        if (other < 0) continue;
+        const int g = f->ir->nodes[other].group;
+        if (g != n->group && may_join(f, g, n->group)) merge_groups(f, g, n->group);
+    }
+}
+
 /* ---- from members to an expression ---- */
 
 /* The operand number of an input, a new one if it has none. */
@@ -339,13 +357,19 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     fuser f = {.ir = ir, .groups = groups};
     f.seen = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.seen);
     f.stack = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.stack);
-    if (!f.seen || !f.stack) return MG_OOM;
+    f.reader = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.reader);
+    if (!f.seen || !f.stack || !f.reader) return MG_OOM;
     MG_TRY(find_commit_only(&f));
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;
         MG_TRY(mg_worker_poll());
         if (!new_group(&f, i)) return MG_OOM;
         if (fuse) join_producers(&f, i); /* producers come before i, so they have their groups */
+    }
+    for (int i = 0; i < ir->n; i++) f.reader[i] = -1;
+    for (int i = 0; fuse && i < ir->n; i++) {
+        MG_TRY(mg_worker_poll());
+        if (is_fusible(&ir->nodes[i])) join_readers(&f, i);
     }
     compact_groups(&f);
     return MG_OK;

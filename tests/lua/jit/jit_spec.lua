@@ -240,6 +240,22 @@ test("fusion never makes two groups that need each other", function()
   check.equal({ r:item(), l:totable(), q:item() }, { 6, { 6, 8 }, 24 })
 end)
 
+test("ops that read the same tensor become one group, unless one of them needs the other", function()
+  local function groups(f, ...)
+    local jitted = mgpu.jit(f)
+    mgpu.eval(jitted(...))
+    return select(2, jitted:dump():gsub("fused%(", ""))
+  end
+  local a, b, g = mgpu.randn { 3, 4 }, mgpu.randn { 3, 4 }, mgpu.randn { 3, 4 }
+  check.equal(groups(function(x, y, z) return x * y, z * y, z * x end, a, b, g), 1)
+  check.equal(groups(function(x, y) return x * 2, y * 3 end, a, b), 2) -- nothing is shared
+  check.equal(groups(function(x, s) return x * s, s + 1 end, a, mgpu.tensor(3)), 2) -- other shapes
+  check.equal(groups(function(x) return x * 2, x * (x * 3):sum() end, a), 2) -- joined: x * 2 and x * 3
+  local f = mgpu.jit(function(x, y) return x * y, (x:sum() + y) * x end)
+  local product, other = f(mgpu.tensor { 1, 2 }, mgpu.tensor { 3, 4 })
+  check.equal({ product:totable(), other:totable() }, { { 3, 8 }, { 6, 14 } })
+end)
+
 test("a result that is a reshaped temporary can be read by later steps", function()
   check.needs "cpu" -- runs independent steps at the same time
   local n = 1000000
