@@ -26,7 +26,7 @@ enum {
 /* How a tile reads an input. */
 typedef enum mg_fused_access {
     MG_READ_IN_PLACE, /* in the order in which it lies in memory */
-    MG_READ_ROW,      /* a row of the innermost axis that is the same for all tiles */
+    MG_READ_ROW,      /* a row of the innermost axis, again and again */
     MG_READ_ONE,      /* one element for the whole tile */
     MG_READ_GATHERED  /* copied for each tile, in its dtype */
 } mg_fused_access;
@@ -49,7 +49,8 @@ typedef struct mg_fused_state {
     int64_t outer;         /* combinations of the axes outside the tile */
     int64_t rows, columns; /* of a full tile */
     int64_t pieces;        /* tiles per combination */
-    int64_t period;        /* elements after which rows (MG_READ_ROW) repeat in scratch memory */
+    int64_t row;           /* elements of a row (MG_READ_ROW) */
+    int64_t period;        /* elements after which rows repeat in scratch memory */
     mg_fused_access access[MG_FUSE_MAX_INPUTS];
     mg_threaded_loop *loop; /* runs a group of one instruction instead of steps, or NULL */
     int64_t copies;         /* of a single number, in scratch memory */

@@ -2,8 +2,8 @@
  *
  * Axes that all operands step through alike are merged. Where each input is then the whole space in
  * order, a row of the last axis or a single number, the space is flat: a tile is any run of
- * elements. Otherwise the last one or two axes make a tile, and inputs that lie in another order
- * are copied tile by tile. */
+ * elements. Otherwise the last one or two axes make a tile, an input may have a row or a number for
+ * each step of the other axes, and inputs that lie in another order are copied tile by tile. */
 #include "device/cpu/fused.h"
 #include "device/axes.h"
 
@@ -60,11 +60,22 @@ static bool flatten(mg_fused_state *s, int n_in) {
     if (s->rank > 2) return false;
     for (int i = 0; i < n_in; i++)
         if ((s->access[i] = flat_access(s, i)) == MG_READ_GATHERED) return false;
-    const int64_t row = s->dim[s->rank - 1], strip = s->threaded->strip;
-    s->period = row * ((strip + row - 1) / row);
     for (int i = 0; i < n_in; i++) s->stride[i][0] = s->access[i] == MG_READ_IN_PLACE;
     s->dim[0] = s->count;
     s->rank = 1;
+    return true;
+}
+
+/* Whether each input lies in the order of the space, repeats a row of the last axis, or is a single
+ * number along the last two axes. Then no input is copied by the tile, and tiles may be long. */
+static bool is_by_rows(const mg_fused_state *s, int n_in) {
+    const int64_t last = s->dim[s->rank - 1];
+    if (s->loop || s->rank < 2 || last > LONGEST_ROW) return false;
+    for (int i = 0; i < n_in; i++) {
+        const int64_t *step = &s->stride[i][s->rank - 1];
+        if (step[0] == 1 ? step[-1] != last && step[-1] != 0 : step[0] != 0 || step[-1] != 0)
+            return false;
+    }
     return true;
 }
 
@@ -93,8 +104,10 @@ static void cut_tiles(mg_fused_state *s, int n_in, int64_t size) {
 static mg_fused_access tile_access(const mg_fused_state *s, int input) {
     const int64_t *step = &s->stride[input][s->rank - 1];
     if (step[0] == 0 && (s->rows == 1 || step[-1] == 0)) return MG_READ_ONE;
-    return step[0] == 1 && (s->rows == 1 || step[-1] == s->columns) ? MG_READ_IN_PLACE
-                                                                    : MG_READ_GATHERED;
+    if (step[0] == 1 && (s->rows == 1 || step[-1] == s->columns)) return MG_READ_IN_PLACE;
+    return step[0] == 1 && step[-1] == 0 && s->columns <= LONGEST_ROW && !s->loop
+               ? MG_READ_ROW
+               : MG_READ_GATHERED;
 }
 
 /* The loop for a group of one instruction that reads and writes memory in the registers' dtype
@@ -111,10 +124,12 @@ void mg_fused_cut(mg_fused_state *s, const mg_kernel_plan *plan) {
     output_axes(s, plan);
     merge_axes(s, n_in);
     s->loop = loop_of(s, plan);
+    s->row = s->dim[s->rank - 1];
+    s->period = s->row * ((s->threaded->strip + s->row - 1) / s->row);
     if (flatten(s, n_in)) {
         cut_tiles(s, n_in, s->loop ? TILE : FLAT_TILE);
     } else {
-        cut_tiles(s, n_in, TILE);
+        cut_tiles(s, n_in, is_by_rows(s, n_in) ? FLAT_TILE : TILE);
         for (int i = 0; i < n_in; i++) s->access[i] = tile_access(s, i);
     }
     s->copies = s->loop ? s->rows * s->columns : s->threaded->strip;

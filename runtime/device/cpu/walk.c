@@ -265,7 +265,7 @@ static void run_group(const mg_walk *walk, int n, int64_t count, int64_t bytes) 
     group g = {.walk = walk, .n = n, .rows = BLOCK};
     const int row = walk->rank - 2, team = mg_cpu_team(count);
     const bool by_rows = all_have_rows(&g, false);
-    g.streamed = by_rows && 2 * bytes > MG_LAST_CACHE && all_have_rows(&g, true);
+    g.streamed = by_rows && 2 * bytes > MG_STREAM_ABOVE && all_have_rows(&g, true);
     int64_t outer = 1;
     for (int i = 0; i < row; i++) outer *= walk->n[i];
     while (g.rows > (by_rows ? 1 : MG_SQUARE) && outer * walk->n[row] < UNITS * team * g.rows)

@@ -103,6 +103,28 @@ test("random chains over operands of all kinds give the same bits", function()
   end
 end)
 
+-- Tiles are a few thousand elements, so the larger shapes have several tiles to a row of the operand.
+test("an operand with a row for each image gives the same bits as one of the whole shape", function()
+  mgpu.seed(13)
+  local function apply(x, mask, row, number)
+    return ops.where(mask, x * 2, number), (x - row) * row + number
+  end
+  for _, shape in ipairs { { 3, 5, 7 }, { 2, 900, 3 }, { 4, 784, 64 }, { 2, 3, 50, 65 }, { 3, 40, 700 }, { 2, 3, 5000 } } do
+    local rows = { unpack(shape) }
+    for i = 2, #shape - 1 do rows[i] = 1 end
+    local ones = { unpack(rows) }
+    ones[#ones] = 1
+    for _, dtype in ipairs { "float32", "float16", "float64" } do
+      local x, mask = mgpu.randn(shape):to(dtype), mgpu.rand(rows):gt(0.5)
+      local row, number = mgpu.randn(rows):to(dtype), mgpu.randn(ones):to(dtype)
+      local function whole(t) return mgpu.eval(ops.broadcast_to(t, { shape = shape })) end
+      local a, b = mgpu.jit(apply)(x, mask, row, number)
+      local c, d = mgpu.jit(apply)(x, whole(mask), whole(row), whole(number))
+      check.equal({ different(a, c), different(b, d) }, { 0, 0 })
+    end
+  end
+end)
+
 -- As in an optimizer's update: several outputs over several tiles, one written over an input that other
 -- operations read.
 test("a chain that writes over its inputs gives the same bits", function()
@@ -131,16 +153,17 @@ test("a chain that writes over its inputs gives the same bits", function()
   end
 end)
 
--- Results larger than the last-level cache are written with non-temporal stores; smaller ones are not.
+-- Operands and results of more than 16 MB are written with non-temporal stores; smaller ones are not.
 test("results with non-temporal stores have the same bits", function()
   mgpu.seed(13)
-  local n, half = 3000017, 1500000
+  local n, part_size = 3000017, 1000000
   local a, b = mgpu.rand { n } - 0.5, mgpu.rand { n }
   mgpu.eval(a, b)
   for _, make in ipairs { function(x, y) return x * y end, function(x, y) return ops.relu(x * y - 0.1) end } do
     local step = mgpu.jit(make)
     local whole = step(a, b)
-    for _, part in ipairs { { 1, half }, { half + 1, n } } do
+    for first = 1, n, part_size do
+      local part = { first, math.min(first + part_size - 1, n) }
       local apart = step(a:slice { part } * 1, b:slice { part } * 1)
       check.equal(different(whole:slice { part } * 1, apart), 0)
     end
