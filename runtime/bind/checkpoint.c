@@ -1,8 +1,8 @@
 /* Checkpoints in Lua: writers with their thread, reading, and the wish to stop after a save. */
 #include "bind/bind.h"
-#include "core/stop.h"
 #include "io/checkpoint.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <signal.h>
 
 #define BIND_WRITER "mgpu.checkpoint_writer"

@@ -5,7 +5,7 @@
  * cgroups is mounted. A quota holds for all that is below it, so each folder from the cgroup up to
  * the mount is asked. These files are the kernel's: they are read without core/io, whose faults
  * stand for those of disks. */
-#include "core/cgroup.h"
+#include "core/threads.h"
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Counted file calls with a fault point: reading, writing and folders. io_replace.c makes new files
- * appear whole or not at all. */
+/* Counted file calls with a fault point: reading, mapping, writing and folders. io_replace.c makes
+ * new files appear whole or not at all. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -214,6 +215,20 @@ mg_status mg_io_seek(mg_file *f, int64_t position) {
     int done;
     MG_IO_RETRY(done, lseek(f->fd, position, SEEK_SET) < 0 ? -1 : 0);
     return done == 0 ? MG_OK : mg_io_fail_call("seek in", f->path);
+}
+
+mg_status mg_io_map(mg_file *f, size_t bytes, const void **data) {
+    *data = NULL;
+    if (bytes == 0) return MG_OK;
+    void *mapped =
+        mg_io_fault(NULL) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, 0);
+    if (mapped == MAP_FAILED) return mg_io_fail_call("map", f->path);
+    *data = mapped;
+    return MG_OK;
+}
+
+void mg_io_unmap(const void *data, size_t bytes) {
+    if (data) munmap((void *)data, bytes);
 }
 
 /* Repeats short writes. */

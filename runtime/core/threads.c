@@ -1,7 +1,7 @@
-/* The interrupt flag, forks, the clock and waiting by it, and the count of physical cores. */
+/* The flags of interrupts and stops, forks, the clock and waiting by it, and the count of physical
+ * cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
-#include "core/cgroup.h"
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -32,6 +32,36 @@ bool mg_interrupt_take(void) {
 
 bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
+}
+
+static atomic_bool stop_listening, stop_saved;
+static atomic_int stop_reason; /* a signal's number, or 0 */
+
+void mg_stop_listen(bool on) {
+    atomic_store(&stop_listening, on);
+    const int late = atomic_exchange(&stop_reason, 0);
+    if (on)
+        atomic_store(&stop_saved, false);
+    else if (late && !atomic_load(&stop_saved))
+        mg_interrupt_by(late);
+}
+
+bool mg_stop_request(int reason) {
+    if (!atomic_load(&stop_listening)) return false;
+    atomic_store(&stop_reason, reason);
+    return true;
+}
+
+int mg_stop_requested(void) {
+    return atomic_load(&stop_reason);
+}
+
+void mg_stop_set_saved(void) {
+    atomic_store(&stop_saved, true);
+}
+
+bool mg_stop_saved(void) {
+    return atomic_load(&stop_saved);
 }
 
 static _Thread_local bool holding;    /* between mg_signals_hold and mg_signals_release */

@@ -1,4 +1,5 @@
-/* Interruption, forks, the clock and waiting by it, and the number of CPU cores. */
+/* Interruption and stopping after a save, signals of threads, forks, the clock and waiting by it,
+ * and the number of CPU cores. */
 #ifndef MG_CORE_THREADS_H
 #define MG_CORE_THREADS_H
 
@@ -17,6 +18,21 @@ int mg_interrupt_signal(void);
 bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
+
+/* The request that a training saves a checkpoint and stops, which a signal handler may make. From
+ * mg_stop_listen(true) on a training that can save looks for it; earlier requests are forgotten. A
+ * request that comes too late to be fulfilled becomes an interrupt at mg_stop_listen(false). */
+void mg_stop_listen(bool on);
+/* Asks the training to save and stop; `reason` is a signal's number. False if none listens. Safe in
+ * a signal handler. */
+bool mg_stop_request(int reason);
+/* The reason, once mg_stop_request has been called; 0 before. */
+int mg_stop_requested(void);
+/* The training has saved because of the request. */
+void mg_stop_set_saved(void);
+/* Whether it has; a program then ends with the exit status for it. */
+bool mg_stop_saved(void);
+
 /* Blocks this thread's signals until mg_signals_release, except those of faults in the code. Calls
  * do not nest. */
 void mg_signals_hold(void);
@@ -44,6 +60,10 @@ double mg_deadline(void);
 /* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
  * at least 1. */
 int mg_core_count(void);
+/* cgroup.c: the CPU quota of this process's cgroup and of those around it, in CPUs: the smallest
+ * counts, rounded up. 0: no limit, or the system does not tell. `root` is put before the paths of
+ * /proc and of the cgroups' folders: "" except in tests. */
+int mg_cgroup_cpus(const char *root);
 /* The threads that the cpu devices of this process may have together: MGPU_THREADS, or
  * OMP_NUM_THREADS, or the number of cores. */
 int mg_thread_count(void);

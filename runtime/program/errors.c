@@ -1,6 +1,5 @@
 /* What becomes of an error: its traceback, the program's message, and the exit status. */
 #include "core/status.h"
-#include "core/stop.h"
 #include "core/threads.h"
 #include "program/program.h"
 

@@ -7,7 +7,6 @@
  * oneDNN generates use memory below the stack pointer, or the stack pointer itself: a signal on the
  * normal stack corrupts it. */
 #include "core/status.h"
-#include "core/stop.h"
 #include "core/threads.h"
 #include "program/program.h"
 

@@ -1,6 +1,6 @@
 /* The CPU quota of a process's cgroups (core/cgroup), read below a folder that stands for the root.
  */
-#include "core/cgroup.h"
+#include "core/threads.h"
 #include "core/io.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,6 @@
 /* Threads (core/threads): the interrupt flag, which a signal handler sets and long work polls, and
  * the number of cores. And the wish to save and stop (core/stop). */
 #define _GNU_SOURCE
-#include "core/stop.h"
 #include "core/threads.h"
 #include <sched.h>
 #include <setjmp.h>
