@@ -3,7 +3,7 @@
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "data/cifar.h"
-#include "data/shapes.h"
+#include "data/drawings.h"
 #include "device/buffer.h"
 #include "graph/graph.h"
 

@@ -1,8 +1,7 @@
 /* What the operators of lua/mgpu/data/flow, which work on the elements of data sets as values, do
  * in C. */
 #include "bind/bind.h"
-#include "data/order.h"
-#include "data/stack.h"
+#include "data/element.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include <string.h>
@@ -43,7 +42,7 @@ static int core_first_unlike(lua_State *L) {
     return 0;
 }
 
-/* stack({tensor, ...}, [cell], [fill]) -> a tensor of shape {n, cell...}, see data/stack.h. cell:
+/* stack({tensor, ...}, [cell], [fill]) -> a tensor of shape {n, cell...}, see data/element.h. cell:
  * nil for the shape of the first tensor. */
 static int core_stack(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);

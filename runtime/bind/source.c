@@ -1,10 +1,7 @@
 /* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
 #include "bind/source.h"
 #include "bind/bind.h"
-#include "data/sources/cached.h"
-#include "data/sources/joined.h"
-#include "data/sources/tensors.h"
-#include "data/sources/transformed.h"
+#include "data/sources/sources.h"
 
 #define BIND_SOURCE "mgpu.source"
 #define BIND_TRANSFORM "mgpu.transform"

@@ -5,6 +5,7 @@
 #include "data/source.h"
 #include "data/transform.h"
 #include <lua.h>
+#include <stdbool.h>
 
 /* Pushes an empty userdata and returns where its source goes; fill it at once:
  *     mg_source **place = bind_new_source(L);
@@ -17,5 +18,16 @@ mg_transform *bind_to_transform(lua_State *L, int index, const char *who);
 
 /* Defines the metatables; called once for a state. */
 void bind_open_source(lua_State *L);
+
+/* ---- source_files.c: what the bindings of sources of files share ---- */
+
+/* The strings of the array at index (an absolute one), which must stay on the stack; their number
+ * in *n. Pushes the block that holds them. Raises for anything else and for zero bytes. */
+const char **bind_take_texts(lua_State *L, int index, const char *who, int *n);
+/* Whether the field of the table at `at` is true. */
+bool bind_true_field(lua_State *L, int at, const char *name);
+
+/* Moves what is on the stack above the table at `at` into the table, which keeps it alive. */
+void bind_keep(lua_State *L, int at);
 
 #endif

@@ -1,7 +1,6 @@
 /* CSV files in Lua. lua/mgpu/data/csv.lua checks what users give; the checks here only guard C. */
 #include "bind/bind.h"
 #include "bind/source.h"
-#include "bind/source_files.h"
 #include "core/alloc.h"
 #include "data/sources/csv.h"
 #include <string.h>

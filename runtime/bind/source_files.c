@@ -1,11 +1,9 @@
 /* Sources of files in Lua: folders of images, lines of text, NumPy's arrays. The functions of
  * lua/mgpu/data check what users give; the checks here only guard C. */
-#include "bind/source_files.h"
-#include "bind/bind.h"
 #include "bind/source.h"
+#include "bind/bind.h"
 #include "data/sources/image_folder.h"
-#include "data/sources/numpy.h"
-#include "data/sources/text_lines.h"
+#include "data/sources/sources.h"
 #include <string.h>
 
 /* ---- arguments ---- */

@@ -2,7 +2,6 @@
  * only guard C. tfrecord_values.c turns the values of rows that are written into features. */
 #include "bind/tfrecord.h"
 #include "bind/source.h"
-#include "bind/source_files.h"
 #include "core/alloc.h"
 #include <string.h>
 

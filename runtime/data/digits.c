@@ -5,8 +5,8 @@
  * An image depends on the seed, its number and its label alone (drawing_rng.h).
  * Only + - * / and sqrt are used, which are exact to rounding everywhere, so every machine draws
  * the same bytes. */
-#include "data/digits.h"
 #include "data/drawing_rng.h"
+#include "data/drawings.h"
 #include <math.h>
 #include <string.h>
 

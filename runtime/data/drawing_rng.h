@@ -3,6 +3,7 @@
 #ifndef MG_DATA_DRAWING_RNG_H
 #define MG_DATA_DRAWING_RNG_H
 
+#include "core/alloc.h"
 #include "core/rng.h"
 #include "core/status.h"
 
@@ -37,6 +38,13 @@ static inline void mg_drawing_seek(mg_drawing_rng *r, uint64_t block) {
 
 /* The labels 0 .. 9 of n images, each as often as the others, to one: a random permutation, modulo
  * 10. MG_OOM. */
-mg_status mg_drawing_labels(const mg_drawing_rng *r, int64_t n, int32_t *labels);
+static inline mg_status mg_drawing_labels(const mg_drawing_rng *r, int64_t n, int32_t *labels) {
+    int64_t *order = mg_alloc((size_t)n * sizeof *order);
+    if (!order) return MG_OOM;
+    mg_permutation(order, n, r->seed, r->stream + 1, 0);
+    for (int64_t i = 0; i < n; i++) labels[i] = (int32_t)(order[i] % 10);
+    mg_free(order);
+    return MG_OK;
+}
 
 #endif

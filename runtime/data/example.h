@@ -15,7 +15,7 @@
 #define MG_DATA_EXAMPLE_H
 
 #include "core/status.h"
-#include "data/texts.h"
+#include "data/source.h"
 #include <stddef.h>
 #include <stdint.h>
 

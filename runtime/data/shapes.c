@@ -4,8 +4,8 @@
  *
  * An image depends on the seed, its number and its label alone (drawing_rng.h). Only + - * / and
  * sqrt are used, which are exact to rounding everywhere, so every machine draws the same bytes. */
-#include "data/shapes.h"
 #include "data/drawing_rng.h"
+#include "data/drawings.h"
 #include <math.h>
 
 /* Block 0 on: the shape's numbers; NOISE_BLOCK on: the pixels'. */

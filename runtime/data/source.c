@@ -1,4 +1,4 @@
-/* Sources and transforms: making, sharing and freeing them. */
+/* Sources and transforms: making, sharing and freeing them; cells that hold several strings. */
 #include "data/source.h"
 #include "core/alloc.h"
 #include "data/transform.h"
@@ -78,6 +78,36 @@ void mg_source_copy_fields(mg_source *s, const mg_source *other) {
     assert(s->n_fields == other->n_fields);
     memcpy(s->field, other->field, (size_t)s->n_fields * sizeof *s->field);
     s->n_rows = other->n_rows;
+}
+
+/* ---- several strings in one cell ---- */
+
+size_t mg_texts_size(const mg_text *texts, size_t n) {
+    size_t size = n * sizeof(uint64_t);
+    for (size_t i = 0; i < n; i++) size += texts[i].n;
+    return size;
+}
+
+void mg_texts_pack(const mg_text *texts, size_t n, void *dst) {
+    char *p = dst;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t length = texts[i].n;
+        memcpy(p, &length, sizeof length);
+        p += sizeof length;
+        if (length) memcpy(p, texts[i].bytes, length);
+        p += length;
+    }
+}
+
+bool mg_texts_next(const char **at, const char *end, mg_text *text) {
+    uint64_t length;
+    if ((size_t)(end - *at) < sizeof length) return false;
+    memcpy(&length, *at, sizeof length);
+    const char *bytes = *at + sizeof length;
+    if (length > (uint64_t)(end - bytes)) return false;
+    *text = (mg_text){bytes, (size_t)length};
+    *at = bytes + length;
+    return true;
 }
 
 /* ---- transforms ---- */

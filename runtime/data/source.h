@@ -20,7 +20,7 @@ typedef struct mg_field {
     mg_dtype dtype;
     mg_shape shape; /* of one row; a size of -1 differs from row to row */
     bool text;      /* bytes (uint8 {-1}) that Lua gets as a string, */
-    int texts;      /* or, if this is not 0, as an array of so many strings (texts.h) */
+    int texts;      /* or, if this is not 0, as an array of so many strings */
 } mg_field;
 
 /* The value of a field in one row. */
@@ -103,5 +103,21 @@ bool mg_field_varies(const mg_field *f);
 size_t mg_cell_bytes(const mg_field *f, const mg_shape *shape);
 /* Gives s the fields and the number of rows of another source of as many fields. */
 void mg_source_copy_fields(mg_source *s, const mg_source *other);
+
+/* ---- several strings in one cell ---- */
+
+/* A string, which any byte may be in. */
+typedef struct mg_text {
+    const void *bytes; /* borrowed */
+    size_t n;
+} mg_text;
+
+/* The bytes of a cell with these strings; and writes them to dst: each string as its length, 8
+ * bytes, and its bytes, one behind the other. */
+size_t mg_texts_size(const mg_text *texts, size_t n);
+void mg_texts_pack(const mg_text *texts, size_t n, void *dst);
+/* Sets *text to the string at *at, and *at to the place behind it. False: what is there up to `end`
+ * is no string. */
+bool mg_texts_next(const char **at, const char *end, mg_text *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* Stacking tensors: each is copied run by run, a run being as many bytes as lie next to one another
  * in both the tensor and its cell. Without padding, that is the whole tensor. */
-#include "data/stack.h"
+#include "data/element.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
 #include "device/device.h"

@@ -3,7 +3,7 @@
 #define TESTS_C_STREAM_ROWS_H
 
 #include "core/alloc.h"
-#include "data/sources/tensors.h"
+#include "data/sources/sources.h"
 #include "data/stream.h"
 #include "device/buffer.h"
 #include "device/device.h"

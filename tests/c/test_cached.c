@@ -1,9 +1,9 @@
-/* Cached rows (data/sources/cached.h), in memory and in files: what is kept, damaged files, and
+/* Cached rows (data/sources/sources.h), in memory and in files: what is kept, damaged files, and
  * failures of disk and memory. */
 #define _GNU_SOURCE
 #include "core/io.h"
 #include "core/threads.h"
-#include "data/sources/cached.h"
+#include "data/sources/sources.h"
 #include "data/sources/row_file.h"
 #include "mixed_source.h"
 #include <errno.h>

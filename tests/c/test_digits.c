@@ -1,7 +1,7 @@
 /* Drawn digits (data/digits): a data set that needs no download. The images depend only on their
  * number and the seed, so every machine draws the same ones. */
 #include "core/alloc.h"
-#include "data/digits.h"
+#include "data/drawings.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

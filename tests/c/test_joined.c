@@ -1,6 +1,6 @@
 /* Sources made of sources (data/sources): zip and concatenate. */
 #define _GNU_SOURCE
-#include "data/sources/joined.h"
+#include "data/sources/sources.h"
 #include "mixed_source.h"
 
 /* Joins two sources, whose references it takes. */

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/threads.h"
-#include "data/sources/numpy.h"
+#include "data/sources/sources.h"
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

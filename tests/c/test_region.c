@@ -1,9 +1,7 @@
 /* What of an image is wanted (data/region.h), from a transform to the source: a source that makes
  * nothing else gives the same rows, through every kind of source between the two. */
 #include "core/alloc.h"
-#include "data/sources/cached.h"
-#include "data/sources/joined.h"
-#include "data/sources/transformed.h"
+#include "data/sources/sources.h"
 #include "data/transforms/augment.h"
 #include "free_cells.h"
 #include <setjmp.h>

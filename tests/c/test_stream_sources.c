@@ -1,7 +1,7 @@
 /* Streams over sources of their own kind: cells that vary in shape, texts, transforms, rows that
  * cannot be read, and several threads. */
 #define _GNU_SOURCE
-#include "data/sources/transformed.h"
+#include "data/sources/sources.h"
 #include "mixed_source.h"
 
 /* ---- cells that vary ---- */

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/threads.h"
-#include "data/sources/text_lines.h"
+#include "data/sources/sources.h"
 #include "io/file_set.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/threads.h"
-#include "data/sources/cached.h"
+#include "data/sources/sources.h"
 #include "data/sources/row_file.h"
 #include "data/stream.h"
 #include "device/device.h"

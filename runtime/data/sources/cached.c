@@ -3,9 +3,9 @@
  *
  * No lock: whoever reads a row first keeps it, and a thread that comes while that is being done
  * reads the row for itself. */
-#include "data/sources/cached.h"
+#include "data/sources/sources.h"
 #include "core/alloc.h"
-#include "data/sources/packed_row.h"
+#include "data/sources/row_file.h"
 #include <string.h>
 
 enum { MISSING, BEING_KEPT, KEPT };

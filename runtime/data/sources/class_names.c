@@ -1,5 +1,5 @@
 /* A hash table with open addressing over an array of names. */
-#include "data/sources/class_names.h"
+#include "data/sources/csv.h"
 #include "core/alloc.h"
 #include <stdlib.h>
 #include <string.h>

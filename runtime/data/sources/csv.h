@@ -10,7 +10,6 @@
 
 #include "core/io.h"
 #include "data/source.h"
-#include "data/sources/class_names.h"
 
 enum {
     MG_CSV_RECORD = 16 << 20, /* the most bytes of a record */
@@ -58,6 +57,24 @@ void mg_csv_reader_close(mg_csv_reader *r);
 bool mg_csv_number(const char *text, double *value);
 /* Whether it is a whole number ("-12") that fits. */
 bool mg_csv_integer(const char *text, int64_t *value);
+
+/* ---- class_names.c: names of classes, and their ids from 0 ---- */
+
+typedef struct mg_class_names mg_class_names;
+
+/* Empty. Owned. NULL: MG_OOM. */
+mg_class_names *mg_class_names_new(void);
+/* Sets *id to that of the name, which is added if it is new. MG_OOM. */
+mg_status mg_class_names_add(mg_class_names *c, const char *name, int32_t *id);
+/* The id of the name; -1 if it is not there. */
+int32_t mg_class_names_find(const mg_class_names *c, const char *name);
+int32_t mg_class_names_count(const mg_class_names *c);
+/* Borrowed. */
+const char *mg_class_names_get(const mg_class_names *c, int32_t id);
+/* Gives new ids in the order of the names' bytes; maps[old id] is set to the new one. MG_OOM. */
+mg_status mg_class_names_sort(mg_class_names *c, int32_t *map);
+/* Accepts NULL. */
+void mg_class_names_free(mg_class_names *c);
 
 /* ---- csv_scan.c: what the files hold ---- */
 

@@ -1,6 +1,6 @@
 /* Joining sources: both kinds hold an array of sources, and a row is read from all or one of them.
  */
-#include "data/sources/joined.h"
+#include "data/sources/sources.h"
 #include "core/alloc.h"
 #include <stdio.h>
 #include <string.h>

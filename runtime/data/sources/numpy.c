@@ -2,7 +2,7 @@
  *
  * Files are read with mg_io_read_at and not mapped to memory: a file that becomes shorter is an
  * error then, and not a signal that ends the process. */
-#include "data/sources/numpy.h"
+#include "data/sources/sources.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "io/npy.h"

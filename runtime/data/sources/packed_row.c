@@ -1,5 +1,5 @@
 /* Packing rows. */
-#include "data/sources/packed_row.h"
+#include "data/sources/row_file.h"
 #include "core/alloc.h"
 #include <string.h>
 

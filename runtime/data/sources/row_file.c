@@ -7,7 +7,6 @@
 #include "data/sources/row_file.h"
 #include "core/alloc.h"
 #include "core/io.h"
-#include "data/sources/packed_row.h"
 #include <stdio.h>
 #include <string.h>
 #define XXH_INLINE_ALL

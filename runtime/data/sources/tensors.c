@@ -1,5 +1,5 @@
 /* Rows of tensors: reading one is a memcpy for each tensor. */
-#include "data/sources/tensors.h"
+#include "data/sources/sources.h"
 #include "device/device.h"
 #include "core/alloc.h"
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Lines of text: where each begins is kept, 8 bytes a line; the bytes stay in the files. */
-#include "data/sources/text_lines.h"
+#include "data/sources/sources.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "io/file_set.h"

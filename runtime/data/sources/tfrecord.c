@@ -152,7 +152,7 @@ static mg_status read_text(const void *bytes, size_t n, mg_cell *cell) {
     return MG_OK;
 }
 
-/* A cell of several strings (data/texts.h). */
+/* A cell of several strings (data/source.h). */
 static mg_status read_texts(const mg_record_field *f, const mg_feature *found, mg_cell *cell) {
     const size_t n = (size_t)f->shape.dim[0];
     char expected[48];

@@ -5,7 +5,7 @@
  * row, what varies is freed as soon as the next step has read it.
  *
  * The source is asked for no more of an image than the first step of its field looks at. */
-#include "data/sources/transformed.h"
+#include "data/sources/sources.h"
 #include "core/alloc.h"
 #include <stdalign.h>
 
