@@ -1,5 +1,5 @@
 /* CRC-32C; the polynomial is 1EDC6F41, reflected. */
-#include "io/crc32c.h"
+#include "io/tfrecord.h"
 #include <stdbool.h>
 #include <string.h>
 #if defined(__aarch64__)

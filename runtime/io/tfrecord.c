@@ -2,7 +2,6 @@
 #include "io/tfrecord.h"
 #include "core/alloc.h"
 #include "core/io.h"
-#include "io/crc32c.h"
 #include <string.h>
 
 uint32_t mg_tfrecord_checksum(const void *bytes, size_t n) {

@@ -12,6 +12,11 @@
 /* The sizes of what stands before and behind the bytes of a record. */
 enum { MG_TFRECORD_HEAD = 12, MG_TFRECORD_TAIL = 4 };
 
+/* crc32c.c: CRC-32C (Castagnoli), by the CPU's instruction for it (SSE 4.2, ARMv8 CRC) if there is
+ * one: several bytes a cycle. */
+uint32_t mg_crc32c(const void *bytes, size_t n);
+/* The same by a table, on any CPU: several cycles a byte. */
+uint32_t mg_crc32c_by_table(const void *bytes, size_t n);
 /* The masked CRC-32C of n bytes. The mask keeps checksums of data that hold checksums apart. */
 uint32_t mg_tfrecord_checksum(const void *bytes, size_t n);
 /* Fills in what stands before and behind the n bytes of a record. */

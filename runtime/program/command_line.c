@@ -2,7 +2,6 @@
  *
  * It is read twice: first to find the script and what is to be done (mg_command_line_scan), then,
  * inside Lua, to carry out the options in order (mg_command_line_run). */
-#include "program/command_line.h"
 #include "core/status.h"
 #include "program/program.h"
 

@@ -1,5 +1,4 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
-#include "program/command_line.h"
 #include "program/program.h"
 #include "prompt/prompt.h"
 

@@ -8,7 +8,7 @@
  * Completion is a command of our own, since the two libraries find the word to complete in
  * different ways. */
 #define _GNU_SOURCE /* ppoll */
-#include "prompt/line_editor.h"
+#include "prompt/read_line.h"
 
 #include <dlfcn.h>
 #include <errno.h>

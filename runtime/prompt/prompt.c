@@ -15,7 +15,6 @@
 #define _GNU_SOURCE /* DT_DIR */
 #include "prompt/prompt.h"
 #include "program/program.h"
-#include "prompt/line_editor.h"
 #include "prompt/read_line.h"
 
 #include <dirent.h>

@@ -1,7 +1,6 @@
 /* TFRecord files (io/tfrecord): checksums, frames, appending, and writes that fail. */
 #include "core/alloc.h"
 #include "core/io.h"
-#include "io/crc32c.h"
 #include "io/tfrecord.h"
 #include <errno.h>
 #include <setjmp.h>
