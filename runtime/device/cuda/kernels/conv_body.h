@@ -93,7 +93,7 @@ KERNEL(NAME(conv_grad_input), conv_params) {
 
 /* dw: the gradient of the weights, from x and dy. The sum runs over all pixels, of which there are
  * many, while dw has few tiles; so the pixels are split into p.splits ranges, each with its own
- * blocks and partial sums, which add_parts (parts.cu) adds in a fixed order. */
+ * blocks and partial sums, which add_parts (finish.cu) adds in a fixed order. */
 #define A_AT(tap, o) NAME(conv_x)(&p, o, tap, group)
 #define B_AT(o, j) LOAD(p.y, (o)*p.k *p.groups + group * p.k + (j))
 #define PUT_AT(tap, j, v)                                                                          \

@@ -101,7 +101,7 @@ DEVICE void NAME(depth_add)(const depth_params *p, int64_t r, int k, int lane, i
 /* dw: the gradient of the weights. A block takes p.width neighbouring kernels, MG_DEPTH_TAPS taps
  * and one chunk of the rows of dy. A thread has one kernel and one lane: every lanes-th pixel of a
  * row. The block adds its lanes in shared memory and writes the partial sums of its chunk, which
- * add_parts (parts.cu) adds in a fixed order. Taps beyond the last are clamped, computed and not
+ * add_parts (finish.cu) adds in a fixed order. Taps beyond the last are clamped, computed and not
  * written. */
 KERNEL(NAME(depth_weight), depth_params) {
     __shared__ REAL cells[MG_DEPTH_THREADS];

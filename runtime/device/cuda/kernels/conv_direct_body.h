@@ -173,7 +173,7 @@ DEVICE void NAME(direct_add)(const direct_params *p, const direct_tile *t, const
 
 /* dw. A thread has one vector of kernels, MG_DIRECT_TAPS taps and one lane: every lanes-th pixel of
  * a tile. In the end the block adds its lanes in shared memory, MG_DIRECT_TOGETHER taps at a time,
- * and writes partial sums, which add_parts (parts.cu) adds over the blocks in a fixed order. */
+ * and writes partial sums, which add_parts (finish.cu) adds over the blocks in a fixed order. */
 KERNEL(NAME(direct_weight), direct_params) {
     SHARED(REAL, patch);
     NAME(direct_sums) *const own = (NAME(direct_sums) *)patch + threadIdx.x; /* reuses the patch */

@@ -4,7 +4,7 @@
  * A block takes a tile of columns and a chunk of rows, a thread VECTOR columns and every down-th
  * row of the chunk. A thread first sums runs of RUN rows, then adds the runs: adding single numbers
  * to a large float would lose their low bits. Each chunk gives one row of partial sums, which
- * add_parts (parts.cu) adds. The order of all additions depends on sizes only, so the bits are the
+ * add_parts (finish.cu) adds. The order of all additions depends on sizes only, so the bits are the
  * same every time. */
 enum { RUN = 64 /* rows */ };
 

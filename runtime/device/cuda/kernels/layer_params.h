@@ -1,8 +1,8 @@
-/* The parameters of the kernels of layers.cu, pool.cu, bias_relu.cu and parts.cu. */
+/* The parameters of the kernels of layers.cu, pool.cu and finish.cu. */
 #ifndef MG_DEVICE_CUDA_KERNELS_LAYER_PARAMS_H
 #define MG_DEVICE_CUDA_KERNELS_LAYER_PARAMS_H
 
-/* ---- bias_relu.cu ---- */
+/* ---- finish.cu: bias and relu ---- */
 
 enum { MG_BIAS_VECTOR = 4 };
 
@@ -13,7 +13,7 @@ typedef struct bias_relu_params {
     int relu;
 } bias_relu_params;
 
-/* ---- parts.cu: adding partial sums ---- */
+/* ---- finish.cu: adding partial sums ---- */
 
 /* A block takes MG_PARTS_WIDTH neighbouring elements and MG_PARTS_THREADS / MG_PARTS_WIDTH parts at
  * a time. */

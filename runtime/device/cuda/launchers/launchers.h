@@ -53,7 +53,7 @@ mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, siz
  */
 int mg_cuda_column_width(int64_t channels);
 
-/* ---- bias_relu.c: y = relu(y + bias) in place, for products and convolutions of a library that
+/* ---- finish.c: y = relu(y + bias) in place, for products and convolutions of a library that
  * cannot fuse that, or whose relu loses NaN ---- */
 
 typedef struct mg_bias_relu {
@@ -69,8 +69,8 @@ mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
 /* Adds what is missing to the result of a conv2d that ran without bias and relu. */
 mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels);
 
-/* ---- partial_sums.c: a kernel whose blocks each sum a part writes {n, count} partial results to
- * scratch, and a second kernel (kernels/parts.cu) adds them up in a fixed order ---- */
+/* ---- finish.c: a kernel whose blocks each sum a part writes {n, count} partial results to
+ * scratch, and a second kernel (kernels/finish.cu) adds them up in a fixed order ---- */
 
 /* Bytes of scratch for n partial sums of `count` numbers each, whose total becomes a `dtype`: they
  * are doubles for f64 and floats otherwise. */

@@ -1,6 +1,8 @@
-/* Launching y = relu(y + bias), in place (kernels/bias_relu.cu). */
+/* Launching the kernels of kernels/finish.cu: bias and relu, adding up partial sums. */
 #include "device/cuda/launchers/launchers.h"
 #include "ops/attrs.h"
+
+/* ---- y = relu(y + bias), in place ---- */
 
 enum { THREADS = 256 };
 
@@ -30,4 +32,21 @@ mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels) 
                                 .channels = y->dim[3],
                                 .relu = ((const mg_conv_attrs *)plan->step->attrs)->relu != 0};
     return mg_cuda_run_bias_relu(plan->device, kernels, &p);
+}
+
+/* ---- partial sums ---- */
+
+size_t mg_cuda_partial_sums_bytes(mg_dtype dtype, int64_t n, int64_t count) {
+    return (size_t)n * (size_t)count * (dtype == MG_F64 ? sizeof(double) : sizeof(float));
+}
+
+mg_status mg_cuda_find_partial_sums(mg_device *d, mg_dtype dtype, CUfunction *add) {
+    return mg_cuda_find_typed(d, "add_parts", dtype, add);
+}
+
+mg_status mg_cuda_add_partial_sums(const mg_device *d, CUfunction add, const void *parts, int64_t n,
+                                   void *out, int64_t count) {
+    const parts_params p = {.parts = parts, .out = out, .n = n, .count = count};
+    return mg_cuda_launch(d, add, (count + MG_PARTS_WIDTH - 1) / MG_PARTS_WIDTH, MG_PARTS_THREADS,
+                          0, &p);
 }
