@@ -1,4 +1,5 @@
--- Batches of datasets on the GPU: sent there ahead of use by the threads of a stream.
+-- Batches of datasets on the GPU: sent there ahead of use by the threads of a stream. Steps that work on elements as
+-- values, such as filter: their tensors are stacked in host memory, and the batches are on the GPU again.
 require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -92,4 +93,28 @@ test("core.stream puts batches together in host memory only", function()
   local source = core.source_tensors { mgpu.arange(3, { device = "cpu:0" }) }
   check.raises(function() core.stream(source, {}, { devices = { "cpu:0" }, host = "cuda:0" }) end,
     "cuda:0 is not in the host's memory", "usage")
+end)
+
+-- ---- steps that work on elements as values ----
+
+dofile "tests/lua/data/flow_golden_spec.lua"
+dofile "tests/lua/data/flow_cache_spec.lua"
+
+test("batches, their rows, and cached elements are where the elements were", function()
+  local ds = mgpu.data.from_tensors { mgpu.arange(6), mgpu.arange(6):to "cpu" }:filter(function(x) return x:ge(0) end)
+  local path = check.path "devices.cache"
+  for _, chain in ipairs { ds, ds:batch(3), ds:padded_batch(2), ds:batch(3):unbatch(), ds:window(2), ds:cache(path) } do
+    local x, y = chain:iter()()
+    check.equal({ x:device(), y:device() }, { "cuda:0", "cpu:0" })
+  end
+end)
+
+test("a dataset with a filter trains on the GPU as on ref", function()
+  local fixtures = require "fixtures"
+  local function loss(device)
+    local x, y = fixtures.line(20)
+    local ds = mgpu.data.from_tensors { x:to(device), y:to(device) }:filter(function(row) return row:sum():gt(0.5) end)
+    return fixtures.linear { devices = device }:fit(ds:shuffle(5, 1):batch(4), { epochs = 2, verbose = 0 }).history.loss
+  end
+  check.near(loss "cuda:0", { unpack(loss "ref:0") }, 1e-5) -- float32 sums in another order
 end)
