@@ -15,7 +15,7 @@
 static const mg_dtype dtypes[] = {MG_BOOL, MG_U8, MG_I32, MG_I64, MG_BF16, MG_F16, MG_F32, MG_F64};
 _Static_assert(sizeof dtypes / sizeof dtypes[0] == MG_N_DTYPES && MG_H5_TEXT == (int)MG_N_DTYPES,
                "a record type for every dtype");
-_Static_assert(MG_H5_MAX_RANK <= MG_MAX_RANK, "every dataset fits a tensor");
+_Static_assert(MG_H5_MAX_RANK == MG_MAX_RANK, "every dataset fits a tensor, and the reverse");
 
 /* ---- trees ---- */
 
@@ -197,9 +197,6 @@ static mg_status put_header(int fd, mg_h5_header h, const char *path, const char
 
 static mg_status put_tensor(int fd, mg_h5_header h, const mg_h5_entry *e) {
     mg_tensor *t = e->tensor;
-    if (t->shape.rank > MG_H5_MAX_RANK)
-        return mg_fail(MG_UNSUPPORTED, "\"%s\" has %d axes, at most %d fit an HDF5 file of ours",
-                       e->path, t->shape.rank, MG_H5_MAX_RANK);
     while (dtypes[h.type] != (mg_dtype)t->dtype) h.type++;
     h.rank = (uint32_t)t->shape.rank;
     for (int i = 0; i < t->shape.rank; i++) h.shape[i] = (uint64_t)t->shape.dim[i];

@@ -56,7 +56,7 @@ static mg_status read_exactly(mg_tar *t, void *dst, size_t n) {
     t->at += (int64_t)got;
     if (got == n) return MG_OK;
     return mg_fail(MG_DATA, "%s: the archive ends at byte %lld, within %s", t->path,
-                   (long long)t->at, t->entry.name[0] ? t->entry.name : "a header");
+                   (long long)t->at, t->entry.name[0] ? t->entry.name : "an entry without a name");
 }
 
 mg_status mg_tar_read(mg_tar *t, void *dst, size_t n, size_t *got) {

@@ -122,7 +122,7 @@ static mg_status inflate_some(mg_unpacked *u) {
         return mg_fail(MG_DATA, "%s: the %s data ends too early: the file is truncated", u->path,
                        name);
     return mg_fail(MG_DATA, "%s: the %s data is damaged near byte %lld: %s", u->path, name,
-                   (long long)u->at, u->z.msg ? u->z.msg : "unknown error");
+                   (long long)u->at, code == Z_NEED_DICT ? "it wants a dictionary" : u->z.msg);
 }
 
 static mg_status read_packed(mg_unpacked *u, void *dst, size_t n, size_t *got) {

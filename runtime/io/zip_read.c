@@ -128,7 +128,7 @@ static mg_status inflate_some(mg_zip *z, void *dst, size_t n, size_t *got, bool 
     *ended = code == Z_STREAM_END;
     if (code == Z_MEM_ERROR) return mg_fail(MG_OOM, "out of memory while reading %s", z->path);
     if (*ended || code == Z_OK || (code == Z_BUF_ERROR && !dry)) return MG_OK;
-    return fail_contents(z, dry ? "its data ends too early" : s->msg ? s->msg : "not deflate data");
+    return fail_contents(z, dry ? "its data ends too early" : s->msg);
 }
 
 /* After the last byte of the contents: nothing may follow, and the checksum must be right. */

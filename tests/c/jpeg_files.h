@@ -15,6 +15,7 @@ typedef struct jpeg_kind {
     bool progressive;
     bool rgb;    /* stored as red, green and blue */
     int restart; /* blocks (MCUs) between restart markers; 0: none */
+    bool apart;  /* a scan for each of three components */
 } jpeg_kind;
 
 /* A byte that differs from pixel to pixel, and whose neighbors are alike. */
@@ -26,6 +27,8 @@ static inline uint8_t jpeg_test_byte(int row, int column, int channel) {
 
 /* The bytes of a file, for free(). */
 static inline uint8_t *jpeg_test_file(const jpeg_kind *k, int height, int width, size_t *n) {
+    static const jpeg_scan_info scans[] = {
+        {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}};
     struct jpeg_compress_struct j;
     struct jpeg_error_mgr errors;
     unsigned char *bytes = NULL;
@@ -47,6 +50,7 @@ static inline uint8_t *jpeg_test_file(const jpeg_kind *k, int height, int width,
     }
     j.restart_interval = (unsigned)k->restart;
     if (k->progressive) jpeg_simple_progression(&j);
+    if (k->apart) j.scan_info = scans, j.num_scans = 3;
     jpeg_start_compress(&j, TRUE);
     uint8_t *line = malloc((size_t)(width * channels));
     for (int row = 0; row < height; row++) {

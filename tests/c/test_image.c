@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
+#include "core/status.h"
+#include "jpeg_files.h"
 
 #define FOLDER "tests/golden/images/"
 enum { MOST_CALLS = 200 };
@@ -69,10 +72,36 @@ static void test_encoding_without_memory(void **state) {
     }
 }
 
+/* A small file could make the decoder go through any number of scans of the same pixels. */
+static void test_a_jpeg_of_many_scans(void **state) {
+    enum { SCANS = 600 };
+    const jpeg_kind kind = {.name = "apart", .h = 1, .v = 1, .apart = true};
+    size_t n, first = 0, second = 0;
+    mg_image image = {0};
+    (void)state;
+    skip_without_plugin();
+    uint8_t *bytes = jpeg_test_file(&kind, 8, 8, &n);
+    for (size_t i = 0; i + 1 < n && !second; i++) /* the marker that begins a scan */
+        if (bytes[i] == 0xff && bytes[i + 1] == 0xda) *(first ? &second : &first) = i;
+    const size_t scan = second - first;
+    uint8_t *long_file = malloc(n + SCANS * scan);
+    assert_int_equal(mg_image_decode(bytes, n, 0, NULL, &image), MG_OK);
+    mg_free(image.pixels);
+    memcpy(long_file, bytes, first);
+    for (size_t i = 0; i < SCANS; i++) memcpy(long_file + first + i * scan, bytes + first, scan);
+    memcpy(long_file + first + SCANS * scan, bytes + first, n - first);
+    assert_int_equal(mg_image_decode(long_file, n + SCANS * scan, 0, NULL, &image), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "JPEG: the image has more than 500 scans"));
+    assert_null(image.pixels);
+    free(long_file);
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoding_without_memory),
         cmocka_unit_test(test_encoding_without_memory),
+        cmocka_unit_test(test_a_jpeg_of_many_scans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

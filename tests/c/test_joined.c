@@ -85,6 +85,12 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_null(joined(mg_concatenated_source, column(3), mg_source_retain(table)));
     assert_string_equal(mg_error_message(),
                         "concatenate: field 1 is int32 in dataset 1, but float64 in dataset 2");
+    mg_source *texts[] = {mixed(3, 1), mixed(3, 1)};
+    texts[1]->field[TEXT].text = false, texts[1]->field[TEXT].texts = 2;
+    assert_null(joined(mg_concatenated_source, texts[0], texts[1]));
+    assert_string_equal(
+        mg_error_message(),
+        "concatenate: field 3 has a string count of 1 in dataset 1, but 2 in dataset 2");
     const mg_shape pairs = MG_SHAPE(3, 2);
     static const int32_t values[6];
     mg_tensor *matrix = mg_tensor_from_host(values, MG_I32, &pairs, mg_device_find("ref:0"));

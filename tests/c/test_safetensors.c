@@ -173,6 +173,9 @@ static void damaged_headers_are_refused(void **state) {
     /* Metadata must be a map of strings. */
     refused("{\"__metadata__\":{\"a\":1}}", 0, MG_DATA, "not a string");
     refused("{\"__metadata__\":[]}", 0, MG_DATA, "not a map");
+    refused("{\"__metadata__\":{\"a\":\"x\\u0000y\"}}", 0, MG_DATA, "\"a\" contains a zero byte");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"size\":1}}", 1,
+            MG_DATA, "the entry of tensor \"a\" has unknown fields");
     refused("{}", 1, MG_DATA, "belong to no tensor");
 }
 
@@ -314,6 +317,19 @@ static void equal_stores_give_equal_bytes(void **state) {
 
 /* An open file tells names, shapes and dtypes before it is read, and afterwards which tensors have
  * a NaN or an infinity. */
+static void a_file_cut_while_open_is_refused(void **state) {
+    (void)state;
+    mg_store *s = sample(1);
+    assert_int_equal(mg_store_save(s, path), MG_OK);
+    mg_store_free(s);
+    mg_store_file *f = mg_store_open(path);
+    assert_non_null(f);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(mg_store_read(f), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "the file ends within "));
+    mg_store_close(f);
+}
+
 static void an_open_file_tells_what_is_in_it(void **state) {
     (void)state;
     const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
@@ -479,6 +495,7 @@ int main(void) {
         cmocka_unit_test(every_flipped_bit_is_detected),
         cmocka_unit_test(a_checksum_in_disguise_is_refused),
         cmocka_unit_test(equal_stores_give_equal_bytes),
+        cmocka_unit_test(a_file_cut_while_open_is_refused),
         cmocka_unit_test(an_open_file_tells_what_is_in_it),
         cmocka_unit_test(headers_that_are_too_long_are_refused),
         cmocka_unit_test(names_that_cannot_be_kept_are_refused),

@@ -166,6 +166,11 @@ static void damaged_archives_are_refused(void **state) {
         /* but for the byte after the checksum's end */
         assert_int_equal(read_all(), i == 155 ? MG_OK : MG_DATA);
     }
+    used = 0;
+    add_entry("", '0', "hello", 5);
+    write_archive(BLOCK + 2, false);
+    assert_int_equal(read_all(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "ends at byte 514, within an entry without a name"));
     /* a size that is no octal number */
     used = 0;
     add_header("a.txt", '0', 0, "ustar");

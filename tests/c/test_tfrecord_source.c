@@ -188,11 +188,31 @@ static void lengths_that_lie_take_no_memory(void **state) {
         assert_non_null(strstr(mg_error_message(), "record 1 at byte 0: the file ends within"));
         assert_int_equal(read_all(true, &rows), MG_DATA);
     }
+    const char *const paths[] = {path, path};
+    assert_null(open_files(paths, 2, true));
+    assert_non_null(strstr(mg_error_message(), "and the others: no intact record"));
+    assert_int_equal(mg_error_code(), MG_DATA);
     mg_tfrecord_frame(bytes + 12, 16, bytes, tail);
     memcpy(bytes + 28, tail, 4);
     write_bytes(bytes, sizeof bytes);
     assert_int_equal(read_all(false, &rows), MG_DATA); /* intact, but no message */
     assert_non_null(strstr(mg_error_message(), "record 1 at byte 0: no valid tf.train.Example"));
+}
+
+/* A file with holes: it has the 2 GiB that its record says, and takes no room. */
+static void a_record_of_2_gib_is_refused(void **state) {
+    (void)state;
+    const int64_t length = (int64_t)INT32_MAX + 1;
+    unsigned char head[MG_TFRECORD_HEAD] = {0};
+    int64_t rows;
+    head[3] = 128;
+    const uint32_t check = mg_tfrecord_checksum(head, 8);
+    for (int k = 0; k < 4; k++) head[8 + k] = (unsigned char)(check >> 8 * k);
+    write_bytes(head, sizeof head);
+    assert_int_equal(truncate(path, length + MG_TFRECORD_HEAD + MG_TFRECORD_TAIL), 0);
+    assert_int_equal(read_all(false, &rows), MG_UNSUPPORTED);
+    assert_non_null(strstr(mg_error_message(), "record 1 at byte 0 has 2.0 GiB; a "
+                                               "tf.train.Example has less than 2 GiB"));
 }
 
 typedef struct reader {
@@ -291,6 +311,7 @@ int main(void) {
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(every_flipped_bit_is_noticed),
         cmocka_unit_test(lengths_that_lie_take_no_memory),
+        cmocka_unit_test(a_record_of_2_gib_is_refused),
         cmocka_unit_test(threads_read_from_more_files_than_are_open),
         cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),
     };

@@ -139,6 +139,8 @@ static void damage_is_refused(void **state) {
         write_bytes(packed, n);
         refused(packing, MG_DATA, "damaged");
     }
+    write_bytes("\x78\xbb\1\2\3\4", 6); /* zlib data that was packed with a dictionary */
+    refused(MG_PACKED_ZLIB, MG_DATA, "the zlib data is damaged near byte 0: it wants a dictionary");
 }
 
 /* 1.3 GB of zeros, from 1.3 MB of gzip data: 1 GiB and 200 times the file are more. */

@@ -309,6 +309,65 @@ static void wrong_directories_are_refused(void **state) {
     free(file);
 }
 
+/* The first bytes of a file, as an archive. */
+static void refuse_archive(const void *bytes, size_t n, int64_t holes, const char *part) {
+    write_file("", 0);
+    assert_int_equal(truncate(path, holes), 0);
+    FILE *f = fopen(path, "ab");
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    assert_null(mg_zip_open(path));
+    if (!strstr(mg_error_message(), part)) fail_msg("%s", mg_error_message());
+}
+
+/* An end record without room for the zip64 one before it, and one with a directory of 16 MiB. */
+static void ends_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    enum { LONG = (16 << 20) + 1 };
+    unsigned char end[22] = "PK\5\6";
+    end[8] = end[9] = end[10] = end[11] = 255;
+    refuse_archive(end, sizeof end, 0, "the zip64 record is missing");
+    end[8] = end[10] = 1, end[9] = end[11] = 0;
+    for (int i = 0; i < 4; i++) end[12 + i] = (unsigned char)(LONG >> 8 * i);
+    refuse_archive(end, sizeof end, LONG, "a zip directory of 16777217 bytes is too long");
+    assert_int_equal(mg_error_code(), MG_UNSUPPORTED);
+}
+
+/* Reading fails with MG_DATA and the part of a message. */
+static void refuse_rest(mg_zip *z, const char *part) {
+    static unsigned char bytes[1 << 20];
+    size_t got;
+    assert_int_equal(mg_zip_read(z, bytes, sizeof bytes, &got), MG_DATA);
+    if (!strstr(mg_error_message(), part)) fail_msg("%s", mg_error_message());
+    mg_zip_close(z);
+}
+
+/* Somebody cuts the file while it is read: that is noticed, wherever it ends. */
+static void a_file_cut_while_open_is_refused(void **state) {
+    (void)state;
+    enum { N = 400000 };
+    unsigned char *bytes = noise(N), some[10];
+    size_t got;
+    for (int cut = 0; cut < 3; cut++) {
+        assert_int_equal(write_sample(bytes, N), MG_OK);
+        mg_zip *z = mg_zip_open(path);
+        const mg_zip_entry *e = mg_zip_find(z, cut == 1 ? "a" : "b/stored");
+        if (cut == 0) {
+            assert_int_equal(truncate(path, 10), 0);
+            assert_int_equal(mg_zip_start(z, e), MG_DATA);
+            assert_non_null(strstr(mg_error_message(), "t.zip became shorter while it was read"));
+            mg_zip_close(z);
+            continue;
+        }
+        assert_int_equal(mg_zip_start(z, e), MG_OK);
+        if (cut == 1) assert_int_equal(mg_zip_read(z, some, sizeof some, &got), MG_OK);
+        assert_int_equal(truncate(path, cut == 1 ? 1000 : 40), 0);
+        refuse_rest(z, cut == 1 ? "\"a\" is damaged: the file ends within it"
+                                : "\"b/stored\" is damaged: the file ends within it");
+    }
+    free(bytes);
+}
+
 /* Two entries of one name, which mg_zip_commit would not write. */
 static void a_name_given_twice_is_refused(void **state) {
     (void)state;
@@ -425,6 +484,8 @@ int main(void) {
         cmocka_unit_test(flips_and_truncations_are_detected),
         cmocka_unit_test(bombs_are_refused),
         cmocka_unit_test(wrong_directories_are_refused),
+        cmocka_unit_test(ends_that_cannot_be_are_refused),
+        cmocka_unit_test(a_file_cut_while_open_is_refused),
         cmocka_unit_test(a_name_given_twice_is_refused),
         cmocka_unit_test(zip64_fields_are_read),
         cmocka_unit_test(overlapping_entries_are_refused),

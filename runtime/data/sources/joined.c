@@ -131,9 +131,10 @@ static int strings_of(const mg_field *f) {
 /* What the cells of both fields have in common. `part` and `k` are for the message, from 0. */
 static mg_status merge_field(mg_field *f, const mg_field *other, int part, int k) {
     if (f->texts != other->texts)
-        return mg_fail(MG_USAGE,
-                       "concatenate: field %d is %d strings in dataset 1, but %d in dataset %d",
-                       k + 1, strings_of(f), strings_of(other), part + 1);
+        return mg_fail(
+            MG_USAGE,
+            "concatenate: field %d has a string count of %d in dataset 1, but %d in dataset %d",
+            k + 1, strings_of(f), strings_of(other), part + 1);
     if (f->dtype != other->dtype || f->text != other->text)
         return mg_fail(MG_USAGE, "concatenate: field %d is %s in dataset 1, but %s in dataset %d",
                        k + 1, f->text ? "string" : mg_dtype_name(f->dtype),
