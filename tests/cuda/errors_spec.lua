@@ -404,3 +404,29 @@ test("what NCCL fails at is named with its words", function()
     check.matches(out, words)
   end
 end)
+
+test("a GPU that is too old is refused, with what it is and what is needed", function()
+  check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_CAPABILITY=7", PRODUCT),
+    "cuda:0: the Fake GPU has compute capability 7.0, 8.0 or newer is needed")
+end)
+
+test("an error that the driver has no words for is told as unknown", function()
+  check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuModuleLoadData:-1:12345", PRODUCT),
+    "cuda:0: load the kernels: unknown error (no name)")
+end)
+
+test("a product whose algorithms are gone when they are timed is an error", function()
+  check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cublasLtMatmulAlgoGetHeuristic:2:15 MGPU_CACHE="
+    .. check.path "no-algorithms", PRODUCT:gsub("{ { 1.*4 } }", "mgpu.ones({ 64, 64 }):totable()")),
+    "matmul: cuBLASLt offered an algorithm before, and offers none now")
+end)
+
+test("an id that NCCL cannot make is an error with its words", function()
+  check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=ncclGetUniqueId:-1:2", [[
+    local ffi = require "ffi"
+    ffi.cdef "void *mg_device_find(const char *); int mg_device_make_id(void *, char *);"
+    ffi.cdef "const char *mg_error_message(void);"
+    ffi.C.mg_device_make_id(ffi.C.mg_device_find "cuda:0", ffi.new "char[128]")
+    print(ffi.string(ffi.C.mg_error_message()))
+  ]]), "NCCL: cannot make an id: ")
+end)

@@ -128,11 +128,12 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
 
 /* An attribute that is not in the table is an error that names it, so that the table gets it. */
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-    /* An H100, but for the multiprocessors. */
+    /* An H100, but for what can be set. */
     const struct {
         CUdevice_attribute attribute;
         int value;
-    } rows[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+    } rows[] = {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                 (int)setting("MGPU_FAKE_CUDA_CAPABILITY", 9)},
                 {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
                 {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                  (int)setting("MGPU_FAKE_CUDA_MULTIPROCESSORS", 4)},
