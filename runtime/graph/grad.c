@@ -51,8 +51,6 @@ static void mark_wanted(grad_walk *w) {
 
 /* The error for a needed path through an op without a gradient rule. */
 static mg_status no_rule(const mg_tensor *t) {
-    if (t->op->flags & MG_OP_ONCE)
-        return mg_fail(MG_UNSUPPORTED, "%s: second derivative not available", t->op->name);
     return mg_fail(MG_UNSUPPORTED,
                    "%s: not differentiable: use :stop_gradient() if no gradient "
                    "should flow through it",

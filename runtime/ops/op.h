@@ -94,8 +94,7 @@ enum mg_op_flags {
     MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
     MG_OP_HIDDEN = 4,       /* internal: no Lua function */
     MG_OP_RANDOM = 8,       /* draws: never merged with an equal node */
-    MG_OP_ONCE = 16,        /* its gradient is not differentiable again */
-    MG_OP_PROMOTE_REST = 32 /* inputs after the first are cast to their common dtype */
+    MG_OP_PROMOTE_REST = 16 /* inputs after the first are cast to their common dtype */
 };
 
 struct mg_op {

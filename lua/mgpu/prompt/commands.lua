@@ -168,7 +168,6 @@ function M.run(prompt, text)
   if marks then return ask(prompt, rest, marks == "?" and "explain" or "source") end
   local name, force
   name, force, rest = text:match "^%s*:([%w_]*)(!?)%s*(.-)%s*$"
-  if not name then return prompt:complain("a command is : and a word; :help lists them") end
   if not commands[name] or (force ~= "" and name ~= "save") then
     return prompt:complain(("there is no command :%s%s%s; :help lists them"):format(name, force,
       core.did_you_mean(name, M.names)))

@@ -5,10 +5,17 @@ local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
+local test = check.test
+
 local function numbers(n)
   local list = {}
   for i = 1, n do list[i] = i end
   return list
+end
+
+local function lines()
+  check.write(check.path "lines.txt", "a\nb\n")
+  return core.text_lines_source({ check.path "lines.txt" }, 0)
 end
 
 local function many(n)
@@ -98,4 +105,112 @@ cases {
     "augment_choose: expected a transform, got a number" },
   { "the eigenvectors of no square", function() core.eigen_symmetric(mgpu.ones { 2, 3 }) end,
     "eigen_symmetric: expected a float64 matrix {n, n} with n from 1 to %d+, got float32 {2, 3}" },
+  { "images of another size than the whitening's", function()
+    core.transform_apply(core.augment { whitening = mgpu.ones { 4, 4 } }, mgpu.zeros { 3, 3, 1 }, 0, 0)
+  end, "augment: the whitening was fitted to images of 4 values, but the image has 9", code = "data" },
+  { "a number in place of a text", function() core.precision(3) end,
+    "precision: argument 1 must be a string, got number" },
+  { "a precision that is not there", function() core.precision "slow" end,
+    'precision: unknown value "slow": give "fast" or "highest"' },
+  { "guarded variables that are none", function() core.guard_variables({ 1 }, "x") end,
+    "guard_variables: element 1 must be a variable" },
+  { "a writer of checkpoints that is closed", function()
+    local writer = core.checkpoint_writer(check.path "closed", 1)
+    writer:close()
+    writer:busy()
+  end, "checkpoint_writer: it is closed" },
+  { "a store that is closed", function()
+    core.store_save(check.path "closed.safetensors", { a = mgpu.ones { 2 } })
+    local file = core.store_open(check.path "closed.safetensors")
+    file:close()
+    file:tensors()
+  end, "store: the file is closed" },
+  { "half an image", function() core.digits(1.5) end,
+    "digits: the number of images must be a whole number from 0 to %d+, got 1.5" },
+  { "a stream of too many steps", function() core.stream(lines(), many(65), {}) end,
+    "a dataset of 65 steps in a row; at most 64 are possible" },
+  { "a stream of a number", function() core.stream(1, {}, {}) end, "stream: expected a source, got a number" },
+  { "no datasets in a row", function() core.source_concatenate {} end,
+    "concatenate: got 0 datasets; 1 to 1000 are possible" },
+  { "no tables", function() core.csv_source({}, {}, print) end, "csv: the list of paths is empty" },
+  { "no texts", function() core.text_lines_source({}, 0) end, "text_lines: the list of paths is empty" },
+  { "a path that is a number", function() core.text_lines_source({ 1 }, 0) end,
+    "text_lines: entry 1 of a list is no text without zero bytes" },
+  { "a record that is a number", function() core.tfrecord_append(check.path "a.tfrecord", 0, { 1 }) end,
+    "tfrecord_append: entry 1 is no string" },
+  { "a batch of nine axes", function() core.stack({ mgpu.ones { 2 } }, numbers(9)) end,
+    "batch: a shape of 9 axes, at most 8 are possible" },
+  { "the rows of a tensor without values", function() core.unstack(mgpu.ones({ 2 }, { device = "null:0" })) end,
+    "unstack: the tensor has no values in the host's memory" },
+  { "a file of the wrong kind of pixels", function() core.image_encode(mgpu.ones { 2, 2 }, 0) end,
+    "image: float32 of shape {2, 2} is no image within the limits" },
+  { "a device given twice to a step", function() core.jit(print, { devices = { "cpu:0", "cpu:0" } }) end,
+    "mgpu.jit: the device cpu:0 is given twice" },
+  { "groups of devices that differ", function()
+    core.jit(print, { devices = { "cpu:0", "cpu:1", "cpu:2" }, stages = 2 })
+  end, "mgpu.jit: 3 devices cannot be divided into 2 equal groups" },
+  { "a step of no function", function() core.jit() end, "mgpu.jit: expected a function, got no value" },
+  { "a seed that is no whole number", function() core.seed(1.5) end,
+    "seed: expected a whole number from 0 to 4294967295, got 1.5" },
+  { "the order of less than nothing", function() core.permutation(-1) end,
+    "permutation: expected a whole number from 0 to 2147483647, got -1" },
+  { "a dtype of layers that is a whole number", function() core.autocast "int32" end,
+    "autocast: int32 is not a floating point dtype" },
+  { "an option between others", function() core.ops.sum(mgpu.ones { 2 }, { axis = 1, [2] = 5 }) end,
+    "sum: the options have names, but one value has none: write NAME = value" },
+  { "an option of an op that is a number", function() core.ops.cast(mgpu.ones { 2 }, { dtype = 3 }) end,
+    'cast: option "dtype" must be the name of a dtype, got number' },
+  { "a flag of an op that is a number", function() core.ops.sum(mgpu.ones { 2 }, { keepdims = 1 }) end,
+    'sum: option "keepdims" must be true or false, got number' },
+  { "a number of an op that is a text", function() core.ops.full { shape = { 2 }, value = "x" } end,
+    'full: option "value" must be a number, got string' },
+  { "a choice of an op that is a number", function()
+    core.ops.image_resize(mgpu.ones { 1, 4, 4, 1 }, { size = { 2, 2 }, interpolation = 3 })
+  end, 'image_resize: option "interpolation" must be a name, got number' },
+  { "a dtype of augmented images that is a number", function() core.augment { dtype = 3 } end,
+    "augment: the dtype must be a name, got number" },
+  { "a row for files that are closed", function()
+    local writer = core.tfrecord_writer({ check.path "closed.tfrecord" }, {})
+    core.tfrecord_close(writer)
+    core.tfrecord_write(writer)
+  end, "write_tfrecord: the files are closed" },
+  { "an axis for each of nine", function() core.ops.permute(mgpu.ones { 2 }, { order = numbers(9) }) end,
+    'permute: option "order" has 9 entries, at most 8 are allowed' },
+  { "a variable whose name is a number", function() mgpu.variable(mgpu.ones { 2 }, { name = 3 }) end,
+    'variable: option "name" must be a string, got number' },
+  { "an object of the user's in place of a tensor", function()
+    mgpu.tensor(setmetatable({}, { __tostring = function() end }))
+  end, "tensor: expected a tensor, got a table, which has no values" },
 }
+
+-- A file of the system's settings: its size is said to be 4096 bytes, and it has a few.
+local SHORT_FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+test("a file that has become shorter than it said is an error", function()
+  check.needs(SHORT_FILE)
+  check.raises(function()
+    core.zip_write(check.path "short.zip", { { name = "a", file = SHORT_FILE } })
+  end, SHORT_FILE .. " became shorter while it was read", "io")
+  check.falsy(core.file_exists(check.path "short.zip"), "an archive")
+  check.raises(function() mgpu.data.text_lines(SHORT_FILE):iter()() end,
+    SHORT_FILE .. " has become shorter since the data set was opened", "io")
+end)
+
+test("checkpoints whose paths get too long are not saved, and the writer says why", function()
+  local folder = check.path "deep"
+  while #folder < 3800 do folder = folder .. "/" .. ("d"):rep(200) end
+  folder = folder .. "/" .. ("d"):rep(4080 - #folder)
+  local writer = core.checkpoint_writer(folder, 1)
+  writer:start({ a = mgpu.ones { 1 } }, {})
+  local result = writer:wait()
+  writer:close()
+  check.equal(result.saved, false)
+  check.equal(result.message, "the path of the checkpoints is longer than 4096 bytes")
+end)
+
+test("a chain of forty links is too long to write a file at its end", function()
+  local here = check.path "link"
+  for i = 1, 40 do check.run(("ln -s %s%d %s%d"):format(here, i + 1, here, i)) end
+  check.raises(function() core.write_file(here .. "1", "text") end, "link1: Too many levels of symbolic links", "io")
+  check.falsy(core.file_exists(here .. "41"), "a file")
+end)

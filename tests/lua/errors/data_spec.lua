@@ -83,4 +83,18 @@ cases {
   end, 'image_folder: option "classes": entry 2 is missing: an array has no holes' },
   { "a decoded image of two channels", function() core.image_decode("\137PNG", 2) end,
     "an image has 1, 3 or 4 channels, not 2" },
+  { "arrays of a file without a name", function() data.npz("", { "x" }) end,
+    "npz: expected the path of a file, got an empty one" },
+  { "a cache of an endless dataset in the file of another", function()
+    local function mapped() return rows():map(function(x) return x + 1 end) end
+    for _ in mapped():cache(check.path "four.cache"):iter() do end -- writes the file
+    mapped():cycle():cache(check.path "four.cache"):iter()()
+  end, "four.cache has 4 elements, the dataset here has no end: it holds elements of another dataset",
+    code = "data" },
+  { "no shapes", function() mgpu.datasets.shapes.load_data(0) end,
+    "shapes: the number of images must be a whole number from 1 to 699050, got 0" },
+  { "shapes in no folder", function() mgpu.datasets.shapes.write_cifar("", 10) end,
+    "shapes.write_cifar: the folder must be a path, got " },
+  { "too few shapes for the files of CIFAR", function() mgpu.datasets.shapes.write_cifar(check.path "few", 3) end,
+    "shapes.write_cifar: 5 files need at least 5 images, got 3" },
 }

@@ -168,4 +168,39 @@ cases {
     m:compile { loss = "mse" }
     m:fit(mgpu.zeros { 0, 2 }, mgpu.zeros { 0, 1 })
   end, "fit: x is empty: its shape is {0, 2}" },
+  { "an initializer that is a flag", function() L.Dense { 3, kernel_initializer = true } end,
+    'option "kernel_initializer" must be the name of an initializer, or a function, got boolean' },
+  { "a regularizer that is a flag", function() L.Dense { 3, kernel_regularizer = true } end,
+    'option "kernel_regularizer" must be the name of a regularizer, one of mgpu.regularizers, or a function, got' },
+  { "an activation that is a flag", function() L.Dense { 3, activation = true } end,
+    'option "activation" must be the name of an activation, or a function, got boolean' },
+  { "a shape by position and by name", function() L.Input { 2, shape = { 3 } } end,
+    'Input: option "shape" is given twice' },
+  { "a sum of one tensor", function() L.Add {} (x()) end, "takes an array of inputs, as in layer {a, b}" },
+  { "a normalized mask over channels that are not last", function()
+    local m = mgpu.Sequential { L.Input { 3, 2 }, L.Masking {}, L.BatchNormalization { axis = 2 } }
+    m:compile { loss = "mse" }
+    m:fit(mgpu.ones { 2, 3, 2 }, mgpu.ones { 2, 3, 2 }, { verbose = 0 })
+  end, "a masked input must have its channels in the last axis" },
+  { "a dot of unknown sizes in a .onnx file", function()
+    local a, b = L.Input { -1, 2 }, L.Input { -1, 2 }
+    mgpu.Model { inputs = { a, b }, outputs = L.Dot { axes = 2 } { a, b } }:save(check.path "dot.onnx")
+  end, "all sizes of its inputs must be known to save it as .onnx" },
+  { "a picture of no numbers", function() mgpu.show(mgpu.zeros { 0 }) end, "show: the tensor has no numbers" },
+  { "a unet of two sizes", function() mgpu.models.unet { input_shape = { 32, 32 } } end,
+    'unet: option "input_shape" must have three sizes, got 2' },
+  { "a layer with more weights in the file than in the model", function()
+    model():save_weights(check.path "weights.h5")
+    mgpu.Sequential { L.Input { 2 }, L.Dense { 1, name = "head", use_bias = false } }:load_weights(
+      check.path "weights.h5")
+  end, 'weights.h5: layer "head" has 2 weights in the file, 1 in the model', code = "data" },
+  { "a weight that is called like one of the optimizer's", function()
+    local class = mgpu.Layer:extend "Own"
+    function class:build() self:add_weight { name = "iterations", shape = { 2 } } end
+    function class:call(t) return t + self.weights[1] end
+    local m = mgpu.Sequential { L.Input { 2 }, class { name = "optimizer" } }
+    m:compile { loss = "mse" }
+    m:fit(x(), x(), { verbose = 0 })
+    m:save(check.path "twice.safetensors")
+  end, 'a weight is called "optimizer/iterations", like one of the optimizer: rename the layer' },
 }

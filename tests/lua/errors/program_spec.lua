@@ -44,3 +44,91 @@ test("without its plug-ins the program says which one is missing", function()
   check.matches(run_bare "return require \"mgpu\".tensor({ 1 }, { device = \"gpu:0\" })",
     "no device kind here is a GPU: device kind ")
 end)
+
+test("an example on three devices says how many names it got", function()
+  refused("examples/model_parallel.lua --devices a,b", "--devices needs three names, got 2 (see --help)")
+end)
+
+test("require says that package.path is no text", function()
+  refused("-e 'package.path = nil require \"x\"'", "'package.path' must be a string")
+end)
+
+-- What luaopen_mgpu says in a plain LuaJIT, after these lines.
+local function open_library(lines, library)
+  local script = ("local open = assert(package.loadlib(%q, 'luaopen_mgpu')) %s print(pcall(open))"):format(
+    library or "build/libmgpu-lua.so", lines)
+  check.write(check.path "open.lua", script)
+  return (check.run("env -u MGPU_ROOT luajit " .. check.path "open.lua"))
+end
+
+test("the library for host programs says what is missing in the state, or beside it", function()
+  if not check.program:find "build/mgpulua" then check.skip "another build" end
+  if select(2, check.run "command -v luajit") ~= 0 then check.skip "no luajit" end
+  check.matches(open_library "package = nil", "luaopen_mgpu: the state has no table package: call luaL_openlibs first")
+  check.matches(open_library "package.preload = 1", "luaopen_mgpu: package.preload is damaged")
+  check.run(("mkdir -p %s && cp build/libmgpu.so.0 build/libmgpu-lua.so.0 %s"):format(check.path "alone",
+    check.path "alone"))
+  check.matches(open_library("", check.path "alone" .. "/libmgpu-lua.so.0"), "luaopen_mgpu: the Lua files of mgpu were "
+    .. "not found from where the library lies: set MGPU_ROOT to the folder that holds lua and models")
+end)
+
+test("a plug-in under the name of another is refused", function()
+  if not check.program:find "build/mgpulua" then check.skip "another build" end
+  check.run(("mkdir -p %s && cp build/mgpu-cpu.so %s/mgpu-other.so"):format(check.path "renamed", check.path "renamed"))
+  local text = check.run(("MGPU_PLUGINS=%s %s -e 'require \"mgpu\".ones({ 1 }, { device = \"other:0\" })'"):format(
+    check.path "renamed", check.program))
+  check.matches(text, 'device kind "other" is not available: mgpu-other.so: it holds a device of another kind')
+end)
+
+-- Reads an HDF5 file with a script in place of mgpu-h5; `lines` is what the script does.
+local function read_with(lines)
+  local folder = check.path "helper"
+  check.run(("mkdir -p %s && cp build/mgpulua build/libmgpu.so.0 %s"):format(folder, folder))
+  check.write(folder .. "/mgpu-h5", lines)
+  check.run(("chmod +x %s/mgpu-h5"):format(folder))
+  return (check.run(("MGPU_ROOT=%s %s/mgpulua -e 'require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"'")
+    :format((check.run "pwd"):gsub("\n", ""), folder)))
+end
+
+test("what becomes of mgpu-h5 is told in place of its records", function()
+  if not check.program:find "build/mgpulua" then check.skip "another build" end
+  local FILE = "tests/golden/keras/mlp_3.h5: "
+  check.matches(read_with "#!/nowhere/sh\n", FILE .. "cannot start ")
+  check.matches(read_with "#!/bin/sh\nexit 127\n", FILE .. "HDF5 files need the program mgpu-h5, which does not find "
+    .. "its libraries: install the package libhdf5-dev and build again")
+  check.matches(read_with "#!/bin/sh\nkill -XCPU $$\n", FILE .. "the file takes too long to read: it is damaged")
+  check.matches(read_with "#!/bin/sh\nkill -XFSZ $$\n", FILE .. "the file takes too much memory to read: it is damaged")
+end)
+
+test("mgpu-h5 reads files only", function()
+  check.needs "build/mgpu-h5"
+  check.matches(check.run "build/mgpu-h5 read </dev/null", "the input is not a regular file")
+end)
+
+test("files in memory that cannot grow are an error, and nothing is written", function()
+  check.needs "build/mgpu-h5"
+  local path = check.path "large.h5"
+  local function limited(script)
+    check.write(check.path "limited.lua", "local core, mgpu = require 'mgpu.core', require 'mgpu'\n" .. script)
+    return (check.run(("sh -c 'trap \"\" XFSZ; ulimit -f 64; %s %s 2>&1 | cat'"):format(check.program,
+      check.path "limited.lua")))
+  end
+  check.matches(limited(("core.h5_write(%q, { { path = '' }, { path = 'a', tensor = mgpu.ones { 100000 } } })")
+    :format(path)), "out of memory for the contents of an HDF5 file")
+  require "mgpu.core".zip_write(check.path "large.zip", { { name = "w.h5", bytes = ("x"):rep(200000) } })
+  check.matches(limited(("core.h5_read(core.zip_read %q, 'w.h5')"):format(check.path "large.zip")),
+    ": out of memory for its contents")
+  check.equal(check.run("ls " .. path .. " 2>/dev/null"), "")
+end)
+
+test("an instruction set that no processor has is refused", function()
+  local text = check.run(("MGPU_ISA=avx3 %s -e 'require \"mgpu\".ones({ 1 }, { device = \"cpu:0\" })'"):format(
+    check.program))
+  check.matches(text, "MGPU_ISA=avx3: unknown instruction set; choose avx512, avx2 or baseline (on aarch64 neon)")
+end)
+
+test("commands of the prompt want the name of a file", function()
+  local text = check.run(("printf ':load\\n:save\\n' | %s -i 2>&1"):format(check.program))
+  check.matches(text, ":load needs the name of a file")
+  check.matches(text, ":save needs the name of a file")
+end)

@@ -1,5 +1,6 @@
 -- Error texts of tensors and their ops. tests/ops has those that a wrong shape or attribute gives.
 local cases = require "error_cases"
+local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
@@ -75,4 +76,76 @@ cases {
     local labels = mgpu.tensor({ 0, 1 }, { dtype = "int32" })
     core.ops.sparse_softmax_cross_entropy_grad(matrix(), labels, mgpu.ones({ 2 }, { dtype = "float64" }))
   end, "dy must have the dtype of x, float32, got float64" },
+  -- ---- gradients and steps
+  { "the gradient of several numbers", function() mgpu.grad(function(x) return x * 2 end)(matrix()) end,
+    "grad: the function must return one number, got shape {2, 3}: reduce it with :mean() or :sum()" },
+  { "the gradient of a whole number", function()
+    mgpu.grad(function(x) return x:cast "int32":sum() end)(matrix())
+  end, "grad: the function must return a floating point number, got int32" },
+  { "the gradient of nothing", function() mgpu.grad(function() end)(matrix()) end,
+    "grad: the function must return a tensor of one number, got nothing" },
+  { "the gradient by a number", function() mgpu.value_and_grad(function() end, { 1 })() end,
+    "value_and_grad: entry 1 of the variables is a number" },
+  { "a value that is wanted while a step is traced", function()
+    mgpu.jit(function(x)
+      mgpu.eval(x)
+      return x
+    end)(matrix())
+  end, "no value is available inside mgpu.jit: the function is only being traced; return the tensor and read it" },
+  { "a variable that gets a value of a traced step", function()
+    local kept
+    mgpu.jit(function(x)
+      kept = x * 2
+      return x
+    end)(matrix())
+    mgpu.variable(mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }, { name = "v" }):assign(kept)
+  end, 'variable "v": the value was made inside mgpu.jit and cannot be used after it: return it from the function' },
+  { "a step that shards batches of different sizes", function()
+    core.jit(function(a, b) return core.ops.shard(a):sum() + core.ops.shard(b):sum() end,
+      { devices = { "cpu:0", "cpu:1" } })(mgpu.ones { 4 }, mgpu.ones { 6 })
+  end, "shard: the values sharded in one step must have equal numbers of rows, got 4 and 6" },
+  { "a table of too many fields", function()
+    local fields = {}
+    for i = 1, 65 do fields["f" .. i] = matrix() end
+    mgpu.jit(function(t) return t.f1 end)(fields)
+  end, "mgpu.jit: argument 1 has more than 64 fields" },
+  { "a step with too many results", function()
+    mgpu.jit(function(x)
+      local results = {}
+      for i = 1, 513 do results[i] = x + i end
+      return results
+    end)(matrix())
+  end, "mgpu.jit: the function returned more than 512 tensors" },
+  { "a step on two devices that is submitted", function()
+    mgpu.jit(function(x) return x + mgpu.ones { 1 } end):submit(mgpu.ones({ 1 }, { device = "ref:1" }))
+  end, "submit: this step computes on 2 devices, but only a step on one device can run beside others: call it",
+    code = "unsupported" },
+  { "a central device for stages", function()
+    core.jit(function(x) return x + 1 end, { devices = { "cpu:0", "cpu:1" }, stages = 2, central = "cpu:0" })(matrix())
+  end, 'strategy "central" cannot be combined with layers that name a device: choose one', code = "unsupported" },
+  { "a model on too many devices", function()
+    local L = mgpu.layers
+    local layers = { L.Input { 2 }, L.Dense { 2, device = "ref:0" } }
+    for i = 0, 63 do layers[#layers + 1] = L.Dense { 2, device = "cpu:" .. i } end
+    mgpu.Sequential(layers):predict(mgpu.ones { 4, 2 }, { verbose = 0 })
+  end, "mgpu.jit: more than 64 devices" },
+  -- ---- devices
+  { "a device whose number is a letter", function() mgpu.ones({ 2 }, { device = "cpu:x" }) end,
+    'device "cpu:x": the number after the colon must be 0 to 63' },
+  { "a device with a letter after its number", function() mgpu.ones({ 2 }, { device = "cpu:0x" }) end,
+    'unknown device "cpu:0x": "x" is left over after cpu:0' },
 }
+
+check.test("at most 64 runs of a step can be submitted", function()
+  local device = core.default_device()
+  local step, runs = mgpu.jit(function(x) return x + x end), {}
+  for i = 0, 63 do
+    core.default_device("cpu:" .. i)
+    runs[#runs + 1] = step:submit(mgpu.ones { 1 })
+  end
+  core.default_device "ref:0"
+  check.raises(function() step:submit(mgpu.ones { 1 }) end,
+    "mgpu.jit: 64 submitted runs are under way: wait for one first", "usage")
+  core.default_device(device)
+  for _, run in ipairs(runs) do check.equal(run:wait():totable(), { 2 }) end
+end)

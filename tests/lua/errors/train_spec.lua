@@ -1,5 +1,6 @@
 -- Error texts of compile, fit and training on several devices.
 local cases = require "error_cases"
+local check = require "check"
 local mgpu = require "mgpu"
 local L, P = mgpu.layers, mgpu.parallel
 
@@ -76,4 +77,38 @@ cases {
   end, "explain: the model has no weights yet: give it an Input or call it once" },
   { "a strategy that is a number", function() compiled { loss = "mse", strategy = 3 } end,
     "compile: strategy must be a name or made by mgpu.parallel.strategy, got" },
+  { "class weights for a label at each step", function()
+    local m = mgpu.Sequential { L.Input { 3, 2 }, L.Dense { 2, activation = "softmax" } }
+    m:compile { loss = "categorical_crossentropy" }
+    m:fit(mgpu.ones { 2, 3, 2 }, mgpu.ones { 2, 3, 2 }, { verbose = 0, class_weight = { 1, 2 } })
+  end, "fit: class_weight needs one label a row" },
+  { "a watched metric of two values", function()
+    local stop = mgpu.callbacks.EarlyStopping { monitor = "precision", mode = "max" }
+    compiled { loss = "mse", metrics = { mgpu.metrics.Precision { thresholds = { 0.25, 0.5 }, name = "precision" } } }
+      :fit(x(), y(), { verbose = 0, callbacks = { stop } })
+  end, 'fit: EarlyStopping: "precision" has several values: monitor a metric with one' },
+  { "checkpoints of a fit inside a fit", function()
+    local m = compiled()
+    m:fit(x(), y(), { verbose = 0, callbacks = { on_epoch_end = function()
+      m:fit(x(), y(), { verbose = 0, resume = check.path "inner" })
+    end } })
+  end, "fit: a fit inside a callback of another fit of the model cannot save checkpoints" },
+  { "a callback whose state contains itself", function()
+    local class = mgpu.callbacks.Callback:extend "Endless"
+    function class:get_state() return { state = self.loop } end
+    function class:set_state() end
+    local callback = class {}
+    callback.loop = {}
+    callback.loop.loop = callback.loop
+    fit { resume = check.path "endless", callbacks = { callback } }
+  end, "tables nest deeper than %d+: does one contain itself?" },
+  { "a checkpoint of a fit without the metric", function()
+    local folder = check.path "plain"
+    compiled():fit(x(), y(), { verbose = 0, resume = folder })
+    compiled { loss = "mse", metrics = { "mae" } }:fit(x(), y(), { verbose = 0, epochs = 2, resume = folder })
+  end, 'does not have the sum "metrics/2/1" that this fit has: its metrics or its trained weights are others' },
+  { "the scope of a number", function() P.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } }):scope(3) end,
+    "scope: expected a function, got number" },
+  { "a model for several GPUs on one", function() P.multi_gpu_model(model(), { gpus = { "cpu:0" } }) end,
+    "multi_gpu_model: at least 2 GPUs are needed, but these are visible: " },
 }
