@@ -308,7 +308,7 @@ bench: all ## speed, side by side with other frameworks
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
+C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
            $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
