@@ -64,7 +64,7 @@ NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
-H5_TESTS := tests/c/test_h5_hostile.c# with libhdf5
+H5_TESTS := $(shell grep -l 'hdf5.h>\|h5_helper' $(TEST_C))# with libhdf5
 FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
@@ -215,7 +215,8 @@ $B/tests/c/test_cuda_dnn_plans: $(call cuda,$(addprefix cudnn/,cudnn conv_graph 
 FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)/lib64/stubs"'
 $(JPEG_TESTS:%.c=$B/%): TEST_LIBS = -ljpeg
 $(H5_TESTS:%.c=$B/%): TEST_LIBS = $(HDF5)
-FLAGS_$(H5_TESTS) = -isystem $(HDF5_H)
+$B/tests/c/test_h5_files: $B/runtime/io/h5_helper/sandbox.o
+$(foreach t,$(H5_TESTS),$(eval FLAGS_$t = -isystem $$(HDF5_H)))
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -o $@ $(filter %.o,$^) -L$(OUT) -lmgpu -lcmocka -ljansson -lz -lm $(TEST_LIBS) \
