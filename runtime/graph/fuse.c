@@ -23,7 +23,7 @@ typedef struct fuser {
     bool *commit_only; /* per node: only the commit phase needs it */
     uint32_t *seen;    /* per node: number of the last search that met it */
     int *stack;
-    int *reader;       /* per node: a member of the last group that reads it, or -1 */
+    int *reader; /* per node: a member of the last group that reads it, or -1 */
     uint32_t search;
 } fuser;
 
