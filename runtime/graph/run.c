@@ -505,11 +505,10 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
  * only when nothing can refuse the run any more. */
 mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
     if (p->n_parts > 1)
-        return mg_fail(
-            MG_UNSUPPORTED,
-            "submit: this step computes on %d devices, but only a step on one device can "
-            "run beside others: call it instead",
-            p->n_parts);
+        return mg_fail(MG_UNSUPPORTED,
+                       "submit: this step computes on %d devices, but only a step on one device "
+                       "can run beside others: call it instead",
+                       p->n_parts);
     MG_TRY(check_not_begun(p));
     p->begun = true;
     mg_status status = start_run(p);

@@ -13,21 +13,21 @@
 #include <string.h>
 
 static const jpeg_kind kinds[] = {
-    {"gray", 0, 0, false, false, 0},
-    {"4:4:4", 1, 1, false, false, 0},
-    {"4:2:2", 2, 1, false, false, 0},
-    {"4:2:0", 2, 2, false, false, 0},
-    {"4:4:0", 1, 2, false, false, 0},
-    {"4:1:1", 4, 1, false, false, 0},
-    {"4:1:0", 4, 2, false, false, 0},
-    {"gray, progressive", 0, 0, true, false, 0},
-    {"4:4:4, progressive", 1, 1, true, false, 0},
-    {"4:2:2, progressive", 2, 1, true, false, 0},
-    {"4:2:0, progressive", 2, 2, true, false, 0},
-    {"4:4:0, progressive", 1, 2, true, false, 0},
-    {"RGB", 1, 1, false, true, 0},
-    {"4:2:0, restarts", 2, 2, false, false, 3},
-    {"4:4:4, restarts", 1, 1, false, false, 1},
+    {"gray", 0, 0, false, false, 0, false},
+    {"4:4:4", 1, 1, false, false, 0, false},
+    {"4:2:2", 2, 1, false, false, 0, false},
+    {"4:2:0", 2, 2, false, false, 0, false},
+    {"4:4:0", 1, 2, false, false, 0, false},
+    {"4:1:1", 4, 1, false, false, 0, false},
+    {"4:1:0", 4, 2, false, false, 0, false},
+    {"gray, progressive", 0, 0, true, false, 0, false},
+    {"4:4:4, progressive", 1, 1, true, false, 0, false},
+    {"4:2:2, progressive", 2, 1, true, false, 0, false},
+    {"4:2:0, progressive", 2, 2, true, false, 0, false},
+    {"4:4:0, progressive", 1, 2, true, false, 0, false},
+    {"RGB", 1, 1, false, true, 0, false},
+    {"4:2:0, restarts", 2, 2, false, false, 3, false},
+    {"4:4:4, restarts", 1, 1, false, false, 1, false},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
