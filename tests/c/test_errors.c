@@ -135,6 +135,26 @@ static void a_communicator_that_is_not_there_is_named(void **state) {
                                                "mgpu-carrier-pigeons.so: "));
 }
 
+/* No plan leaves a receiver without its sender, unless a device hangs: then others notice first. */
+static void a_transfer_that_nobody_sends_ends(void **state) {
+    (void)state;
+    float out = 1;
+    mg_comm *comm = mg_comm_local(2);
+    assert_non_null(comm);
+    comm->deadline = 0.01;
+    const mg_comm_operand operand = {.out = &out, .count = 1};
+    const mg_collective_call call = {.kind = MG_TRANSFER,
+                                     .dtype = MG_F32,
+                                     .root = 0,
+                                     .to = 1,
+                                     .operands = &operand,
+                                     .n_operands = 1};
+    assert_int_equal(comm->api->run(comm, 1, &call), MG_COMM);
+    message_is("another device did not answer within 0.01 seconds");
+    assert_true(out == 1);
+    comm->api->free(comm);
+}
+
 static void sources_take_tensors_with_rows(void **state) {
     (void)state;
     mg_tensor *scalar = held(MG_F32, MG_SHAPE()), *lazy = ones(MG_F32, MG_SHAPE(3));
@@ -194,6 +214,7 @@ int main(void) {
         cmocka_unit_test(steps_refuse_what_they_cannot_share),
         cmocka_unit_test(a_guard_wants_one_bool),
         cmocka_unit_test(a_communicator_that_is_not_there_is_named),
+        cmocka_unit_test(a_transfer_that_nobody_sends_ends),
         cmocka_unit_test(sources_take_tensors_with_rows),
         cmocka_unit_test(a_stack_takes_tensors_that_fit),
         cmocka_unit_test(a_file_that_is_not_there_cannot_be_removed),

@@ -227,14 +227,16 @@ local function scan_lua(source)
   for from, name, behind in masked:gmatch '()([%a_][%w_.:]*)%s*()[("]' do
     local last = name:match "[%w_]+$"
     local is_call = CALLS.lua[last] and not masked:sub(1, from - 1):find "function%s+$"
-    local to = is_call and end_of_call(masked, behind)
+    local to, open
+    if is_call then to, open = end_of_call(masked, behind) end
     if to then
       local list = literals(source, masked, strings, from, to)
       local text = joined_text(list)
       if text ~= "" then
-        local object = name:match "^(.*):"
-        local called = object or name
-        add(from, text, { { from, "SITE(@, " .. called .. ")", #called } })
+        -- The note goes into the first argument: a wrapped function would lose its name in tracebacks.
+        local edits = { { open + 1, "SITE(@) or " } }
+        if masked:sub(open, open) == '"' then edits = { { open, "(SITE(@) or " }, { to + 1, ")" } } end
+        add(from, text, edits)
         add_choices(list)
       end
     end

@@ -10,10 +10,16 @@ return {
     "runtime/device/worker.c cannot make a thread",
     "runtime/device/worker.c out of memory",
     "runtime/io/checkpoint_writer.c cannot start the thread that writes checkpoints",
+    "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory
+    "runtime/comm/nccl/failures.c cannot make the thread that watches",
+    "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory
+    "runtime/device/cpu/onednn.c oneDNN: ", -- it refuses what it has agreed to compute before
     "runtime/io/h5.c cannot make a file in memory",
     "runtime/io/h5.c cannot map",
     "runtime/io/h5_helper/main.c out of memory",
     "runtime/io/h5_helper/records.c out of memory",
+    "runtime/io/h5_helper/write.c the file cannot be completed",
+    "lua/mgpu/data/datasets/files.lua cannot open", -- what was found, and checked, a moment ago
     "runtime/io/json.c out of memory while writing JSON",
     "runtime/io/safetensors_write.c out of memory while writing",
     "runtime/program/main.c not enough memory for a Lua state",
@@ -34,8 +40,10 @@ return {
   {
     reason = "files or lists larger than a test can be: gigabytes, or billions of entries",
     "lua/mgpu/nn/formats/onnx.lua a .onnx file holds at most 2 GiB",
+    "lua/mgpu/train/data_checks.lua x has more than",
     "runtime/data/image_header.c the file has more than %d MiB",
     "runtime/data/sources/tfrecord_index.c more than %d records",
+    "runtime/device/cuda/context/launch.c more than a launch can have",
     "runtime/io/tfrecord_write.c at most 2 GiB are possible",
     "runtime/io/unpack.c the disk has only",
   },
@@ -53,9 +61,25 @@ return {
     "runtime/graph/fold_norm.c folding put",
     "runtime/graph/partition.c an error of this program, not of the script",
     "runtime/graph/partition.c a variable or an argument",
-    "runtime/graph/run.c only a plan on one device can run beside others",
     "runtime/graph/schedule.c wait for each other in a circle",
     "runtime/ops/random.c there is no kind number",
+  },
+  {
+    reason = "cannot happen: what comes before has checked it, and this is what is left if that is wrong",
+    "runtime/bind/data.c a cell of %d strings is damaged", -- sources make them; caches have checksums
+    "runtime/bind/ops.c the attribute struct is larger than the room for it",
+    "runtime/comm/nccl/calls.c there is no communicator", -- it was aborted, then, and that has a text
+    "runtime/data/image_codec/plugin.c the image has no pixels", -- libpng and libjpeg refuse such headers
+    "runtime/data/sources/numpy.c the file ends too early", -- the header was compared with the sizes
+    "runtime/data/sources/numpy.c the array ends too early",
+    "runtime/device/cuda/autotuned_kernels.c no kernel can be prepared for it", -- our own kernel always can
+    "runtime/device/cuda/context/context.c more than %d files of kernels",
+    "runtime/device/cuda/cudnn/conv.c is not aligned",
+    "runtime/device/cuda/graph/graph_edges.c a call touches more than",
+    "runtime/device/program/reference_kernel.c has no kernel for", -- every op has one
+    "runtime/graph/grad.c not differentiable", -- every op whose result is a floating point number is
+    "runtime/io/h5_helper/read.c the attribute \"%.80s\" of \"%s\" is damaged", -- libhdf5 has just listed it
+    "runtime/io/npz.c ends too early",
   },
   {
     reason = "only in builds of another kind: without CUDA's folder, or with plug-ins of another version",

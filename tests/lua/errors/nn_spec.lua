@@ -203,4 +203,17 @@ cases {
     m:fit(x(), x(), { verbose = 0 })
     m:save(check.path "twice.safetensors")
   end, 'a weight is called "optimizer/iterations", like one of the optimizer: rename the layer' },
+  { "a layer that a configuration calls with an argument", function()
+    local input = mgpu.Input { 2, name = "a" }
+    local config = core.json_decode(mgpu.Model { inputs = { input }, outputs = dense "head"(input) }:to_json())
+    for _, entry in ipairs(config.config.layers) do
+      if entry.config.name == "head" then entry.inbound_nodes[1].kwargs.scale = 2 end
+    end
+    mgpu.model_from_json(core.json_encode(config))
+  end, 'layer "head" is called with the argument scale, which is not supported', code = "unsupported" },
+  { "an optimizer that does not say what to subtract", function()
+    local Own = require "mgpu.nn.optimizers.optimizer".define { class = "Own",
+      declared = { { "learning_rate", "any", default = 0.1 } } }
+    Own {}:apply({ x() }, { mgpu.variable(mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }) })
+  end, "the optimizer class Own has no function update" },
 }

@@ -96,7 +96,7 @@ cases {
   { "a callback whose state contains itself", function()
     local class = mgpu.callbacks.Callback:extend "Endless"
     function class:get_state() return { state = self.loop } end
-    function class:set_state() end
+    function class.set_state() end
     local callback = class {}
     callback.loop = {}
     callback.loop.loop = callback.loop
@@ -111,4 +111,9 @@ cases {
     "scope: expected a function, got number" },
   { "a model for several GPUs on one", function() P.multi_gpu_model(model(), { gpus = { "cpu:0" } }) end,
     "multi_gpu_model: at least 2 GPUs are needed, but these are visible: " },
+  { "a file named by a metric of two values", function()
+    local save = mgpu.callbacks.ModelCheckpoint { check.path "w-{precision}.safetensors" }
+    compiled { loss = "mse", metrics = { mgpu.metrics.Precision { thresholds = { 0.25, 0.5 }, name = "precision" } } }
+      :fit(x(), y(), { verbose = 0, callbacks = { save } })
+  end, 'ModelCheckpoint: filepath: the logs have no number "precision" for the field {precision}' },
 }
