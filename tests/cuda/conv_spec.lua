@@ -157,6 +157,19 @@ test("bias and relu are a kernel after the plan if cuDNN's relu loses NaN, also 
   end
 end)
 
+test("bias and relu are a kernel after the plan if there is no memory to try whether relu keeps NaN", function()
+  local out = run("MGPU_LOG=dispatch MGPU_MEMORY=cuda:0=700000 MGPU_CACHE=" .. check.path "untried", [[
+    core.default_device "cuda:0"
+    local x, w, b = mgpu.ones { 1, 32, 32, 64 }, mgpu.ones { 1, 1, 64, 64 }, mgpu.ones { 64 }
+    mgpu.eval(x, w, b)
+    local y = core.ops.relu(core.ops.conv2d(x, w) + b)
+    collectgarbage()
+    print(y:totable()[1][3][3][4])
+  ]])
+  check.matches(out, "bias and relu run behind cuDNN: cuDNN's conv2d: no memory to check whether relu keeps NaN")
+  check.matches(out, "\n65\n")
+end)
+
 test("a plan that fails to run with bias and relu is replaced by one without", function()
   local settings = ("MGPU_CACHE=%s MGPU_FAKE_CUDA_FAIL=cudnnBackendExecute:1:5000"):format(check.path "broken-cache")
   check_compared((run(settings, "core.deterministic(true)\n" .. COMPARE)))

@@ -1,14 +1,13 @@
 -- Proves that tests trigger the error texts: lists every place that makes one, and which of them a run reached.
 --
 --     luajit tests/error_sites/run.lua copy     -- as `make error-sites` calls them
---     luajit tests/error_sites/run.lua report
+--     luajit tests/error_sites/run.lua report STATUS
 -- copy: build/error_sites/tree becomes a copy of the sources in which each of these places (see scan.lua) first writes
 -- one byte into the file build/error_sites/reached, at the place's own number. So it counts what any process reaches,
 -- scripts that tests start among them. RESET=1 in the environment forgets what earlier runs reached.
--- The few specs that look at the sources themselves fail there, which does not count.
 -- report: writes build/error_sites/list.txt, a line `reached|listed|MISSED  file:line  text` for each place, and prints
 -- the missed ones and the counts. unreached.lua lists the places that no test can reach. The exit status is 1 if a
--- place is missed, or if the list names one that does not exist.
+-- place is missed, if the list names one that does not exist, or if STATUS, that of the tests, is not 0.
 local FOLDER = "build/error_sites"
 local ROOTS = "Makefile README.md LICENSE runtime lua models examples tests"
 local SEARCHED = { "^runtime/.*%.[ch]$", "^lua/mgpu/.*%.lua$", "^models/.*%.lua$", "^examples/.*%.lua$" }
@@ -100,13 +99,15 @@ __attribute__((constructor)) static void mg_error_sites_map(void) {
 }
 #endif
 ]]
-local C_HEAD = '@EARLY#include "@FOLDER/error_site.h"\n#line 1 "@PATH"\n'
+-- It stands in core/, which every folder may include.
+local C_HEADER_PATH = "runtime/core/error_site.h"
+local C_HEAD = '@EARLY#include "core/error_site.h"\n#line 1 "@PATH"\n'
 local C_EARLY = "#define MG_ERROR_SITES_EARLY\n"
 local LUA_HEAD = "local SITE = dofile '@FOLDER/site.lua' "
--- Returns SITE(number, value) -> value.
+-- Returns SITE(number) -> nothing.
 local SITE_LUA = [[
 local open, seen = io.open, {}
-return function(number, ...)
+return function(number)
   local f = not seen[number] and open("@FILE", "r+b")
   if f then
     seen[number] = true
@@ -114,7 +115,6 @@ return function(number, ...)
     f:write "\1"
     f:close()
   end
-  return ...
 end
 ]]
 
@@ -162,7 +162,7 @@ local function make_folders(paths)
 end
 
 local function remove_others(paths)
-  local ours = {}
+  local ours = { [C_HEADER_PATH] = true }
   for _, path in ipairs(paths) do ours[path] = true end
   for path in run("cd " .. FOLDER .. "/tree && find " .. ROOTS .. " -type f 2>/dev/null"):gmatch "[^\n]+" do
     if not ours[path] then os.remove(FOLDER .. "/tree/" .. path) end
@@ -178,7 +178,7 @@ local function copy()
     write_if_changed(FOLDER .. "/reached", ("\0"):rep(PLACES))
   end
   write_if_changed(FOLDER .. "/site.lua", (SITE_LUA:gsub("@FILE", absolute .. "/reached")))
-  write_if_changed(FOLDER .. "/error_site.h", (C_HEADER:gsub("@FILE", absolute .. "/reached")))
+  write_if_changed(FOLDER .. "/tree/" .. C_HEADER_PATH, (C_HEADER:gsub("@FILE", absolute .. "/reached")))
   local by_path = {}
   for _, site in ipairs(all_sites(sources)) do
     by_path[site.path] = by_path[site.path] or {}
@@ -230,9 +230,11 @@ local function report()
   write_if_changed(FOLDER .. "/list.txt", table.concat(lines, "\n") .. "\n")
   print(("error texts: %d reached, %d listed as unreachable, %d missed (%s/list.txt)"):format(counts.reached,
     counts.listed, counts.MISSED, FOLDER))
-  os.exit(counts.MISSED == 0 and stale == 0 and 0 or 1)
+  local failed = arg[2] ~= "0"
+  if failed then print "a test has failed in the copy of the sources: see above" end
+  os.exit(counts.MISSED == 0 and stale == 0 and not failed and 0 or 1)
 end
 
 local commands = { copy = copy, report = report }
-local command = commands[arg[1]] or error("usage: luajit tests/error_sites/run.lua copy|report", 0)
+local command = commands[arg[1]] or error("usage: luajit tests/error_sites/run.lua copy|report STATUS", 0)
 command()
