@@ -55,7 +55,6 @@ return {
     "runtime/bind/source_csv.c columns without a matrix",
     "runtime/comm/local.c local: no collective",
     "runtime/data/image_codec/png.c an unknown kind of pixels", -- libpng was told which ones to give
-    "runtime/device/cpu/upcast.c no kernel for wider dtypes either",
     "runtime/device/cuda/comm/comm.c cuda: no collective",
     "runtime/device/program/reference_kernel.c results, not",
     "runtime/graph/fold_norm.c folding put",

@@ -177,6 +177,8 @@ cases {
   { "a shape by position and by name", function() L.Input { 2, shape = { 3 } } end,
     'Input: option "shape" is given twice' },
   { "a sum of one tensor", function() L.Add {} (x()) end, "takes an array of inputs, as in layer {a, b}" },
+  { "a sum of one tensor, without the checks of a call", function() L.Add {}:call(x()) end,
+    "takes an array of inputs, as in layer {a, b}" },
   { "a normalized mask over channels that are not last", function()
     local m = mgpu.Sequential { L.Input { 3, 2 }, L.Masking {}, L.BatchNormalization { axis = 2 } }
     m:compile { loss = "mse" }
