@@ -1,9 +1,7 @@
-/* Plans on one device: lazy evaluation, gradients, tracing, compute and commit, fusion, and the
- * arena that places temporaries. */
+/* Plans on one device: lazy evaluation, gradients, tracing, compute and commit, fusion. */
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/buffer.h"
-#include "device/program/program.h"
 #include "graph/ir.h"
 #include "ops/build.h"
 #include <setjmp.h>
@@ -278,35 +276,6 @@ static void elementwise_ops_fuse_unless_a_path_leaves_the_group(void **state) {
     mg_scope_close(scope);
 }
 
-/* The arena places 60 random blocks: blocks whose lifetimes overlap must not overlap in memory, all
- * are aligned, and none ends behind the total. */
-static void blocks_alive_together_never_overlap(void **state) {
-    (void)state;
-    mg_block blocks[60], *list[60];
-    size_t total;
-    /* The same blocks in every run. */
-    srand(1);
-    for (int i = 0; i < 60; i++) {
-        /* A block lives from step `first` to a later one and has up to 5,000 bytes. */
-        const int first = rand() % 40;
-        blocks[i] = (mg_block){(size_t)(rand() % 5000), first, first + rand() % 10, 0};
-        list[i] = &blocks[i];
-    }
-    /* Gives every block an offset, and the size of the arena. */
-    assert_int_equal(mg_arena_assign(list, 60, &total), MG_OK);
-    for (int i = 0; i < 60; i++) {
-        assert_int_equal(blocks[i].offset % MG_ARENA_ALIGNMENT, 0);
-        for (int k = 0; k < i; k++) {
-            const mg_block *a = &blocks[i], *b = &blocks[k];
-            /* Blocks that are empty or do not live at the same time may share memory. */
-            if (a->first > b->last || b->first > a->last || !a->bytes || !b->bytes) continue;
-            assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
-            assert_true(a->offset + a->bytes <= total);
-        }
-    }
-}
-
-/* Setup of the group: ref:0 as the default device. */
 /* Ctrl-C while a plan is made ends that, and the function can be traced again. */
 static void an_interrupt_stops_the_making_of_a_plan(void **state) {
     (void)state;
@@ -353,7 +322,6 @@ int main(void) {
         cmocka_unit_test(a_step_survives_every_failing_allocation),
         cmocka_unit_test(a_traced_tensor_is_refused_after_the_trace),
         cmocka_unit_test(elementwise_ops_fuse_unless_a_path_leaves_the_group),
-        cmocka_unit_test(blocks_alive_together_never_overlap),
     };
     return cmocka_run_group_tests(tests, open_ref, close_all);
 }
