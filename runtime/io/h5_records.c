@@ -7,7 +7,6 @@
 #include "graph/graph.h"
 #include "io/h5.h"
 #include "io/h5_protocol.h"
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -176,11 +175,10 @@ mg_h5_tree *mg_h5_parse_records(const unsigned char *bytes, size_t n, const char
 
 /* ---- to records ---- */
 
-/* The descriptor is that of a file in memory. */
+/* The descriptor is that of a file in memory, where no signal interrupts a write. */
 static mg_status put(int fd, const void *bytes, size_t n) {
     for (size_t done = 0; done < n;) {
         const ssize_t w = write(fd, (const char *)bytes + done, n - done);
-        if (w < 0 && errno == EINTR) continue;
         if (w <= 0) return mg_fail(MG_OOM, "out of memory for the contents of an HDF5 file");
         done += (size_t)w;
     }

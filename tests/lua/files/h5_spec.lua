@@ -120,12 +120,33 @@ test("an attribute or path that HDF5 cannot hold is an error, and no file is lef
   check.raises(function() core.h5_write(check.path "missing/a.h5", { { path = "" } }) end, "missing", "io")
 end)
 
-test("without mgpu-h5 the error names the package to install", function()
-  local hidden = check.path "plug-ins"
-  core.make_folder(hidden)
+-- What reading a file says in a program whose mgpu-h5 is a file with this text, or is not there.
+local function read_with(helper)
+  local folder = check.path "plug-ins"
   local here = check.program:match "^(.*)/[^/]*$"
-  local output = check.run(("cp %s/libmgpu.so.0 %s/mgpulua %s && MGPU_ROOT=%s %s/mgpulua -e "
-    .. "'require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"'"):format(here, here, hidden, core.root, hidden))
-  check.matches(output, "HDF5 files need the program mgpu-h5, which is not installed: install the package "
-    .. "libhdf5-dev and build again")
+  core.make_folder(folder)
+  if helper then check.write(folder .. "/mgpu-h5", helper) end
+  return check.run(("%s cp %s/libmgpu.so.0 %s/mgpulua %s && MGPU_ROOT=%s LD_LIBRARY_PATH=/nowhere %s/mgpulua -e "
+    .. "'require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"'"):format(
+    helper and "chmod +x " .. folder .. "/mgpu-h5 &&" or "", here, here, folder, core.root, folder))
+end
+
+test("without mgpu-h5 the error names the package to install", function()
+  local advice = ": install the package libhdf5-dev and build again"
+  check.matches(read_with(nil), "HDF5 files need the program mgpu-h5, which is not installed" .. advice)
+  check.matches(read_with "#!/bin/sh\nexit 127\n", "mgpu-h5, which does not find its libraries" .. advice)
+end)
+
+test("an mgpu-h5 that does not start, or is stopped, is an error", function()
+  check.matches(read_with "no program\n", "mlp_3.h5: cannot start .*plug%-ins/mgpu%-h5: Exec format error")
+  check.matches(read_with "#!/bin/sh\nkill -XCPU $$\n", "the file takes too long to read: it is damaged")
+  check.matches(read_with "#!/bin/sh\nkill -XFSZ $$\n", "the file takes too much memory to read: it is damaged")
+  check.matches(read_with "#!/bin/sh\nkill -SEGV $$\n", "mgpu%-h5 gave up on the file: it is damaged")
+  check.matches(read_with "#!/bin/sh\nkill -INT $PPID\n", "interrupted")
+end)
+
+test("mgpu-h5 gets no variable of the environment but the loader's path", function()
+  local seen = check.path "seen"
+  read_with("#!/bin/sh\ncat /proc/$$/environ >" .. seen .. "\n")
+  check.equal(check.read(seen), "LD_LIBRARY_PATH=/nowhere\0")
 end)
