@@ -37,23 +37,34 @@ static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
 }
 
+/* Rows that are computed together: few enough to stay in the first-level cache. */
+static int64_t rows_of_block(const rows *r) {
+    enum { NUMBERS = 2048 };
+    const int64_t n = r->length ? NUMBERS / r->length : 1;
+    return n < 1 ? 1 : n > MG_NORM_ROWS ? MG_NORM_ROWS : n;
+}
+
 /* y = (x - mean) / deviation * gamma + beta. */
 static mg_status layer_norm_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
+    const int64_t block = rows_of_block(&r);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < r.n; i++)
-        r.loops->normalise_row(row_at(call->in[0], &r, i), call->in[1], call->in[2],
-                               row_at(call->out[0], &r, i), r.length, r.epsilon);
+    for (int64_t i = 0; i < r.n; i += block)
+        r.loops->normalise_rows(row_at(call->in[0], &r, i), call->in[1], call->in[2],
+                                row_at(call->out[0], &r, i), r.n - i < block ? r.n - i : block,
+                                r.length, r.epsilon);
     return MG_OK;
 }
 
 /* dx from x, gamma and dy. */
 static mg_status layer_norm_grad_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
+    const int64_t block = rows_of_block(&r);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < r.n; i++)
-        r.loops->grad_row(row_at(call->in[0], &r, i), call->in[1], row_at(call->in[2], &r, i),
-                          row_at(call->out[0], &r, i), r.length, r.epsilon);
+    for (int64_t i = 0; i < r.n; i += block)
+        r.loops->grad_rows(row_at(call->in[0], &r, i), call->in[1], row_at(call->in[2], &r, i),
+                           row_at(call->out[0], &r, i), r.n - i < block ? r.n - i : block, r.length,
+                           r.epsilon);
     return MG_OK;
 }
 

@@ -1,12 +1,15 @@
 /* Layer norms of rows, for one type: see reals.c.
  *
  * Sums over NORM_BLOCK numbers are made in the type itself, four vectors side by side, and then
- * added up in double; the variance is that of x - mean. */
+ * added up in double; the variance is that of x - mean. Each op computes mean and deviation of the
+ * rows again. xhat = (x - mean) / deviation is one multiplication and addition: x * scale + off. */
 
 #ifndef NORM_BLOCK
 #define NORM_BLOCK 1024 /* numbers summed in the type itself */
-#define NORM_ROWS 32    /* rows whose sums by column are made in the type itself */
 #endif
+
+/* The vector at p[j]. */
+#define AT(p, j) (*(const NAME(vec) *)(const void *)((p) + (j)))
 
 typedef REAL NAME(half) __attribute__((vector_size(32)));
 typedef REAL NAME(quarter) __attribute__((vector_size(16)));
@@ -58,112 +61,183 @@ MG_INLINE void NAME(add_block)(const REAL *restrict x, int64_t n, REAL shift, do
     *square += NAME(join)(q) + (double)rest_square;
 }
 
-/* Adds the sums of dy gamma and of dy gamma (x - mean), in the same way. */
+/* As add_block with mean as the shift, and adds the sums of dy gamma and of dy gamma (x - mean). */
 MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict gamma,
-                                  const REAL *restrict dy, int64_t n, REAL mean, double *sum,
-                                  double *product) {
-    NAME(vec) s[4] = {0}, p[4] = {0};
+                                  const REAL *restrict dy, int64_t n, REAL mean,
+                                  double sums[4][MG_NORM_ROWS], int64_t row) {
+    enum { SIDE = 2 }; /* vectors side by side: with the products, as many chains as add_block */
+    NAME(vec) s[4][4] = {{{0}}};
     int64_t j = 0;
-    for (; j + 4 * VEC <= n; j += 4 * VEC)
-        for (int k = 0; k < 4; k++) {
+    for (; j + SIDE * VEC <= n; j += SIDE * VEC)
+        for (int k = 0; k < SIDE; k++) {
             const int64_t at = j + k * VEC;
+            const NAME(vec) d = *(const NAME(vec) *)(const void *)(x + at) - mean;
             const NAME(vec) v = *(const NAME(vec) *)(const void *)(dy + at) *
                                 *(const NAME(vec) *)(const void *)(gamma + at);
-            s[k] += v;
-            p[k] += v * (*(const NAME(vec) *)(const void *)(x + at) - mean);
+            s[0][k] += d;
+            s[1][k] += d * d;
+            s[2][k] += v;
+            s[3][k] += v * d;
         }
-    REAL rest = 0, rest_product = 0;
+    REAL rest[4] = {0};
     for (; j < n; j++) {
-        const REAL v = dy[j] * gamma[j];
-        rest += v;
-        rest_product += v * (x[j] - mean);
+        const REAL d = x[j] - mean, v = dy[j] * gamma[j];
+        rest[0] += d;
+        rest[1] += d * d;
+        rest[2] += v;
+        rest[3] += v * d;
     }
-    *sum += NAME(join)(s) + (double)rest;
-    *product += NAME(join)(p) + (double)rest_product;
+    for (int k = 0; k < 4; k++) sums[k][row] += NAME(join)(s[k]) + (double)rest[k];
 }
 
-/* Mean and 1 / deviation of a row: one pass for the mean, one for the squares around it. `off` is
- * the sum of x - mean, which rounding has left different from 0; it corrects the variance. */
-MG_INLINE row_moments NAME(row_of)(const REAL *restrict x, int64_t c, double epsilon) {
-    double sum = 0, off = 0, square = 0, unused = 0; /* off: what rounding took from the mean */
-    for (int64_t first = 0; first < c; first += NORM_BLOCK) NAME(add_block)
-    (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, 0, &sum, &unused);
-    const REAL mean = (REAL)(sum / (double)c);
-    for (int64_t first = 0; first < c; first += NORM_BLOCK) NAME(add_block)
-    (x + first, first + NORM_BLOCK < c ? NORM_BLOCK : c - first, mean, &off, &square);
-    const double n = (double)c, variance = square / n - off / n * (off / n);
-    return (row_moments){(double)mean, 1 / sqrt((variance > 0 ? variance : 0) + epsilon)};
+/* 1 / deviation of n rows from their sums of squares around the mean. `off` holds the sums of
+ * x - mean, which rounding has left different from 0; they correct the variances. */
+MG_INLINE void NAME(inverses_of)(const double *restrict square, const double *restrict off,
+                                 int64_t n, int64_t c, double epsilon, double *restrict inverse) {
+    const double part = 1 / (double)c;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const double d = off[i] * part, variance = square[i] * part - d * d;
+        inverse[i] = 1 / sqrt((variance > 0 ? variance : 0) + epsilon);
+    }
+}
+
+/* Prefetches a row that will be read or written soon. The passes over a few rows are short, and
+ * most of them find the rows in the first-level cache; memory would be idle meanwhile. */
+MG_INLINE void NAME(fetch)(const REAL *row, int64_t c) {
+    for (int64_t k = 0; k < c; k += (int64_t)(64 / sizeof(REAL))) __builtin_prefetch(row + k);
+}
+
+/* The means of n rows; prefetches the same rows of `other`. */
+MG_INLINE void NAME(means_of)(const REAL *restrict x, int64_t n, int64_t c, REAL *restrict mean,
+                              const REAL *other) {
+    const double part = 1 / (double)c;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0, unused = 0;
+        NAME(fetch)(other + i * c, c);
+        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_block)
+        (x + i * c + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, 0, &sum, &unused);
+        mean[i] = (REAL)(sum * part);
+    }
+}
+
+/* Mean and 1 / deviation of n rows: one pass for the mean, one for the squares around it. The rows
+ * take each pass together, so that the processor goes on with the next row while it still joins the
+ * sums of the last. */
+MG_INLINE void NAME(moments_of)(const REAL *restrict x, int64_t n, int64_t c, double epsilon,
+                                REAL *restrict mean, double *restrict inverse, const REAL *other) {
+    double off[MG_NORM_ROWS], square[MG_NORM_ROWS];
+    NAME(means_of)(x, n, c, mean, other);
+    for (int64_t i = 0; i < n; i++) {
+        NAME(fetch)(x + (i + n) * c, c);
+        off[i] = square[i] = 0;
+        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_block)
+        (x + i * c + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, mean[i], &off[i], &square[i]);
+    }
+    NAME(inverses_of)(square, off, n, c, epsilon, inverse);
 }
 
 /* y = (x - mean) / deviation * gamma + beta. */
-static void NAME(normalise_row)(const void *px, const void *pgamma, const void *pbeta, void *py,
-                                int64_t c, double epsilon) {
-    const REAL *restrict x = px, *restrict gamma = pgamma, *restrict beta = pbeta;
-    REAL *restrict y = py;
-    const row_moments r = NAME(row_of)(x, c, epsilon);
-    const REAL mean = (REAL)r.mean, inverse = (REAL)r.inverse;
+static void NAME(normalise_rows)(const void *px, const void *pgamma, const void *pbeta, void *py,
+                                 int64_t n, int64_t c, double epsilon) {
+    const REAL *restrict gamma = pgamma, *restrict beta = pbeta;
+    REAL mean[MG_NORM_ROWS];
+    double inverse[MG_NORM_ROWS];
+    NAME(moments_of)(px, n, c, epsilon, mean, inverse, py);
+    for (int64_t i = 0; i < n; i++) {
+        const REAL *restrict x = (const REAL *)px + i * c, v = (REAL)inverse[i];
+        const REAL off = (REAL)(-(double)mean[i] * (double)v);
+        REAL *restrict y = (REAL *)py + i * c;
 #pragma omp simd
-    for (int64_t j = 0; j < c; j++) y[j] = (x[j] - mean) * inverse * gamma[j] + beta[j];
+        for (int64_t j = 0; j < c; j++) y[j] = (x[j] * v + off) * gamma[j] + beta[j];
+    }
 }
 
 /* dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy * gamma. */
-static void NAME(grad_row)(const void *px, const void *pgamma, const void *pdy, void *pdx,
-                           int64_t c, double epsilon) {
-    const REAL *restrict x = px, *restrict gamma = pgamma, *restrict dy = pdy;
-    REAL *restrict dx = pdx;
-    const row_moments r = NAME(row_of)(x, c, epsilon);
-    const REAL mean = (REAL)r.mean, inverse = (REAL)r.inverse;
-    double sum = 0, product = 0;
-    for (int64_t k = 0; k < c; k += NORM_BLOCK) {
-        const int64_t n = k + NORM_BLOCK < c ? NORM_BLOCK : c - k;
-        NAME(add_products)(x + k, gamma + k, dy + k, n, mean, &sum, &product);
+static void NAME(grad_rows)(const void *px, const void *pgamma, const void *pdy, void *pdx,
+                            int64_t n, int64_t c, double epsilon) {
+    const REAL *restrict gamma = pgamma;
+    const double part = 1 / (double)c;
+    REAL mean[MG_NORM_ROWS];
+    /* sums of x - mean, its square, g, and g (x - mean) */
+    double sums[4][MG_NORM_ROWS], inverse[MG_NORM_ROWS];
+    NAME(means_of)(px, n, c, mean, pdy);
+    for (int64_t i = 0; i < n; i++) {
+        const REAL *x = (const REAL *)px + i * c, *dy = (const REAL *)pdy + i * c;
+        NAME(fetch)((const REAL *)pdx + i * c, c);
+        for (int k = 0; k < 4; k++) sums[k][i] = 0;
+        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_products)
+        (x + k, gamma + k, dy + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, mean[i], sums, i);
     }
-    const REAL m = (REAL)(sum / (double)c);
-    const REAL p = (REAL)(product * r.inverse * r.inverse / (double)c);
+    NAME(inverses_of)(sums[1], sums[0], n, c, epsilon, inverse);
+    for (int64_t i = 0; i < n; i++) {
+        const REAL *restrict x = (const REAL *)px + i * c, *restrict dy = (const REAL *)pdy + i * c;
+        REAL *restrict dx = (REAL *)pdx + i * c;
+        const double d = inverse[i];
+        const REAL v = (REAL)d, p = (REAL)(d * d * d * sums[3][i] * part);
+        const REAL off = (REAL)((double)mean[i] * (double)p - d * sums[2][i] * part);
+        NAME(fetch)(x + n * c, c);
 #pragma omp simd
-    for (int64_t j = 0; j < c; j++) dx[j] = inverse * (dy[j] * gamma[j] - m - (x[j] - mean) * p);
+        for (int64_t j = 0; j < c; j++) dx[j] = dy[j] * gamma[j] * v + (off - x[j] * p);
+    }
 }
 
-/* Adds `width` columns, from `first` on, of at most NORM_ROWS rows. `sums` holds c sums of dy, then
- * c sums of dy * xhat. r holds the rows' means and deviations. */
+/* Adds four vectors of columns, from x and dy on, of at most MG_NORM_ROWS rows. `sums` holds c sums
+ * of dy, then c sums of dy * xhat, where xhat = x * scale + off. */
 MG_INLINE void NAME(reduce_columns)(const REAL *restrict x, const REAL *restrict dy,
-                                    const row_moments *r, int64_t rows, int64_t c, int64_t first,
-                                    int width, double *restrict sums) {
-    REAL s[MG_TILE] = {0}, p[MG_TILE] = {0};
-    for (int64_t i = 0; i < rows; i++) {
-        const REAL mean = (REAL)r[i].mean, inverse = (REAL)r[i].inverse;
-        const REAL *a = x + i * c + first, *b = dy + i * c + first;
-#pragma omp simd
-        for (int j = 0; j < width; j++) {
-            s[j] += b[j];
-            p[j] += b[j] * ((a[j] - mean) * inverse);
+                                    const REAL *scale, const REAL *off, int64_t rows, int64_t c,
+                                    double *restrict sums) {
+    NAME(vec) s[4] = {0}, p[4] = {0};
+    for (int64_t i = 0; i < rows; i++)
+        for (int k = 0; k < 4; k++) {
+            const NAME(vec) d = AT(dy, i * c + k * VEC);
+            s[k] += d;
+            p[k] += d * (AT(x, i * c + k * VEC) * scale[i] + off[i]);
         }
-    }
-    for (int j = 0; j < width; j++) {
-        sums[first + j] += (double)s[j];
-        sums[c + first + j] += (double)p[j];
-    }
+    for (int k = 0; k < 4; k++)
+        for (int j = 0; j < VEC; j++) {
+            sums[k * VEC + j] += (double)s[k][j];
+            sums[c + k * VEC + j] += (double)p[k][j];
+        }
 }
 
-/* Adds the rows' dy and dy * xhat to sums {2, c}: NORM_ROWS rows at a time in the type itself, by
- * tiles of columns. */
+/* The same for a single column. */
+MG_INLINE void NAME(reduce_column)(const REAL *restrict x, const REAL *restrict dy,
+                                   const REAL *scale, const REAL *off, int64_t rows, int64_t c,
+                                   double *restrict sums) {
+    REAL s = 0, p = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        s += dy[i * c];
+        p += dy[i * c] * (x[i * c] * scale[i] + off[i]);
+    }
+    sums[0] += (double)s;
+    sums[c] += (double)p;
+}
+
+/* Adds the rows' dy and dy * xhat to sums {2, c}: MG_NORM_ROWS rows at a time in the type itself,
+ * by tiles of columns. */
 static void NAME(reduce_rows)(const void *px, const void *pdy, int64_t rows, int64_t c,
                               double epsilon, double *restrict sums) {
-    const REAL *x = px, *dy = pdy;
-    row_moments r[NORM_ROWS];
-    for (int64_t i = 0; i < rows; i += NORM_ROWS) {
-        const int64_t n = rows - i < NORM_ROWS ? rows - i : NORM_ROWS;
-        int64_t first = 0;
-        for (int64_t k = 0; k < n; k++) r[k] = NAME(row_of)(x + (i + k) * c, c, epsilon);
-        for (; first + MG_TILE <= c; first += MG_TILE)
-            NAME(reduce_columns)(x + i * c, dy + i * c, r, n, c, first, MG_TILE, sums);
-        if (first < c) NAME(reduce_columns)
-        (x + i * c, dy + i * c, r, n, c, first, (int)(c - first), sums);
+    REAL mean[MG_NORM_ROWS], scale[MG_NORM_ROWS], off[MG_NORM_ROWS];
+    double inverse[MG_NORM_ROWS];
+    for (int64_t i = 0; i < rows; i += MG_NORM_ROWS) {
+        const int64_t n = rows - i < MG_NORM_ROWS ? rows - i : MG_NORM_ROWS;
+        const REAL *x = (const REAL *)px + i * c, *dy = (const REAL *)pdy + i * c;
+        int64_t k = 0;
+        NAME(moments_of)(x, n, c, epsilon, mean, inverse, dy);
+        for (int64_t r = 0; r < n; r++) {
+            scale[r] = (REAL)inverse[r];
+            off[r] = (REAL)(-(double)mean[r] * (double)scale[r]);
+        }
+        for (; k + 4 * VEC <= c; k += 4 * VEC)
+            NAME(reduce_columns)(x + k, dy + k, scale, off, n, c, sums + k);
+        for (; k < c; k++) NAME(reduce_column)(x + k, dy + k, scale, off, n, c, sums + k);
     }
 }
 
 const mg_simd_layer_norm MG_ISA_NAME(NAME(mg_simd_layer_norm)) = {
-    .normalise_row = NAME(normalise_row),
-    .grad_row = NAME(grad_row),
+    .normalise_rows = NAME(normalise_rows),
+    .grad_rows = NAME(grad_rows),
     .reduce_rows = NAME(reduce_rows),
 };
+#undef AT

@@ -50,14 +50,6 @@ static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
     return (span){.low = first > 0 ? first : 0, .high = end < image ? end : image};
 }
 
-/* ---- the mean and 1 / deviation of a row ---- */
-
-/* What a layer norm keeps of a row: it is computed again in each op, because that is cheaper than
- * storing it. */
-typedef struct row_moments {
-    double mean, inverse;
-} row_moments;
-
 /* ---- the loops, in float and in double ---- */
 
 /* NAME(vec): a vector anywhere in memory; VEC: its elements. */

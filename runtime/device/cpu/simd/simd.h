@@ -204,12 +204,15 @@ typedef struct mg_simd_resize {
 
 /* ---- rows: normalised, softmax, cross-entropy ---- */
 
+enum { MG_NORM_ROWS = 32 }; /* the most rows that a layer norm takes together */
+
 typedef struct mg_simd_layer_norm {
-    void (*normalise_row)(const void *x, const void *gamma, const void *beta, void *y, int64_t c,
-                          double epsilon);
-    void (*grad_row)(const void *x, const void *gamma, const void *dy, void *dx, int64_t c,
-                     double epsilon);
-    /* adds the rows' dy and dy * xhat to sums {2, c} */
+    /* n <= MG_NORM_ROWS rows of c numbers */
+    void (*normalise_rows)(const void *x, const void *gamma, const void *beta, void *y, int64_t n,
+                           int64_t c, double epsilon);
+    void (*grad_rows)(const void *x, const void *gamma, const void *dy, void *dx, int64_t n,
+                      int64_t c, double epsilon);
+    /* adds the dy and dy * xhat of any number of rows to sums {2, c} */
     void (*reduce_rows)(const void *x, const void *dy, int64_t rows, int64_t c, double epsilon,
                         double *sums);
 } mg_simd_layer_norm;
