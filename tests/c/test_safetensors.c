@@ -176,6 +176,28 @@ static void damaged_headers_are_refused(void **state) {
     refused("{\"__metadata__\":{\"a\":\"x\\u0000y\"}}", 0, MG_DATA, "\"a\" contains a zero byte");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"size\":1}}", 1,
             MG_DATA, "the entry of tensor \"a\" has unknown fields");
+    refused("{\"__metadata__\":7}", 0, MG_DATA, "not a map");
+    refused("{\"__metadata__\":null}", 0, MG_DATA, "not a map");
+    refused("{\"__metadata__\":{\"a\":null}}", 0, MG_DATA, "not a string");
+    /* Of other types altogether. */
+    refused("7", 0, MG_DATA, "not a JSON object");
+    refused("{\"a\":null}", 0, MG_DATA, "not an object");
+    refused("{\"a\":{\"dtype\":7}}", 0, MG_DATA, "no dtype");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":{}}}", 0, MG_DATA, "no shape");
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[null]}}", 0, MG_DATA, "not a size");
+    static const char *const offsets[] = {"[]",       "[0]", "[0,1,2]", "[\"\",1]",
+                                          "[0,null]", "{}",  "[0,1.0]"};
+    for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+        char header[128];
+        snprintf(header, sizeof header,
+                 "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":%s}}", offsets[i]);
+        refused(header, 1, MG_DATA, "has no data_offsets");
+    }
+    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1,
+            MG_DATA, "has unknown fields");
+    /* The key of a checksum, in another form than it is written. */
+    refused("{\"__metadata__\":{\"mgpulua.checksum\": \"xxh3:0\"}}", 0, MG_DATA,
+            "the header is damaged");
     refused("{}", 1, MG_DATA, "belong to no tensor");
 }
 

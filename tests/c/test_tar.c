@@ -2,9 +2,11 @@
  * gzipped; archives that are cut off or damaged anywhere are refused; every allocation fails once.
  */
 #include "core/alloc.h"
+#include "core/io.h"
 #include "core/threads.h"
 #include "data/cifar.h"
 #include "io/tar.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -181,6 +183,63 @@ static void damaged_archives_are_refused(void **state) {
     assert_non_null(strstr(mg_error_message(), "no header of a tar archive at byte 0"));
 }
 
+/* A number ends at a space, a zero byte or the end of its field. */
+static void sizes_are_read_in_every_form(void **state) {
+    (void)state;
+    static const struct {
+        char field[13];
+        int64_t size; /* -1: refused */
+    } cases[] = {{"00000000005", 5},  {"000000000005", 5},  {"          5 ", 5},
+                 {"           5", 5}, {"5\0xxxxxxxxxx", 5}, {"            ", 0},
+                 {"00000000008", -1}, {"5x", -1},           {"-0000000005", -1},
+                 {"777777777777", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const mg_tar_entry *e = NULL;
+        unsigned sum = 0;
+        used = 0;
+        add_entry("a.txt", '0', "hello", 5);
+        memcpy(archive + 124, cases[i].field, 12);
+        memset(archive + 148, ' ', 8);
+        for (int k = 0; k < BLOCK; k++) sum += archive[k];
+        snprintf((char *)archive + 148, 8, "%06o", sum);
+        if (cases[i].size == 0) used = BLOCK;
+        finish(false);
+        mg_tar *t = mg_tar_open(path);
+        const mg_status status = mg_tar_next(t, &e);
+        if (e) assert_true(e->size == cases[i].size || i == 9);
+        mg_tar_close(t);
+        if (i == 9) { /* a size that the file does not have */
+            assert_int_equal(read_all(), MG_DATA);
+            continue;
+        }
+        assert_int_equal(status, cases[i].size < 0 ? MG_DATA : MG_OK);
+        if (status == MG_OK) assert_int_equal(read_all(), MG_OK);
+    }
+}
+
+/* In the n-th round the n-th file call fails. */
+static void failing_file_calls_are_reported(void **state) {
+    (void)state;
+    static char zeros[MOST / 2];
+    for (int gzip = 0; gzip < 2; gzip++) {
+        mg_status status = MG_IO;
+        int64_t n = 0;
+        used = 0;
+        add_entry("pax", 'x', zeros, sizeof zeros);
+        add_entry("a.txt", '0', "hello", 5);
+        finish(gzip);
+        while (status != MG_OK) {
+            mg_io_fail_after(++n, EIO);
+            status = read_all();
+            mg_io_fail_stop();
+            assert_true(status == MG_OK || status == MG_IO);
+            assert_int_equal(mg_io_open_count(), 0);
+            assert_int_equal(mg_alloc_get_stats().live_blocks, 0);
+        }
+        assert_true(n > 3);
+    }
+}
+
 /* Ctrl-C while an entry is skipped, and while the end is looked for. */
 static void skipping_can_be_interrupted(void **state) {
     (void)state;
@@ -289,9 +348,43 @@ static void wrong_files_are_refused(void **state) {
                    &c);
 }
 
+static void reading_cifar_can_be_interrupted(void **state) {
+    (void)state;
+    mg_cifar c = {0};
+    make_cifar_archive();
+    mg_interrupt();
+    assert_int_equal(mg_cifar_read_archive(&c, &TWO, path, NAMES, 2), MG_INTERRUPTED);
+    mg_cifar_free(&c);
+    write_archive(make_records(archive, 4, 0), false);
+    mg_interrupt();
+    assert_int_equal(mg_cifar_read(&c, &TWO, path), MG_INTERRUPTED);
+    assert_false(mg_interrupt_pending());
+    mg_cifar_free(&c);
+}
+
+/* Of an archive, and of a file on its own. */
 static void short_memory_is_reported(void **state) {
     (void)state;
     mg_status status = MG_OOM;
+    write_archive(make_records(archive, 4, 0), true);
+    for (int at = 1; status != MG_OK; at++) {
+        mg_cifar c = {0};
+        mg_alloc_fail_after(at);
+        status = mg_cifar_read(&c, &TWO, path);
+        mg_alloc_fail_after(0);
+        mg_cifar_free(&c);
+        assert_true(status == MG_OK || status == MG_OOM);
+    }
+    status = MG_IO;
+    for (int at = 1; status != MG_OK; at++) {
+        mg_cifar c = {0};
+        mg_io_fail_after(at, EIO);
+        status = mg_cifar_read(&c, &TWO, path);
+        mg_io_fail_stop();
+        mg_cifar_free(&c);
+        assert_true(status == MG_OK || status == MG_IO);
+    }
+    status = MG_OOM;
     make_cifar_archive();
     for (int at = 1; status != MG_OK; at++) {
         mg_cifar c = {0};
@@ -309,9 +402,12 @@ int main(void) {
         cmocka_unit_test(regular_files_are_found_and_all_else_is_skipped),
         cmocka_unit_test(long_names_are_put_together),
         cmocka_unit_test(damaged_archives_are_refused),
+        cmocka_unit_test(sizes_are_read_in_every_form),
+        cmocka_unit_test(failing_file_calls_are_reported),
         cmocka_unit_test(skipping_can_be_interrupted),
         cmocka_unit_test(records_are_read_from_files_and_archives),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(reading_cifar_can_be_interrupted),
         cmocka_unit_test(short_memory_is_reported),
     };
     close(mkstemp(path));
