@@ -109,8 +109,8 @@ test("an operand with a row for each image gives the same bits as one of the who
   local function apply(x, mask, row, number)
     return ops.where(mask, x * 2, number), (x - row) * row + number
   end
-  for _, shape in ipairs { { 3, 5, 7 }, { 2, 900, 3 }, { 4, 784, 64 }, { 2, 3, 50, 65 }, { 3, 40, 700 },
-    { 2, 3, 5000 } } do
+  local shapes = { { 3, 5, 7 }, { 2, 900, 3 }, { 4, 784, 64 }, { 2, 3, 50, 65 }, { 3, 40, 700 }, { 2, 3, 5000 } }
+  for _, shape in ipairs(shapes) do
     local rows = { unpack(shape) }
     for i = 2, #shape - 1 do rows[i] = 1 end
     local ones = { unpack(rows) }
