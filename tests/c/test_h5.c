@@ -8,6 +8,7 @@
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "h5_folder.h"
 #include "io/h5.h"
 #include "io/h5_protocol.h"
 #include <errno.h>
@@ -23,9 +24,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[] = "/tmp/mgpu-h5-XXXXXX";
-static char path[64];
 
 /* A group with a dataset and an attribute of each sort. Owned. NULL: an allocation has failed. */
 static mg_h5_tree *make_tree(void) {
@@ -417,23 +415,6 @@ static void an_error_record_is_the_error(void **state) {
     refuse_records(large, sizeof h + 5000);
     assert_in_range(strlen(mg_error_message()), 100, 1010);
     free(large);
-}
-
-static int open_folder(void **state) {
-    (void)state;
-    mg_device_set_default(mg_device_find("ref:0"));
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/a.h5", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "test \"$(ls %s | wc -l)\" -le 1 && rm -r %s", folder,
-             folder);
-    if (system(command) != 0) return -1;
-    return mg_io_open_count() == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
 }
 
 int main(void) {

@@ -7,6 +7,7 @@
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "h5_folder.h"
 #include "io/h5.h"
 #include "io/h5_helper/helper.h"
 #include <errno.h>
@@ -24,13 +25,11 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/mgpu-h5-files-XXXXXX";
-static char path[64];
-
 /* ---- files ---- */
 
 /* The file being made, empty. */
 static hid_t begin(void) {
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures are asserted, not printed */
     const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     assert_true(file >= 0);
     return file;
@@ -327,21 +326,6 @@ static void the_sandbox_forbids_everything_else(void **state) {
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_true(mg_io_exists(path));
-}
-
-static int open_folder(void **state) {
-    (void)state;
-    mg_device_set_default(mg_device_find("ref:0"));
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/a.h5", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    unlink(path);
-    return rmdir(folder) == 0 && mg_io_open_count() == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
 }
 
 int main(void) {

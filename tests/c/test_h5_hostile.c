@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "h5_folder.h"
 #include "io/h5.h"
 #include "io/h5_protocol.h"
 #include <hdf5.h>
@@ -19,11 +20,9 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/mgpu-h5-XXXXXX";
-static char path[64];
-
 /* A new file at `path`. */
 static hid_t create(void) {
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures are asserted, not printed */
     return H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 }
 
@@ -253,22 +252,6 @@ static void damage_is_named(void **state) {
     write_group();
     damage(find("GCOL", 4, 0)); /* the heap of texts */
     refused("\"group\": an attribute cannot be read");
-}
-
-static int open_folder(void **state) {
-    (void)state;
-    mg_device_set_default(mg_device_find("ref:0"));
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/a.h5", folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    unlink(path);
-    if (rmdir(folder) != 0) return -1;
-    return mg_io_open_count() == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
 }
 
 int main(void) {

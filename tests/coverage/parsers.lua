@@ -11,7 +11,7 @@ local FILES = {
   "runtime/data/idx.c",
   "runtime/data/image.c",
   "runtime/data/image_header.c",
-  "runtime/data/texts.c",
+  "runtime/data/source.c", -- several strings in one cell
 }
 local OTHERS = {
   "runtime/io/safetensors_write.c", -- these write files

@@ -71,9 +71,7 @@ MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict g
     for (; j + SIDE * VEC <= n; j += SIDE * VEC)
         for (int k = 0; k < SIDE; k++) {
             const int64_t at = j + k * VEC;
-            const NAME(vec) d = *(const NAME(vec) *)(const void *)(x + at) - mean;
-            const NAME(vec) v = *(const NAME(vec) *)(const void *)(dy + at) *
-                                *(const NAME(vec) *)(const void *)(gamma + at);
+            const NAME(vec) d = AT(x, at) - mean, v = AT(dy, at) * AT(gamma, at);
             s[0][k] += d;
             s[1][k] += d * d;
             s[2][k] += v;
