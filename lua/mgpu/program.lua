@@ -24,7 +24,10 @@ end
 function M.set_devices(text) core.set_devices(M.parse_devices(text)) end
 
 --- --resume: the fits of the script save in the folder and continue from there.
-function M.set_resume(folder) require "mgpu.train.checkpoint.program_option".folder = folder end
+function M.set_resume(folder)
+  if folder == "" then error("--resume: the name of the folder is empty", 0) end
+  require "mgpu.train.checkpoint.program_option".folder = folder
+end
 
 --- --verify: checks the checkpoints in the folder; the program ends with status 74 if one is damaged or none is there.
 function M.verify(folder, report)

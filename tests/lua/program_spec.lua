@@ -216,6 +216,7 @@ test("an option's value may follow a sign =, and a misspelt option is suggested"
     check.equal(status, 1)
     check.equal(text:match "^[^\n]*", ('mgpulua: wrong option %s (did you mean "%s"?)'):format(given, meant))
   end
+  check.equal({ run "--resume= -e 'print(1)'" }, { "mgpulua: --resume: the name of the folder is empty\n", 1 })
   check.equal((run "--zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"):match "^[^\n]*",
     "mgpulua: wrong option --zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz")
 end)
