@@ -5,6 +5,9 @@
  * the thread that asks for its value. The library installs no signal handlers, never exits the
  * process, and prints nothing but log lines, which go through the log sink.
  *
+ * Random numbers. One seed and one count of draws serve all threads and Lua states. Where several
+ * of them draw at once, their numbers depend on who comes first.
+ *
  * Memory. A function that returns a tensor marked "Owned" gives the caller one reference; the
  * caller ends it with mg_tensor_release, once. Everything marked "Borrowed" belongs to the library
  * and must not be released. Tensors passed in stay the caller's; what the library keeps of them it

@@ -241,6 +241,13 @@ static int tensor_compare(lua_State *L) {
                      "element by element");
 }
 
+/* "loss: " .. t: Lua would say that a userdata value cannot be concatenated. */
+static int tensor_concat(lua_State *L) {
+    return bind_fail(L, MG_USAGE,
+                     "a tensor cannot be concatenated with ..: write t:item() for its number, or "
+                     "tostring(t)");
+}
+
 /* tostring and print call the Lua function `text`. */
 static int tensor_text(lua_State *L) {
     lua_settop(L, 1);
@@ -267,9 +274,13 @@ void bind_open_tensor(lua_State *L) {
         {"item", tensor_item},   {"totable", tensor_totable}, {"shape", tensor_shape},
         {"dtype", tensor_dtype}, {"device", tensor_device},   {"rank", tensor_rank},
         {"count", tensor_count}, {"free", tensor_free},       {NULL, NULL}};
-    static const luaL_Reg meta[] = {{"__gc", tensor_gc},      {"__newindex", tensor_newindex},
-                                    {"__lt", tensor_compare}, {"__le", tensor_compare},
-                                    {"__len", tensor_len},    {NULL, NULL}};
+    static const luaL_Reg meta[] = {{"__gc", tensor_gc},
+                                    {"__newindex", tensor_newindex},
+                                    {"__lt", tensor_compare},
+                                    {"__le", tensor_compare},
+                                    {"__len", tensor_len},
+                                    {"__concat", tensor_concat},
+                                    {NULL, NULL}};
     static const char *const operators[][2] = {{"__add", "add"}, {"__sub", "sub"},
                                                {"__mul", "mul"}, {"__div", "div"},
                                                {"__mod", "mod"}, {"__pow", "pow"}};

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,15 +31,14 @@ static void *visit_folders(void *(*visit)(void *context, const char *folder), vo
     Dl_info self;
     void *result = NULL;
     char folder[MAX_PATH];
-    char *path = NULL;
-    if (dladdr((void *)(uintptr_t)&mg_plugin_symbol, &self) && self.dli_fname)
-        path = realpath(self.dli_fname, NULL);
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    if (slash) {
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        result = visit(context, folder);
+    char *library = NULL;
+    if (dladdr((void *)(uintptr_t)&mg_plugin_symbol, &self))
+        library = realpath(self.dli_fname, NULL);
+    if (library) {
+        *strrchr(library, '/') = 0;
+        result = visit(context, library);
     }
-    free(path);
+    free(library);
     const char *more = getenv("MGPU_PLUGINS");
     while (more && *more && !result) {
         const int n = (int)strcspn(more, ":");
@@ -97,10 +97,11 @@ typedef struct image {
     size_t size;
 } image;
 
-/* `count` entries of `entry` bytes at `offset`; NULL if they are not all within the file. */
+/* `count` entries of `entry` bytes at `offset`; NULL if they are not all within the file, or not
+ * aligned: those of every ELF structure are read as 8-byte numbers. */
 static const void *image_part(const image *file, uint64_t offset, uint64_t count, size_t entry) {
     if (offset > file->size || count > (file->size - offset) / entry) return NULL;
-    return file->bytes + offset;
+    return entry > 1 && offset % alignof(uint64_t) ? NULL : file->bytes + offset;
 }
 
 /* Whether one of the dynamic symbols of table `s` is defined and has this name. */
@@ -134,11 +135,12 @@ static bool image_exports(const image *file, const char *name) {
     return false;
 }
 
-/* Maps the file instead of reading it: only the pages that hold the tables are loaded. */
+/* Maps the file instead of reading it: only the pages that hold the tables are loaded. A pipe is
+ * opened without waiting for its writer. */
 static bool file_exports(const char *path, const char *symbol) {
     struct stat about;
     bool exports = false;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return false;
     if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
         const size_t size = (size_t)about.st_size;

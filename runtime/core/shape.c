@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sizes behind the rank are 0, so shapes can be compared and hashed as bytes. */
+/* Sizes behind the rank are 0, so shapes can be compared and hashed as bytes. mg_shape_check
+ * refuses a rank that is out of range. */
 mg_shape mg_shape_of(int rank, const int64_t *dims) {
     mg_shape s = {.rank = rank};
-    memcpy(s.dim, dims, (size_t)rank * sizeof *dims);
+    if (rank > 0 && rank <= MG_MAX_RANK) memcpy(s.dim, dims, (size_t)rank * sizeof *dims);
     return s;
 }
 
@@ -26,6 +27,8 @@ int64_t mg_shape_count(const mg_shape *s) {
  * well. */
 mg_status mg_shape_check(const mg_shape *s, const char *who) {
     int64_t largest = 1; /* sizes other than 0 must fit even if another is 0 */
+    if (s->rank < 0 || s->rank > MG_MAX_RANK)
+        return mg_fail(MG_USAGE, "%s: a shape has 0 to %d axes, got %d", who, MG_MAX_RANK, s->rank);
     for (int i = 0; i < s->rank; i++) {
         if (s->dim[i] < 0)
             return mg_fail(MG_USAGE, "%s: shape %s: sizes must not be negative", who,

@@ -139,3 +139,11 @@ int64_t mg_tensor_live_count(void) {
 void mg_tensor_count_internal(int change) {
     atomic_fetch_add(&internal_tensors, change);
 }
+
+mg_status mg_tensors_check(mg_tensor *const *t, int n, const char *who) {
+    for (int i = 0; i < n; i++)
+        if (!t[i])
+            return mg_fail(MG_USAGE, "%s: tensor %d is NULL: the call that made it has failed", who,
+                           i + 1);
+    return MG_OK;
+}

@@ -85,6 +85,9 @@ void mg_tensor_release(mg_tensor *t);
 /* Turns a lazy tensor that has a buffer into a plain value: releases its inputs. */
 void mg_tensor_drop_history(mg_tensor *t);
 
+/* MG_USAGE if one of t[0 .. n-1] is NULL, as after a failed call in a host program. `who` begins
+ * the message. */
+mg_status mg_tensors_check(mg_tensor *const *t, int n, const char *who);
 static inline int64_t mg_tensor_count(const mg_tensor *t) {
     return mg_shape_count(&t->shape);
 }

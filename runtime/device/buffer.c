@@ -147,7 +147,15 @@ mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *
                                mg_device *device) {
     if (!device) device = mg_device_default();
     if (!device || mg_shape_check(shape, "tensor") != MG_OK) return NULL;
+    if ((unsigned)dtype >= MG_N_DTYPES) {
+        mg_fail(MG_USAGE, "tensor: there is no dtype %d", (int)dtype);
+        return NULL;
+    }
     const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(dtype);
+    if (bytes && !src) {
+        mg_fail(MG_USAGE, "tensor: the numbers are NULL");
+        return NULL;
+    }
     mg_buffer *b = mg_buffer_new(device, bytes);
     if (!b) return NULL;
     mg_tensor *t = NULL;

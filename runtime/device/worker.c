@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Seconds. */
 static const double DEFAULT_GRACE = 10; /* MGPU_GRACE overrides it */
@@ -164,11 +165,20 @@ static void mark_lost(mg_device *d, double waited, mg_status *status, char **mes
     *message = mg_strdup(text);
 }
 
+mg_status mg_device_fail(const mg_device *d, mg_status status, const char *message) {
+    const size_t n = strlen(d->name);
+    if (!message) message = "out of memory";
+    const bool named = strncmp(message, d->name, n) == 0 && message[n] == ':';
+    /* The user interrupts all devices, not one. */
+    if (named || status == MG_INTERRUPTED) return mg_fail(status, "%s", message);
+    return mg_fail(status, "%s: %s", d->name, message);
+}
+
 mg_status mg_device_give_up(mg_device *d, double waited) {
     mg_status status;
     char *message;
     mark_lost(d, waited, &status, &message);
-    mg_fail(status, "%s: %s", d->name, message ? message : "out of memory");
+    mg_device_fail(d, status, message);
     mg_free(message);
     return status;
 }

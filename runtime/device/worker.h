@@ -56,6 +56,9 @@ void mg_worker_forget(struct mg_device *d);
 
 /* MGPU_GRACE, or 10: the seconds that a device has beyond the deadline. */
 double mg_grace(void);
+/* Raises what a job on d has failed with (NULL: out of memory), with the device's name in front
+ * unless it is there already. */
+mg_status mg_device_fail(const struct mg_device *d, mg_status status, const char *message);
 /* The watchdog of other waits: marks a device lost that did not come back. MG_DEVICE. */
 mg_status mg_device_give_up(struct mg_device *d, double waited);
 

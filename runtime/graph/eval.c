@@ -226,6 +226,7 @@ size_t mg_eval_take_bytes(void) {
 
 /* Each pass evaluates the tensors of at least one device. */
 mg_status mg_eval(mg_tensor *const *t, int n) {
+    MG_TRY(mg_tensors_check(t, n, "eval"));
     MG_TRY(check_not_tracing(t, n));
     for (int i = 0; i < n; i++)
         if (!t[i]->buffer) MG_TRY(eval_some(t, n, is_tracing() ? 0 : mg_variables_n_pending()));
@@ -262,6 +263,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
 
 /* By way of a copy in the tensor's own dtype. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
+    MG_TRY(mg_tensors_check(&t, 1, "read"));
     const size_t bytes = mg_tensor_bytes(t);
     void *raw = mg_alloc(bytes);
     if (!raw) return MG_OOM;

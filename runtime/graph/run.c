@@ -70,7 +70,7 @@ mg_status mg_part_new_buffer(mg_part *part, int external) {
     const mg_external *e = &part->lowered.externals[external];
     const size_t bytes = external_bytes(e);
     part->buffer[external] = mg_buffer_new(part->device, bytes);
-    if (!part->buffer[external]) return MG_OOM;
+    if (!part->buffer[external]) return mg_error_code();
     part->address[external] = part->buffer[external]->data;
     return MG_OK;
 }
@@ -235,7 +235,7 @@ static mg_status allocate_sharded_outputs(mg_plan *p) {
         const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
         const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
         p->whole[i] = mg_buffer_new(p->parts[lead].device, bytes);
-        if (!p->whole[i]) return MG_OOM;
+        if (!p->whole[i]) return mg_error_code();
         for (int k = 0; k < p->shards.n; k++) {
             mg_part *part = &p->parts[first_of_stage(p, lead) + k];
             const int e = mg_part_external(part, i);
@@ -539,11 +539,7 @@ static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
     mg_device *d = p->parts[0].device;
     char *message = NULL;
     const mg_status status = mg_worker_end(d, mg_deadline(), &p->stop, &message);
-    const char *said = message ? message : "out of memory";
-    if (status == MG_INTERRUPTED)
-        mg_fail(status, "%s", said);
-    else if (status != MG_OK)
-        mg_fail(status, "%s: %s", d->name, said);
+    if (status != MG_OK) mg_device_fail(d, status, message);
     mg_free(message);
     if (mg_worker_is_away(d)) mg_abandoned_plan_add(p, args);
     return status;

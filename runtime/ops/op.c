@@ -282,7 +282,11 @@ static void take_random_ordinal(mg_tensor *t) {
 
 /* May apply further ops: casts of inputs, and copies of scalars from other devices. */
 mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs) {
-    if (check_arity(op, n) != MG_OK) return NULL;
+    if (!op) {
+        mg_fail(MG_USAGE, "mg_apply: the op is NULL: mg_op_find knows no op of that name");
+        return NULL;
+    }
+    if (check_arity(op, n) != MG_OK || mg_tensors_check(inputs, n, op->name) != MG_OK) return NULL;
     mg_tensor *t = mg_tensor_block(n, op->attrs_size);
     if (!t) return NULL;
     t->kind = MG_LAZY;

@@ -55,6 +55,36 @@ static void an_error_has_a_message(void **state) {
     assert_null(mg_op_find("no such op"));
 }
 
+/* A call that failed gives NULL; passing that on is one more error, not a crash. */
+static void wrong_arguments_are_errors(void **state) {
+    (void)state;
+    const float numbers[] = {1, 2, 3};
+    const mg_shape shape = mg_shape_of(1, (const int64_t[]){3});
+    mg_shape wrong = mg_shape_of(MG_MAX_RANK + 1, NULL);
+    mg_device *ref = mg_device_find("ref:0");
+    mg_tensor *x = mg_tensor_from_host(numbers, MG_F32, &shape, ref), *none = NULL;
+    mg_tensor *pair[] = {x, mg_apply(mg_op_find("no such op"), &x, 1, NULL)};
+    double values[3];
+    assert_null(pair[1]);
+    assert_non_null(strstr(mg_error_message(), "the op is NULL"));
+    assert_null(mg_apply(mg_op_find("add"), pair, 2, NULL));
+    assert_string_equal(mg_error_message(),
+                        "add: tensor 2 is NULL: the call that made it has failed");
+    assert_int_equal(mg_eval(pair, 2), MG_USAGE);
+    assert_int_equal(mg_grad(none, &x, 1, &pair[1]), MG_USAGE);
+    assert_int_equal(mg_grad(x, &none, 1, &pair[1]), MG_USAGE);
+    assert_int_equal(mg_tensor_read(none, values), MG_USAGE);
+    assert_int_equal(mg_tensor_read_double(none, values), MG_USAGE);
+    assert_null(mg_tensor_from_host(numbers, MG_F32, &wrong, ref));
+    assert_string_equal(mg_error_message(), "tensor: a shape has 0 to 8 axes, got 9");
+    wrong.rank = -1;
+    assert_null(mg_tensor_from_host(numbers, MG_F32, &wrong, ref));
+    assert_null(mg_tensor_from_host(numbers, (mg_dtype)99, &shape, ref));
+    assert_string_equal(mg_error_message(), "tensor: there is no dtype 99");
+    assert_null(mg_tensor_from_host(NULL, MG_F32, &shape, ref));
+    mg_tensor_release(x);
+}
+
 enum { THREADS = 4, RUNS = 300, SIDE = 40 };
 
 /* Sums the square of a matrix of `number`s over and over; how often the sum was wrong. */
@@ -99,7 +129,8 @@ static void threads_take_turns_on_a_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enums_agree), cmocka_unit_test(a_gradient_is_computed),
-        cmocka_unit_test(an_error_has_a_message), cmocka_unit_test(threads_take_turns_on_a_device)};
+        cmocka_unit_test(an_error_has_a_message), cmocka_unit_test(wrong_arguments_are_errors),
+        cmocka_unit_test(threads_take_turns_on_a_device)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     /* Ends the devices' worker threads, as a host program does at its end. */
     mg_devices_close();

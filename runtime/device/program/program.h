@@ -58,6 +58,9 @@ typedef struct mg_call { /* what a kernel is given to run */
     void *scratch;
     mg_rng_state rng; /* random ops: key and ordinal of the draw */
     int64_t first;    /* random ops: the position of the first element in the whole draw */
+    /* The run that a kernel which waits may end, by mg_program_check_stop. NULL: the call must run
+     * to its end, as in the commit phase. */
+    const mg_run *stoppable;
 } mg_call;
 
 typedef struct mg_kernel {

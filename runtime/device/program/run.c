@@ -58,7 +58,8 @@ static mg_call bound_call(const mg_program *p, const mg_program_call *k, const m
                      .out = pointers + k->n_in,
                      .scratch = k->scratch >= 0 ? slot_address(p, k->scratch, run) : NULL,
                      .rng = rng_of(k->plan.step, run),
-                     .first = first_of(p, k->plan.step, run)};
+                     .first = first_of(p, k->plan.step, run),
+                     .stoppable = k < p->calls + p->n_compute ? run : NULL};
 }
 
 /* ---- running ---- */
