@@ -10,6 +10,7 @@
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "device/worker.h"
+#include "graph/unit_order.h"
 #include "ops/elementwise.h"
 #include <string.h>
 
@@ -20,11 +21,9 @@ enum { MAX_UNION = MG_FUSE_MAX_INSTRS };
 typedef struct fuser {
     mg_ir *ir;
     mg_groups *groups;
-    bool *commit_only; /* per node: only the commit phase needs it */
-    uint32_t *seen;    /* per node: number of the last search that met it */
-    int *stack;
-    int *reader; /* per node: a member of the last group that reads it, or -1 */
-    uint32_t search;
+    bool *commit_only;    /* per node: only the commit phase needs it */
+    int *reader;          /* per node: a member of the last group that reads it, or -1 */
+    mg_unit_order *order; /* NULL if nothing is joined */
 } fuser;
 
 /* A live element-wise op. */
@@ -73,72 +72,7 @@ static mg_status find_commit_only(fuser *f) {
 /* The members that two groups would have together. */
 typedef struct member_union {
     int n, members[MAX_UNION];
-    int lowest;
 } member_union;
-
-/* Whether the node is a member of the union. */
-static bool contains(const member_union *u, int node) {
-    for (int i = 0; i < u->n; i++)
-        if (u->members[i] == node) return true;
-    return false;
-}
-
-/* The lowest node that may depend on one from `lowest` on. A group runs as a whole, so what reads
- * an early member of it depends on all that its late members depend on; this may lead to further
- * groups. */
-static int first_that_may_depend(const fuser *f, int lowest) {
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < f->groups->n; i++) {
-            const mg_group *g = f->groups->items[i];
-            if (!g->n_members || g->members[0] >= lowest) continue;
-            if (g->members[g->n_members - 1] < lowest) continue;
-            lowest = g->members[0];
-            moved = true;
-        }
-    }
-    return lowest;
-}
-
-/* Pushes the node, or its whole group, unless it was seen in this search or comes before `lowest`
- * and so cannot depend on the union. Returns the new top. */
-static int push_unseen(fuser *f, int top, int node, int lowest) {
-    if (f->seen[node] == f->search || node < lowest) return top;
-    const int g = f->ir->nodes[node].group;
-    if (g < 0) {
-        f->seen[node] = f->search;
-        f->stack[top++] = node;
-        return top;
-    }
-    const mg_group *group = f->groups->items[g];
-    for (int i = 0; i < group->n_members; i++) {
-        f->seen[group->members[i]] = f->search;
-        f->stack[top++] = group->members[i];
-    }
-    return top;
-}
-
-/* Whether an input from outside the union depends on a member of it: a search from these inputs
- * backwards. Then the union could not run as one step. */
-static bool has_outside_path(fuser *f, const member_union *u) {
-    const mg_ir *ir = f->ir;
-    const int lowest = first_that_may_depend(f, u->lowest);
-    int top = 0;
-    f->search++; /* a new number makes all nodes unseen */
-    for (int i = 0; i < u->n; i++) {
-        const mg_node *n = &ir->nodes[u->members[i]];
-        for (int k = 0; k < n->n_in; k++)
-            if (!contains(u, n->in[k])) top = push_unseen(f, top, n->in[k], lowest);
-    }
-    while (top) { /* depth first, backwards through inputs */
-        const mg_node *n = &ir->nodes[f->stack[--top]];
-        for (int k = 0; k < n->n_in; k++) {
-            if (contains(u, n->in[k])) return true;
-            top = push_unseen(f, top, n->in[k], lowest);
-        }
-    }
-    return false;
-}
 
 /* Whether the union would have few enough inputs and outputs. A member is an output if it has more
  * uses than those inside. */
@@ -192,17 +126,6 @@ static void sort_ascending(int *v, int n) {
         }
 }
 
-/* Moves the members of group `from` into group `to`. The empty group keeps its number for now. */
-static void merge_groups(fuser *f, int to, int from) {
-    mg_group *a = f->groups->items[to], *b = f->groups->items[from];
-    for (int i = 0; i < b->n_members; i++) {
-        a->members[a->n_members++] = b->members[i];
-        f->ir->nodes[b->members[i]].group = to;
-    }
-    sort_ascending(a->members, a->n_members);
-    b->n_members = 0;
-}
-
 /* Adds the literal operands of a group to *n: each may need a place of its own in imm. */
 static void count_literals(const fuser *f, const mg_group *g, int *n) {
     for (int i = 0; i < g->n_members; i++) {
@@ -220,8 +143,8 @@ static bool literals_fit(const fuser *f, int a, int b) {
     return n <= MG_FUSE_MAX_INSTRS;
 }
 
-/* Whether groups a and b may become one; the cheap conditions come first. */
-static bool may_join(fuser *f, int a, int b) {
+/* Whether groups a and b may become one, as far as their members tell. */
+static bool may_join(const fuser *f, int a, int b) {
     const mg_group *x = f->groups->items[a], *y = f->groups->items[b];
     const mg_node *n = &f->ir->nodes[x->members[0]], *m = &f->ir->nodes[y->members[0]];
     if (x->n_members + y->n_members > MAX_UNION || !mg_shape_equal(&n->shape, &m->shape) ||
@@ -231,8 +154,21 @@ static bool may_join(fuser *f, int a, int b) {
     member_union u = {0};
     for (int i = 0; i < x->n_members; i++) u.members[u.n++] = x->members[i];
     for (int i = 0; i < y->n_members; i++) u.members[u.n++] = y->members[i];
-    u.lowest = x->members[0] < y->members[0] ? x->members[0] : y->members[0];
-    return is_within_limits(f->ir, &u) && !has_outside_path(f, &u);
+    return is_within_limits(f->ir, &u);
+}
+
+/* Moves the members of group `from` into group `to` if they may be one. The empty group keeps its
+ * number for now. */
+static void join_groups(fuser *f, int to, int from) {
+    mg_group *a = f->groups->items[to], *b = f->groups->items[from];
+    if (!may_join(f, to, from) || !mg_unit_order_join(f->order, a->members[0], b->members[0]))
+        return;
+    for (int i = 0; i < b->n_members; i++) {
+        a->members[a->n_members++] = b->members[i];
+        f->ir->nodes[b->members[i]].group = to;
+    }
+    sort_ascending(a->members, a->n_members);
+    b->n_members = 0;
 }
 
 /* The node's group joins that of its first producer that allows it, then the next. */
@@ -240,7 +176,7 @@ static void join_producers(fuser *f, int node) {
     const mg_node *n = &f->ir->nodes[node];
     for (int k = 0; k < n->n_in; k++) {
         const int g = f->ir->nodes[n->in[k]].group;
-        if (g >= 0 && g != n->group && may_join(f, g, n->group)) merge_groups(f, g, n->group);
+        if (g >= 0 && g != n->group) join_groups(f, g, n->group);
     }
 }
 
@@ -256,7 +192,7 @@ static void join_readers(fuser *f, int node) {
         f->reader[n->in[k]] = node;
         if (other < 0) continue;
         const int g = f->ir->nodes[other].group;
-        if (g != n->group && may_join(f, g, n->group)) merge_groups(f, g, n->group);
+        if (g != n->group) join_groups(f, g, n->group);
     }
 }
 
@@ -355,10 +291,9 @@ static void compact_groups(fuser *f) {
 mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     *groups = (mg_groups){0};
     fuser f = {.ir = ir, .groups = groups};
-    f.seen = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.seen);
-    f.stack = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.stack);
     f.reader = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.reader);
-    if (!f.seen || !f.stack || !f.reader) return MG_OOM;
+    f.order = fuse ? mg_unit_order_new(ir) : NULL;
+    if (!f.reader || (fuse && !f.order)) return MG_OOM;
     MG_TRY(find_commit_only(&f));
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;

@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "graph/toposort.h"
 #include "ops/build.h"
+#include <stdlib.h>
 
 /* Per tensor of the list. */
 typedef struct grad_node {
@@ -20,15 +21,28 @@ typedef struct grad_node {
 typedef struct grad_walk {
     mg_toposort list;
     grad_node *nodes;
-    mg_tensor *const *wrt;
+    const mg_tensor **wrt; /* owned: sorted by address */
     int n_wrt;
 } grad_walk;
 
-/* Whether t is one of the tensors to differentiate by. There are few, so they are searched. */
+static int by_address(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t) * (mg_tensor *const *)a,
+                    y = (uintptr_t) * (mg_tensor *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static mg_status sort_wrt(grad_walk *w, mg_tensor *const *wrt, int n) {
+    w->wrt = mg_alloc((size_t)n * sizeof *w->wrt + 1);
+    if (!w->wrt) return MG_OOM;
+    for (int i = 0; i < n; i++) w->wrt[i] = wrt[i];
+    if (n) qsort(w->wrt, (size_t)n, sizeof *w->wrt, by_address);
+    w->n_wrt = n;
+    return MG_OK;
+}
+
+/* Whether t is one of the tensors to differentiate by. */
 static bool is_asked_for(const grad_walk *w, const mg_tensor *t) {
-    for (int i = 0; i < w->n_wrt; i++)
-        if (w->wrt[i] == t) return true;
-    return false;
+    return w->n_wrt && bsearch(&t, w->wrt, (size_t)w->n_wrt, sizeof *w->wrt, by_address);
 }
 
 /* For mg_toposort_collect: the walk stops at the tensors asked for. */
@@ -92,6 +106,8 @@ static mg_status walk_back(grad_walk *w, mg_tensor *y) {
 /* Everything made on the way belongs to a scope; the results are retained before it closes. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads) {
     for (int i = 0; i < n; i++) grads[i] = NULL; /* also for callers that see a failure */
+    MG_TRY(mg_tensors_check(&y, 1, "grad"));
+    MG_TRY(mg_tensors_check(wrt, n, "grad"));
     if (mg_tensor_count(y) != 1)
         return mg_fail(MG_USAGE,
                        "grad: the function must return one number, got shape %s: reduce it "
@@ -100,10 +116,11 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
     if (!mg_dtype_is_float((mg_dtype)y->dtype))
         return mg_fail(MG_USAGE, "grad: the function must return a floating point number, got %s",
                        mg_dtype_name((mg_dtype)y->dtype));
-    grad_walk w = {.wrt = wrt, .n_wrt = n};
+    grad_walk w = {0};
     mg_scope *scope;
     MG_TRY(mg_scope_open(&scope));
-    mg_status status = mg_toposort_collect(&w.list, &y, 1, descend, &w);
+    mg_status status = sort_wrt(&w, wrt, n);
+    if (status == MG_OK) status = mg_toposort_collect(&w.list, &y, 1, descend, &w);
     if (status == MG_OK) {
         w.nodes = mg_alloc_zero((size_t)w.list.n * sizeof *w.nodes);
         status = w.nodes ? MG_OK : MG_OOM;
@@ -121,6 +138,7 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
     }
     mg_toposort_free(&w.list);
     mg_free(w.nodes);
+    mg_free(w.wrt);
     mg_scope_close(scope);
     return status;
 }

@@ -124,10 +124,15 @@ mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_
 
 /* From the last node to the first: a node's users come after it. */
 void mg_ir_count_uses(mg_ir *ir) {
-    for (int i = 0; i < ir->n; i++) ir->nodes[i].uses = 0;
+    for (int i = 0; i < ir->n; i++) {
+        ir->nodes[i].uses = 0;
+        ir->nodes[i].new_value = false;
+    }
     for (int i = 0; i < ir->n_roots; i++) {
-        ir->roots[i].node = mg_ir_resolve(ir, ir->roots[i].node); /* a root is a use */
-        ir->nodes[ir->roots[i].node].uses++;
+        mg_root *root = &ir->roots[i];
+        root->node = mg_ir_resolve(ir, root->node);
+        ir->nodes[root->node].uses++; /* a root is a use */
+        ir->nodes[root->node].new_value |= root->commit && !root->check;
     }
     for (int i = ir->n - 1; i >= 0; i--) {
         mg_node *node = &ir->nodes[i];
@@ -139,16 +144,9 @@ void mg_ir_count_uses(mg_ir *ir) {
     }
 }
 
-/* Whether the node is a new value of a variable. */
-static bool is_new_value(const mg_ir *ir, int node) {
-    for (int r = 0; r < ir->n_roots; r++)
-        if (ir->roots[r].node == node && ir->roots[r].commit && !ir->roots[r].check) return true;
-    return false;
-}
-
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n) {
     if (!mg_is_op(n, "all_finite")) return false;
     for (int i = 0; i < n->n_in; i++)
-        if (!is_new_value(ir, n->in[i])) return false;
+        if (!ir->nodes[n->in[i]].new_value) return false;
     return true;
 }

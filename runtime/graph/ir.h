@@ -39,9 +39,10 @@ typedef struct mg_node {
     bool part; /* an argument or constant of which only rows [first, first + dim[0]) are meant */
     int64_t first; /* see `part`; of a random op: position of its first element in the whole draw */
     /* Marks of the passes: */
-    int forward; /* the node that replaces this one, or -1 */
-    int uses;    /* by live nodes and roots; 0: dead */
-    int group;   /* the fused group that it is a member of, or -1 */
+    int forward;    /* the node that replaces this one, or -1 */
+    int uses;       /* by live nodes and roots; 0: dead */
+    int group;      /* the fused group that it is a member of, or -1 */
+    bool new_value; /* of a variable: a root of the commit phase that is no check */
 } mg_node;
 
 /* Whether n is an op of this name. */
@@ -73,13 +74,22 @@ static inline int mg_ir_resolve(const mg_ir *ir, int node) {
     return node;
 }
 
+#define MG_IR_HASH_START 0xcbf29ce484222325u
+/* FNV-1a over bytes; h is the start above, or the hash of what comes before. */
+static inline uint64_t mg_ir_hash(uint64_t h, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
 /* Makes the IR of the roots, in order. `trace` is the serial number that placeholders must carry;
  * 0: there may be none. An evaluated tensor becomes a value, and its history is not followed. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace);
 void mg_ir_free(mg_ir *ir);
 /* Memory that lives as long as the IR. */
 void *mg_ir_alloc(mg_ir *ir, size_t bytes);
-/* Sets `uses` from the roots down, and resolves the inputs of live nodes; dead nodes have 0. */
+/* Sets `uses` from the roots down, and `new_value`; resolves the inputs of live nodes. Dead nodes
+ * have 0 uses. */
 void mg_ir_count_uses(mg_ir *ir);
 
 /* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */

@@ -11,6 +11,7 @@
 #include "graph/abandoned_plan.h"
 #include "graph/async_guards.h"
 #include "graph/new_values.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- a part ---- */
@@ -33,13 +34,37 @@ static mg_status retain_externals(mg_part *part) {
     return MG_OK;
 }
 
-/* The external value that is v at entry, or -1 if the part does not read it. */
-static int variable_external(const mg_part *part, const mg_variable *v) {
-    for (int i = 0; i < part->lowered.graph.n_external; i++) {
+/* Where a variable's value at entry is among the external values. */
+typedef struct entry_value {
+    const mg_variable *variable;
+    int external;
+} entry_value;
+
+static int by_variable(const void *a, const void *b) {
+    const entry_value *x = a, *y = b;
+    if (x->variable != y->variable) return (uintptr_t)x->variable < (uintptr_t)y->variable ? -1 : 1;
+    return 0;
+}
+
+/* Sorted, for find_entry. In the IR's memory; NULL: MG_OOM. */
+static entry_value *sort_entries(mg_part *part, int *n) {
+    const int n_external = part->lowered.graph.n_external;
+    entry_value *entries = mg_ir_alloc(&part->ir, (size_t)n_external * sizeof *entries);
+    *n = 0;
+    for (int i = 0; entries && i < n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
-        if (e->kind == MG_EXTERNAL_VARIABLE && e->variable == v) return i;
+        if (e->kind == MG_EXTERNAL_VARIABLE) entries[(*n)++] = (entry_value){e->variable, i};
     }
-    return -1;
+    if (entries && *n) qsort(entries, (size_t)*n, sizeof *entries, by_variable);
+    return entries;
+}
+
+/* The external value that is v at entry, or -1 if the part does not read it. */
+static int find_entry(const entry_value *entries, int n, const mg_variable *v) {
+    const entry_value key = {.variable = v};
+    const entry_value *found =
+        n ? bsearch(&key, entries, (size_t)n, sizeof *entries, by_variable) : NULL;
+    return found ? found->external : -1;
 }
 
 /* Whether a commit step other than the one that makes the external `update` reads a value whose
@@ -61,17 +86,19 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
     part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     const int *readers = mg_lowered_readers(&part->ir, &part->lowered);
-    if (!part->updates || !part->fresh || !readers) return MG_OOM;
+    int n_entries;
+    const entry_value *entries = sort_entries(part, &n_entries);
+    bool *given_away = mg_ir_alloc(&part->ir, (size_t)part->lowered.graph.n_external + 1);
+    if (!part->updates || !part->fresh || !readers || !entries || !given_away) return MG_OOM;
     for (int i = 0; i < p->n_assigns; i++) {
         if (!mg_plan_part_assigns(p, (int)(part - p->parts), i)) continue;
         const int external = mg_part_external(part, p->n_outputs + i),
-                  entry = variable_external(part, p->variables[i]);
+                  entry = find_entry(entries, n_entries, p->variables[i]);
         const bool update = part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE;
         const bool read =
             entry >= 0 && is_read_elsewhere(&part->lowered.graph, readers[entry], external);
-        bool shared = false; /* another variable gets the same value */
-        for (int k = 0; k < i; k++) shared |= part->updates[k].external == external;
-        part->updates[i] = (mg_update){external, update && !read && !shared};
+        part->updates[i] = (mg_update){external, update && !read && !given_away[external]};
+        given_away[external] = true; /* to this variable */
     }
     return MG_OK;
 }
@@ -108,11 +135,7 @@ static mg_status raise_first_failure(const mg_plan *p) {
         if (!suffered) break;
     }
     if (found < 0) return MG_OK;
-    const mg_status status = p->statuses[found];
-    const char *message = p->messages[found] ? p->messages[found] : "out of memory";
-    /* The user interrupted all devices, not this one. */
-    if (status == MG_INTERRUPTED) return mg_fail(status, "%s", message);
-    return mg_fail(status, "%s: %s", p->parts[found].device->name, message);
+    return mg_device_fail(p->parts[found].device, p->statuses[found], p->messages[found]);
 }
 
 /* Puts the device's name before what it raises in the calling thread, unless it has done so. */

@@ -22,6 +22,7 @@ typedef struct unit {
     int n_waiting;     /* producers not yet placed, sources not counted */
     int n_edges, edge; /* consumers: edges[edge .. edge + n_edges) */
     bool exists, source, placed, commit;
+    bool follows;   /* another unit, as part of its batch */
     int depth;      /* in the commit phase: length of its chain of producers there */
     int last;       /* of a reduction in a bucket: the bucket's last one; else -1 */
     bool is_urgent; /* such a reduction, or makes the terms of one */
@@ -34,7 +35,9 @@ typedef struct scheduler {
     mg_schedule *order;
     unit *units;
     int *edges;
-    int *users_left; /* per node: consuming units not yet placed */
+    int *users_left;  /* per node: consuming units not yet placed */
+    bool *is_early;   /* per node: a root that is needed before the commit phase */
+    bool *has_ranges; /* per node: some group that may be batched reads each element once */
     int n_units;
 } scheduler;
 
@@ -241,11 +244,13 @@ static mg_status list_schedule(scheduler *s, int *ready) {
 
 /* ---- commit ---- */
 
-/* Whether a root needs the node before the commit phase: an output or a guard. */
-static bool root_forbids_commit(const scheduler *s, int node) {
+/* Outputs, and what guards check, are needed before the commit phase. */
+static mg_status find_early_roots(scheduler *s) {
+    s->is_early = mg_ir_alloc(s->ir, (size_t)s->ir->n * sizeof *s->is_early);
+    if (!s->is_early) return MG_OOM;
     for (int r = 0; r < s->ir->n_roots; r++)
-        if (s->ir->roots[r].node == node && !s->ir->roots[r].commit) return true;
-    return false;
+        if (!s->ir->roots[r].commit) s->is_early[s->ir->roots[r].node] = true;
+    return MG_OK;
 }
 
 /* Whether a unit belongs to the commit phase: a group, or a check of new values, that only units of
@@ -255,7 +260,7 @@ static bool is_commit(const scheduler *s, int u) {
     for (int e = 0; e < s->units[u].n_edges; e++)
         if (!s->units[s->edges[s->units[u].edge + e]].commit) return false;
     for (int i = 0; i < output_count(s, u); i++)
-        if (root_forbids_commit(s, output_node(s, u, i))) return false;
+        if (s->is_early[output_node(s, u, i)]) return false;
     return true;
 }
 
@@ -264,6 +269,7 @@ static mg_status split_phases(scheduler *s) {
     mg_schedule *o = s->order;
     int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = 0;
     if (!sorted) return MG_OOM;
+    MG_TRY(find_early_roots(s));
     for (int i = o->n - 1; i >= 0; i--) s->units[o->units[i]].commit = is_commit(s, o->units[i]);
     for (int i = 0; i < o->n; i++)
         if (!s->units[o->units[i]].commit) sorted[n++] = o->units[i];
@@ -300,16 +306,34 @@ static void close_buckets(scheduler *s) {
 /* ---- multi-tensor updates ---- */
 
 /* The longest chain of producers within the commit phase. Producers come before their users, so one
- * pass finds it; units of one depth do not depend on one another. */
-static void find_depths(scheduler *s) {
+ * pass finds it; units of one depth do not depend on one another. Returns the greatest depth. */
+static int find_depths(scheduler *s) {
     const mg_schedule *o = s->order;
+    int deepest = 0;
     for (int i = o->n_compute; i < o->n; i++) {
         const unit *u = &s->units[o->units[i]];
+        if (u->depth > deepest) deepest = u->depth;
         for (int e = u->edge; e < u->edge + u->n_edges; e++) {
             unit *user = &s->units[s->edges[e]];
             if (user->depth <= u->depth) user->depth = u->depth + 1;
         }
     }
+    return deepest;
+}
+
+/* Sorts the commit phase by depth; units of one depth keep their order. */
+static mg_status sort_by_depth(scheduler *s) {
+    mg_schedule *o = s->order;
+    const int n = o->n - o->n_compute, deepest = find_depths(s);
+    int *units = o->units + o->n_compute;
+    int *sorted = mg_ir_alloc(s->ir, (size_t)n * sizeof *sorted);
+    int *end = mg_ir_alloc(s->ir, ((size_t)deepest + 2) * sizeof *end); /* of each depth's units */
+    if (!sorted || !end) return MG_OOM;
+    for (int i = 0; i < n; i++) end[s->units[units[i]].depth + 1]++;
+    for (int d = 0; d < deepest; d++) end[d + 1] += end[d];
+    for (int i = 0; i < n; i++) sorted[end[s->units[units[i]].depth]++] = units[i];
+    memcpy(units, sorted, (size_t)n * sizeof *units);
+    return MG_OK;
 }
 
 /* Whether input i has the shape of the output, so each element is read once. */
@@ -318,12 +342,12 @@ static bool has_output_shape(const scheduler *s, int u, int i) {
                           &s->ir->nodes[output_node(s, u, 0)].shape);
 }
 
-/* Whether two groups do the same: equal expressions, and operands that are shared or of their own
- * ranges. */
+/* Whether two groups of a phase do the same: equal expressions, and operands that are shared or of
+ * their own ranges. */
 static bool can_batch(const scheduler *s, int a, int b) {
     const mg_group *x = group_of(s, a), *y = group_of(s, b);
-    if (!x || !y) return a == b; /* a check of new values */
-    if (s->units[a].depth != s->units[b].depth || memcmp(&x->expr, &y->expr, sizeof x->expr) != 0)
+    if (s->units[a].commit != s->units[b].commit || s->units[a].depth != s->units[b].depth ||
+        memcmp(&x->expr, &y->expr, sizeof x->expr) != 0)
         return false;
     for (int i = 0; i < x->expr.n_inputs; i++)
         if (x->in[i] != y->in[i] && !(has_output_shape(s, a, i) && has_output_shape(s, b, i)))
@@ -331,80 +355,116 @@ static bool can_batch(const scheduler *s, int a, int b) {
     return true;
 }
 
-/* Sorts the commit phase by depth, and behind each unit puts those that can be batched with it. */
-static mg_status batch_commit_steps(scheduler *s) {
-    mg_schedule *o = s->order;
-    int *sorted = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *sorted), n = o->n_compute, deepest = 0;
-    o->batch_count = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *o->batch_count);
-    if (!sorted || !o->batch_count) return MG_OOM;
-    find_depths(s);
-    memcpy(sorted, o->units, (size_t)o->n_compute * sizeof *sorted);
-    for (int i = 0; i < n; i++) o->batch_count[i] = 1;
-    for (int i = n; i < o->n; i++)
-        if (s->units[o->units[i]].depth > deepest) deepest = s->units[o->units[i]].depth;
-    for (int depth = 0; depth <= deepest; depth++)
-        for (int i = o->n_compute; i < o->n; i++) {
-            const int u = o->units[i], first = n;
-            if (u < 0 || s->units[u].depth != depth) continue;
-            for (int k = i; k < o->n; k++) {
-                if (o->units[k] < 0 || !can_batch(s, u, o->units[k])) continue;
-                sorted[n++] = o->units[k];
-                o->units[k] = -1;
-                o->batch_count[first]++;
-            }
-        }
-    o->units = sorted;
-    return MG_OK;
+/* Groups that can be batched have the same hash: an operand that no group has ranges of must be
+ * shared, so its node counts. */
+static uint64_t batch_hash(const scheduler *s, int u) {
+    const mg_group *g = group_of(s, u);
+    int key[2 + MG_FUSE_MAX_INPUTS] = {s->units[u].commit, s->units[u].depth};
+    for (int i = 0; i < g->expr.n_inputs; i++) key[2 + i] = s->has_ranges[g->in[i]] ? -1 : g->in[i];
+    uint64_t h = mg_ir_hash(MG_IR_HASH_START, key, sizeof key);
+    h = mg_ir_hash(h, g->expr.imm, (size_t)g->expr.n_imms * sizeof *g->expr.imm);
+    return mg_ir_hash(h, g->expr.instr, (size_t)g->expr.n_instrs * sizeof *g->expr.instr);
 }
 
-/* A small group that only reads what is given to the plan, such as the cast of a bias. */
-static bool is_small_start(const scheduler *s, int u) {
+/* The first unit of each batch. Open addressing. */
+typedef struct batch_table {
+    int *slots; /* position + 1; 0 = empty */
+    size_t mask;
+} batch_table;
+
+/* The position of the first unit that can be batched with the one at position i, which may be i
+ * itself. */
+static int first_of_batch(const scheduler *s, const batch_table *t, int i) {
+    const int u = s->order->units[i];
+    size_t h = (size_t)batch_hash(s, u) & t->mask;
+    for (; t->slots[h]; h = (h + 1) & t->mask)
+        if (can_batch(s, s->order->units[t->slots[h] - 1], u)) return t->slots[h] - 1;
+    t->slots[h] = i + 1;
+    return i;
+}
+
+/* A unit that no batch has taken, and that may be moved to another one: a group of the commit
+ * phase, or a small one that only reads what is given to the plan, such as the cast of a bias. */
+static bool may_be_batched(const scheduler *s, int i) {
     enum { SMALL = 1 << 18 };
-    if (!group_of(s, u)) return false;
-    for (int i = 0; i < input_count(s, u); i++)
-        if (unit_of(s, input_node(s, u, i)) >= 0) return false;
+    const int u = s->order->units[i];
+    if (!group_of(s, u) || s->order->batch_count[i] != 1) return false;
+    if (i >= s->order->n_compute) return true;
+    for (int k = 0; k < input_count(s, u); k++)
+        if (unit_of(s, input_node(s, u, k)) >= 0) return false;
     return node_bytes(s, output_node(s, u, 0)) <= SMALL;
 }
 
-/* Small starts that can be batched move up to the first of them: one step instead of many of a few
- * numbers each. */
-static mg_status batch_small_starts(scheduler *s) {
-    mg_schedule *o = s->order;
-    for (int i = 0; i < o->n_compute; i++) {
-        const int u = o->units[i];
-        if (o->batch_count[i] != 1 || !is_small_start(s, u)) continue;
+static void mark_ranges(scheduler *s) {
+    for (int i = 0; i < s->order->n; i++) {
+        const int u = s->order->units[i];
+        if (!may_be_batched(s, i)) continue;
+        for (int k = 0; k < input_count(s, u); k++)
+            if (has_output_shape(s, u, k)) s->has_ranges[input_node(s, u, k)] = true;
+    }
+}
+
+/* Finds the batches. The members of one are a list: next[i] is the position of the member after the
+ * one at position i, or 0. All but the first are marked as followers. */
+static mg_status find_batches(scheduler *s, int *next) {
+    const mg_schedule *o = s->order;
+    batch_table table = {.mask = 63};
+    while (table.mask < 2 * (size_t)o->n) table.mask = 2 * table.mask + 1; /* at most half full */
+    table.slots = mg_ir_alloc(s->ir, (table.mask + 1) * sizeof *table.slots);
+    int *last = mg_ir_alloc(s->ir, (size_t)o->n * sizeof *last); /* by the position of the first */
+    s->has_ranges = mg_ir_alloc(s->ir, (size_t)s->ir->n * sizeof *s->has_ranges);
+    if (!table.slots || !last || !s->has_ranges) return MG_OOM;
+    mark_ranges(s);
+    for (int i = 0; i < o->n; i++) {
         MG_TRY(mg_worker_poll());
-        for (int k = i + 1; k < o->n_compute; k++) {
-            const int v = o->units[k], to = i + o->batch_count[i];
-            if (o->batch_count[k] != 1 || !is_small_start(s, v) || !can_batch(s, u, v)) continue;
-            memmove(&o->units[to + 1], &o->units[to], (size_t)(k - to) * sizeof *o->units);
-            memmove(&o->batch_count[to + 1], &o->batch_count[to],
-                    (size_t)(k - to) * sizeof *o->batch_count);
-            o->units[to] = v;
-            o->batch_count[to] = 0;
-            o->batch_count[i]++;
-        }
+        if (!may_be_batched(s, i)) continue;
+        const int first = first_of_batch(s, &table, i);
+        if (first != i) next[last[first]] = i;
+        s->units[o->units[i]].follows = first != i;
+        last[first] = i;
     }
     return MG_OK;
 }
 
-/* Buckets are closed after the commit phase is in order: they are in the compute phase and only
- * move within it. */
+/* Units move up to the first one that they can be batched with: one step instead of many of a few
+ * numbers each. */
+static mg_status batch_units(scheduler *s) {
+    mg_schedule *o = s->order;
+    const size_t n = (size_t)o->n;
+    int *next = mg_ir_alloc(s->ir, n * sizeof *next), n_placed = 0;
+    int *units = mg_ir_alloc(s->ir, n * sizeof *units);
+    int *batch_count = mg_ir_alloc(s->ir, n * sizeof *batch_count);
+    if (!next || !units || !batch_count) return MG_OOM;
+    MG_TRY(find_batches(s, next));
+    for (int i = 0; i < o->n; i++) {
+        const int first = n_placed;
+        if (s->units[o->units[i]].follows) continue;
+        units[n_placed] = o->units[i];
+        batch_count[n_placed++] = o->batch_count[i];
+        for (int k = next[i]; k; k = next[k], batch_count[first]++) units[n_placed++] = o->units[k];
+    }
+    o->units = units;
+    o->batch_count = batch_count;
+    return MG_OK;
+}
+
 mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *order) {
     scheduler s = {.ir = ir, .groups = groups, .order = order, .n_units = ir->n + groups->n};
     *order = (mg_schedule){0};
     s.units = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *s.units);
     s.users_left = mg_ir_alloc(ir, (size_t)ir->n * sizeof *s.users_left);
     order->units = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *order->units);
+    order->batch_count = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *order->batch_count);
     int *ready = mg_ir_alloc(ir, (size_t)s.n_units * sizeof *ready);
-    if (!s.units || !s.users_left || !order->units || !ready) return MG_OOM;
+    if (!s.units || !s.users_left || !order->units || !order->batch_count || !ready) return MG_OOM;
     for (int i = 0; i < ir->n; i++) s.units[i].exists = is_step_node(&ir->nodes[i]);
     for (int g = 0; g < groups->n; g++) s.units[ir->n + g].exists = true;
     count_users(&s);
     MG_TRY(build_edges(&s));
     MG_TRY(list_schedule(&s, ready));
     MG_TRY(split_phases(&s));
-    MG_TRY(batch_commit_steps(&s));
+    MG_TRY(sort_by_depth(&s));
+    for (int i = 0; i < order->n; i++) order->batch_count[i] = 1;
     close_buckets(&s);
-    return batch_small_starts(&s);
+    return batch_units(&s);
 }

@@ -174,20 +174,12 @@ static void skip_pool_gradient(const mg_ir *ir, mg_node *n) {
 
 /* ---- equal nodes ---- */
 
-/* FNV-1a. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t n) {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
 /* Hashes the fields that equal_nodes compares, all but the types. */
 static uint64_t hash_node(const mg_node *n) {
-    uint64_t h = 0xcbf29ce484222325u;
-    h = hash_bytes(h, &n->op, sizeof n->op);
-    h = hash_bytes(h, n->in, (size_t)n->n_in * sizeof *n->in);
-    if (n->kind == MG_NODE_LITERAL) return hash_bytes(h, &n->literal, sizeof n->literal);
-    return hash_bytes(h, n->attrs, n->op->attrs_size);
+    uint64_t h = mg_ir_hash(MG_IR_HASH_START, &n->op, sizeof n->op);
+    h = mg_ir_hash(h, n->in, (size_t)n->n_in * sizeof *n->in);
+    if (n->kind == MG_NODE_LITERAL) return mg_ir_hash(h, &n->literal, sizeof n->literal);
+    return mg_ir_hash(h, n->attrs, n->op->attrs_size);
 }
 
 /* Whether a and b compute the same. Literals are compared by their bits: -0 and 0 differ. */
