@@ -2,10 +2,16 @@
  * more cores than this one?
  *
  * Loaded before libgomp (LD_PRELOAD), this library runs each parallel region as a team of
- * coroutines on one thread, one after another, from barrier to barrier. So a region computes what it
- * always does, and each member's processor time is that of its own work. A region takes as long as
- * the slowest member between two barriers; chunks of a dynamic schedule go to the member that would
- * be free first. oneDNN runs with one thread. Only what gcc's code calls for mgpu-cpu is here. */
+ * coroutines on one thread, one after another, from barrier to barrier. So a region computes what
+ * it always does, and each member's processor time is that of its own work. A region takes as long
+ * as the slowest member between two barriers; chunks of a dynamic schedule go to the member that
+ * would be free first. oneDNN runs with one thread.
+ *
+ * A step runs several times, with the same phases (from barrier to barrier) each time. A member's
+ * time in a phase is the least of all steps, since other work on the machine only adds to it. Where
+ * chunks were dealt out, who got more of them differs from step to step, so there it is the least
+ * time of the slowest member, of the second slowest, and so on. Only what gcc's code calls for
+ * mgpu-cpu is here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -15,7 +21,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-enum { MAX_TEAM = 256, MAX_LOOPS = 64, STACK = 2 << 20 };
+enum { MAX_TEAM = 256, MAX_LOOPS = 64, MAX_PHASES = 1024, STACK = 2 << 20 };
 
 typedef enum member_state { READY, WANTS_CHUNK, AT_BARRIER, DONE } member_state;
 
@@ -44,9 +50,15 @@ static double resumed; /* when the running member was */
 static void (*work)(void *);
 static void *work_data;
 
-/* Since the last reset: the work of all members, what it would be if all had as much to do as the
- * slowest one, and oneDNN's. */
-static double total, longest, library;
+/* Of the present step: the work of all members, and oneDNN's. */
+static double total, library;
+
+static struct phase {
+    int size;              /* members */
+    double busy[MAX_TEAM]; /* seconds, the least of all steps */
+} phases[MAX_PHASES];
+static int n_phases; /* of the present step, so far */
+static bool recording;
 
 static double now(void) {
     struct timespec t;
@@ -92,24 +104,41 @@ static int first_to_ask(void) {
     return best;
 }
 
+static int longer_first(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* Takes what the members have done since the last barrier to the phase. */
+static void record_phase(bool dealt) {
+    double busy[MAX_TEAM];
+    if (!recording) return;
+    if (n_phases == MAX_PHASES) abort();
+    struct phase *p = &phases[n_phases++];
+    for (int i = 0; i < size; i++) total += busy[i] = team[i].busy;
+    if (dealt) qsort(busy, (size_t)size, sizeof *busy, longer_first);
+    for (int i = 0; i < size; i++)
+        if (p->size == 0 || busy[i] < p->busy[i]) p->busy[i] = busy[i];
+    p->size = size;
+}
+
 /* Runs the team until all members are at a barrier or done; true if all are done. */
 static bool run_phase(void) {
-    double slowest = 0;
+    bool dealt = false;
     int done = 0;
     for (int i = 0; i < size; i++)
         if (team[i].state == READY) resume(i);
     for (int i; (i = first_to_ask()) >= 0;) {
+        dealt = true;
         team[i].got = take_chunk(&team[i]);
         resume(i);
     }
+    record_phase(dealt);
     for (int i = 0; i < size; i++) {
-        total += team[i].busy;
-        if (team[i].busy > slowest) slowest = team[i].busy;
         team[i].busy = 0;
         if (team[i].state == DONE) done++;
         if (team[i].state == AT_BARRIER) team[i].state = READY;
     }
-    longest += slowest * size; /* in the same unit as the total: seconds of all members */
     return done == size;
 }
 
@@ -235,21 +264,39 @@ int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, c
 
 /* ---- what the benchmark asks ---- */
 
+/* Forgets all steps, and records none until the next begins. */
 void team_reset(void) {
-    total = longest = library = 0;
+    for (int i = 0; i < MAX_PHASES; i++) phases[i].size = 0;
+    recording = false;
 }
 
-/* Seconds of oneDNN, which the total has not. */
+void team_begin_step(void) {
+    total = library = 0;
+    n_phases = 0;
+    recording = true;
+}
+
+/* Seconds of oneDNN in this step, which the total has not. */
 double team_library(void) {
     return library;
 }
 
-/* The work of all members, in seconds. */
+/* The work of all members in this step, in seconds. */
 double team_total(void) {
     return total;
 }
 
-/* The same if all members had as much to do as the slowest of them. */
-double team_longest(void) {
-    return longest;
+/* The work of all members if each had as much to do as the slowest of its phase, over what it is.
+ */
+double team_balance(void) {
+    double all = 0, longest = 0;
+    for (const struct phase *p = phases; p < phases + n_phases; p++) {
+        double slowest = 0;
+        for (int i = 0; i < p->size; i++) {
+            all += p->busy[i];
+            if (p->busy[i] > slowest) slowest = p->busy[i];
+        }
+        longest += slowest * p->size;
+    }
+    return all > 0 ? longest / all : 1;
 }

@@ -55,33 +55,35 @@ local function make_step(mgpu, layer, shapes)
   return function() mgpu.eval(step()) end
 end
 
-local STEPS = 15
+local STEPS, SECONDS, FEWEST = 40, 1, 8 -- of each layer: after SECONDS no more than FEWEST
 
 -- Prints a line for each different layer of the models: name, busiest share over the mean, part done by one thread.
 local function measure()
   local ffi, mgpu = require "ffi", require "mgpu"
-  ffi.cdef "void team_reset(void); double team_total(void); double team_longest(void); double team_library(void);"
+  ffi.cdef "void team_reset(void), team_begin_step(void);"
+  ffi.cdef "double team_total(void), team_library(void), team_balance(void);"
   local seen = {}
   for _, name in ipairs(words(options.models)) do
     local model = mgpu.models[name] {}
     for _, layer in ipairs(model.layers) do
-      local shapes = layer.class_name ~= "InputLayer" and input_shapes(layer)
+      local shapes = layer.input and input_shapes(layer)
       local title = shapes and ("%s %s"):format(layer.class_name or layer.name, text_of(shapes))
       if title and not seen[title] then
         seen[title] = true
+        ffi.C.team_reset()
         local step = make_step(mgpu, layer, shapes)
         step()
         step()
-        local balance, alone = math.huge, math.huge -- the least of all steps: noise only adds
-        for _ = 1, STEPS do
-          ffi.C.team_reset()
+        local alone, began = math.huge, os.clock() -- the least of all steps: noise only adds
+        for n = 1, STEPS do
+          if n > FEWEST and os.clock() - began > SECONDS then break end
+          ffi.C.team_begin_step()
           local start = os.clock()
           step()
           local all, shared = os.clock() - start - ffi.C.team_library(), ffi.C.team_total()
-          balance = math.min(balance, shared > 0 and ffi.C.team_longest() / shared or 1)
           alone = math.min(alone, math.max(0, 1 - shared / all))
         end
-        print(("%s\t%.4f\t%.4f"):format(title, balance, alone))
+        print(("%s\t%.4f\t%.4f"):format(title, ffi.C.team_balance(), alone))
         io.flush()
         collectgarbage()
       end

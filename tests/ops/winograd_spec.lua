@@ -6,15 +6,15 @@ local mgpu = require "mgpu"
 local test = check.test
 check.needs "cpu"
 
--- A 3x3 convolution and its two gradients, by op.
+-- A convolution and its two gradients, by op.
 local function passes(c)
-  local pads = c.pads
-  local h, w = c.h + pads[1] + pads[2] - 2, c.w + pads[3] + pads[4] - 2
-  local x, kernel, y = { c.n, c.h, c.w, c.from }, { 3, 3, c.from, c.to }, { c.n, h, w, c.to }
+  local pads, groups, side = c.pads, c.groups, c.side
+  local h, w = c.h + pads[1] + pads[2] - side + 1, c.w + pads[3] + pads[4] - side + 1
+  local x, kernel, y = { c.n, c.h, c.w, c.from }, { side, side, c.from / groups, c.to }, { c.n, h, w, c.to }
   return {
-    conv2d = { x, kernel, { pads = pads } },
-    conv2d_grad_input = { y, kernel, { pads = pads, input_shape = x } },
-    conv2d_grad_weight = { x, y, { pads = pads, kernel_shape = kernel } },
+    conv2d = { x, kernel, { pads = pads, groups = groups } },
+    conv2d_grad_input = { y, kernel, { pads = pads, groups = groups, input_shape = x } },
+    conv2d_grad_weight = { x, y, { pads = pads, groups = groups, kernel_shape = kernel } },
   }
 end
 
@@ -36,18 +36,31 @@ local function error_of(op, pass)
   return off / largest
 end
 
-local function random_case(seed)
-  math.randomseed(seed)
+local function random_pads()
   local pads = {}
   for i = 1, 4 do pads[i] = math.random(0, 2) end
-  return { n = math.random(2, 5), h = math.random(11, 24), w = math.random(11, 24),
-    from = math.random(16, 70), to = math.random(16, 70), pads = pads }
+  return pads
 end
 
-for seed = 1, 12 do
-  local c = random_case(seed)
-  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, pads %s"):format(
-    c.n, c.h, c.w, c.from, c.to, table.concat(c.pads, " ")), function()
+local function random_case(seed)
+  math.randomseed(seed)
+  return { pads = random_pads(), side = 3, groups = 1, n = math.random(2, 5), h = math.random(11, 24),
+    w = math.random(11, 24), from = math.random(16, 70), to = math.random(16, 70) }
+end
+
+-- With enough images for vectors of them.
+local function few_channels(seed)
+  math.randomseed(seed)
+  local groups = math.random(1, 3)
+  return { pads = random_pads(), side = seed % 2 == 0 and 3 or 5, groups = groups, n = math.random(24, 40),
+    h = math.random(5, 14), w = math.random(5, 14), from = groups * math.random(4, 15),
+    to = groups * math.random(2, 20) }
+end
+
+for seed = 1, 24 do
+  local c = (seed <= 12 and random_case or few_channels)(seed)
+  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, pads %s"):format(
+    c.n, c.h, c.w, c.from, c.to, c.side, c.side, table.concat(c.pads, " ")), function()
     for op, pass in pairs(passes(c)) do
       local off = error_of(op, pass)
       if not (off <= 1e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
@@ -62,11 +75,11 @@ test("precision highest does not use Winograd, fast does", function()
     local mgpu = require "mgpu"
     core.default_device "cpu:0"
     mgpu.precision(arg[1])
-    mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 18, 18, 16 }, mgpu.ones { 3, 3, 16, 16 }))
+    mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 18, 18, 32 }, mgpu.ones { 3, 3, 32, 32 }))
   ]])
   for precision, refusal in pairs { fast = "\n", highest = ' refuses: precision is "highest"\n' } do
     local output = check.run(("MGPU_LOG=dispatch %s %s %s"):format(check.program, script, precision))
-    check.equal(output:match "conv2d[^\n]*: Winograd(.-\n)", refusal)
+    check.equal(output:match ": Winograd(\n)" or output:match ": Winograd( refuses[^\n]*\n)", refusal)
   end
 end)
 
@@ -94,6 +107,32 @@ test("the bits of a Winograd convolution do not depend on the number of threads"
     check.matches(output, "^%S+\n%S+\n%S+\n$")
     expected = expected or output
     check.equal(output, expected)
+  end
+end)
+
+test("with few channels, the bits depend on the number of threads alone", function()
+  local script = check.path "few.lua"
+  check.write(script, [[
+    local core = require "mgpu.core"
+    local mgpu = require "mgpu"
+    core.default_device "cpu:0"
+    mgpu.seed(3)
+    local x, w, y = mgpu.randn { 70, 13, 14, 6 }, mgpu.randn { 5, 5, 6, 9 }, mgpu.randn { 70, 9, 10, 9 }
+    local results = { core.ops.conv2d(x, w), core.ops.conv2d_grad_input(y, w, { input_shape = x:shape() }),
+      core.ops.conv2d_grad_weight(x, y, { kernel_shape = w:shape() }) }
+    for _, t in ipairs(results) do
+      local sum = 0
+      for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i % 1021) end
+      print(("%.17g"):format(sum))
+    end
+  ]])
+  for threads = 1, 4 do
+    local command = ("MGPU_LOG=dispatch MGPU_THREADS=%d %s %s"):format(threads, check.program, script)
+    local output, status = check.run(command)
+    check.equal(status, 0)
+    local _, found = output:gsub("Winograd, few channels\n", "")
+    check.equal(found, 3)
+    for _ = 1, 3 do check.equal((check.run(command)), output) end
   end
 end)
 

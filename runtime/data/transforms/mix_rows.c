@@ -5,6 +5,7 @@
  * channels are vectors. All of it is compiled twice on x86-64: for every processor, and for those
  * with AVX2. There is no fused multiply-add, so both give the same bits. */
 #include "data/transforms/mix_rows.h"
+#include "core/isa.h"
 #include <string.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -183,18 +184,13 @@ void mg_mix_rows_baseline(const mg_mixing *m) {
 __attribute__((target("avx2"))) static void mix_rows_avx2(const mg_mixing *m) {
     mix_rows(m);
 }
-
-void mg_mix_rows(const mg_mixing *m) {
-    if (__builtin_cpu_supports("avx2"))
-        mix_rows_avx2(m);
-    else
-        mg_mix_rows_baseline(m);
-}
 #else
-void mg_mix_rows(const mg_mixing *m) {
-    mg_mix_rows_baseline(m);
-}
+#define mix_rows_avx2 mg_mix_rows_baseline
 #endif
+
+mg_mix_rows *mg_mix_rows_chosen(void) {
+    return mg_isa_used() >= MG_ISA_AVX2 ? mix_rows_avx2 : mg_mix_rows_baseline;
+}
 
 void mg_to_bytes(uint8_t *restrict dst, const float *restrict src, int64_t n) {
     to_bytes(dst, src, n);

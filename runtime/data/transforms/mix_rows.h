@@ -18,8 +18,10 @@ typedef struct mg_mixing {
 } mg_mixing;
 enum { MG_MIXING_MORE = 4 };
 
-void mg_mix_rows(const mg_mixing *m);
-void mg_mix_rows_baseline(const mg_mixing *m);
+typedef void mg_mix_rows(const mg_mixing *m);
+/* Compiled for the instruction set that core/isa.h chooses; and for every processor. */
+mg_mix_rows *mg_mix_rows_chosen(void);
+mg_mix_rows mg_mix_rows_baseline;
 
 /* Rounds, and saturates at 0 and 255. Not a number becomes 0. */
 static inline uint8_t mg_to_byte(float v) {

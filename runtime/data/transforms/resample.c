@@ -69,9 +69,7 @@ static inline bool is_u8_or_f32(mg_dtype t) {
     return t == MG_U8 || t == MG_F32;
 }
 
-typedef void mixer(const mg_mixing *m);
-
-static mg_status resample_with(mixer *mix, const mg_pixels *src, const mg_axis *rows,
+static mg_status resample_with(mg_mix_rows *mix, const mg_pixels *src, const mg_axis *rows,
                                const mg_axis *columns, double constant, mg_pixels *dst) {
     if (rows->taps == 1 && columns->taps == 1 && src->dtype == dst->dtype)
         return copy_pixels(src, rows, columns, constant, dst);
@@ -93,7 +91,7 @@ static mg_status resample_with(mixer *mix, const mg_pixels *src, const mg_axis *
 
 mg_status mg_resample(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
                       double constant, mg_pixels *dst) {
-    return resample_with(mg_mix_rows, src, rows, columns, constant, dst);
+    return resample_with(mg_mix_rows_chosen(), src, rows, columns, constant, dst);
 }
 
 mg_status mg_resample_baseline(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,

@@ -15,7 +15,6 @@
 #include <string.h>
 
 /* Limits of scratch in floats, so that it stays in the caches. */
-/* In floats: what the caches hold. */
 enum { LARGEST_TABLE = 1 << 14, LARGEST_GROUP = 1 << 17 };
 
 /* n rounded up to MG_LANES. */
@@ -101,7 +100,23 @@ static mg_status forward_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
-/* Threads share the groups of images. */
+/* The threads share the rows of results, counted through all groups: each has a contiguous range,
+ * which may begin and end within a group. A group that is shared is gathered in parts, which meet
+ * in kh - 1 rows. */
+static int64_t share_begin(const mg_conv_small *s, int thread) {
+    const int64_t groups = (s->n + group() - 1) / group();
+    return groups * s->oh * thread / omp_get_num_threads();
+}
+
+/* The rows of the first group of the range [from, to). */
+static mg_conv_rows first_rows(const mg_conv_small *s, int64_t from, int64_t to) {
+    const int64_t n = from / s->oh * group(), first = from % s->oh, most = s->oh - first;
+    return (mg_conv_rows){.n = n,
+                          .count = s->n - n < group() ? s->n - n : group(),
+                          .first = first,
+                          .last = first + (to - from < most ? to - from : most)};
+}
+
 static mg_status forward_run(const mg_call *call) {
     static const float no_bias[12];
     const mg_conv_small *s = call->plan->state;
@@ -111,15 +126,16 @@ static mg_status forward_run(const mg_call *call) {
     float *y = call->out[0];
 #pragma omp parallel num_threads(s->team)
     {
-        float *images =
-            (float *)call->scratch + s->table + (size_t)omp_get_thread_num() * s->thread_floats;
+        const int me = omp_get_thread_num();
+        const int64_t end = share_begin(s, me + 1);
+        float *images = (float *)call->scratch + s->table + (size_t)me * s->thread_floats;
         float *row = images + s->rows * s->wide * group();
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < s->n; n += group()) {
-            const int64_t count = s->n - n < group() ? s->n - n : group();
-            mg_simd_used->conv_small->gather_images(s, x + n * s->h * s->w, count, images);
-            mg_simd_used->conv_small->forward_group(s, images, w, bias, relu, count, row,
-                                                    y + n * s->oh * s->ow * s->k);
+        for (int64_t at = share_begin(s, me); at < end;) {
+            const mg_conv_rows rows = first_rows(s, at, end);
+            mg_simd_used->conv_small->gather_images(s, x + rows.n * s->h * s->w, &rows, images);
+            mg_simd_used->conv_small->forward_rows(s, images, w, bias, relu, &rows, row,
+                                                   y + rows.n * s->oh * s->ow * s->k);
+            at += rows.last - rows.first;
         }
     }
     return MG_OK;
@@ -142,52 +158,50 @@ static mg_status weight_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
-/* Adds a group's part to the sums of the thread. */
-static void weight_group(const mg_conv_small *s, const float *images, const float *dy,
-                         int64_t count, float *row, float *sums) {
+/* Adds the part of a group's rows to the sums of the thread. */
+static void weight_rows(const mg_conv_small *s, const float *images, const float *dy,
+                        const mg_conv_rows *rows, float *row, float *sums) {
     const mg_simd_conv_small *loops = mg_simd_used->conv_small;
     const int64_t length = s->ow * s->k;
-    memset(row, 0, (size_t)(length * group()) * sizeof *row); /* lanes from `count` on */
-    for (int64_t oy = 0; oy < s->oh; oy++) {
-        loops->gather_row(row, length, count, dy + oy * length, s->oh * length);
+    for (int64_t oy = rows->first; oy < rows->last; oy++) {
+        loops->gather_row(row, length, rows->count, dy + oy * length, s->oh * length);
         loops->weight_row(s, images + oy * s->wide * group(), row, sums);
     }
 }
 
-/* Adds up the lanes of each sum, and the threads' sums in the order of the threads. The threads'
+/* Adds up the lanes of sum i, and the threads' sums in the order of the threads. The threads'
  * shares depend on the number of threads, and so do the last bits. */
-static void fold_sums(const mg_conv_small *s, const float *threads, float *dw) {
-    for (int64_t i = 0; i < s->kh * s->kw * s->k; i++) {
-        double sum = 0;
-        for (int t = 0; t < s->team; t++)
-            for (int64_t lane = 0; lane < group(); lane++)
-                sum += (double)threads[(size_t)(t + 1) * s->thread_floats - s->table +
-                                       (size_t)(i * group() + lane)];
-        dw[i] = (float)sum;
-    }
+static float fold_sum(const mg_conv_small *s, const float *threads, int64_t i) {
+    double sum = 0;
+    for (int t = 0; t < omp_get_num_threads(); t++)
+        for (int64_t lane = 0; lane < group(); lane++)
+            sum += (double)threads[(size_t)(t + 1) * s->thread_floats - s->table +
+                                   (size_t)(i * group() + lane)];
+    return (float)sum;
 }
 
-/* Every thread has sums of its own. They are cleared for the whole team, because fewer threads than
- * asked for may come. */
+/* Every thread has sums of its own. */
 static mg_status weight_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *x = call->in[0], *dy = call->in[1];
-    float *threads = (float *)call->scratch + s->table;
-    for (int t = 0; t < s->team; t++) /* all of them: a smaller team may come */
-        memset(threads + (size_t)(t + 1) * s->thread_floats - s->table, 0,
-               s->table * sizeof *threads);
+    float *threads = (float *)call->scratch + s->table, *dw = call->out[0];
 #pragma omp parallel num_threads(s->team)
     {
-        float *images = threads + (size_t)omp_get_thread_num() * s->thread_floats;
+        const int me = omp_get_thread_num();
+        const int64_t end = share_begin(s, me + 1);
+        float *images = threads + (size_t)me * s->thread_floats;
         float *row = images + s->rows * s->wide * group(), *sums = row + s->ow * s->k * group();
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < s->n; n += group()) {
-            const int64_t count = s->n - n < group() ? s->n - n : group();
-            mg_simd_used->conv_small->gather_images(s, x + n * s->h * s->w, count, images);
-            weight_group(s, images, dy + n * s->oh * s->ow * s->k, count, row, sums);
+        memset(sums, 0, s->table * sizeof *sums);
+        for (int64_t at = share_begin(s, me); at < end;) {
+            const mg_conv_rows rows = first_rows(s, at, end);
+            mg_simd_used->conv_small->gather_images(s, x + rows.n * s->h * s->w, &rows, images);
+            weight_rows(s, images, dy + rows.n * s->oh * s->ow * s->k, &rows, row, sums);
+            at += rows.last - rows.first;
         }
+#pragma omp barrier
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < s->kh * s->kw * s->k; i++) dw[i] = fold_sum(s, threads, i);
     }
-    fold_sums(s, threads, call->out[0]);
     return MG_OK;
 }
 

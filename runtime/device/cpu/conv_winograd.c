@@ -5,7 +5,8 @@
  * gradient sums over all tiles: blocks are transformed by all threads together, then each thread
  * adds the block's products to its own elements of dU, so that the order of sums does not depend on
  * the number of threads. A product takes a quarter of the multiplications of a direct sum; the
- * error is about 3e-6 of the largest result, so precision "highest" does not come here. */
+ * error is about 3e-6 of the largest result, so precision "highest" does not come here. Few
+ * channels are taken by conv_winograd_images.c, if there are enough images. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cpu/cpu.h"

@@ -34,9 +34,11 @@ void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);
 
 extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
-    mg_cpu_small_conv2d_grad_weight, mg_cpu_winograd_conv2d, mg_cpu_winograd_conv2d_grad_input,
-    mg_cpu_winograd_conv2d_grad_weight, mg_cpu_1x1_conv2d_grad_input, mg_cpu_1x1_conv2d_grad_weight,
-    mg_cpu_conv2d, mg_cpu_conv2d_grad_input, mg_cpu_conv2d_grad_weight, mg_cpu_f64_conv2d,
+    mg_cpu_small_conv2d_grad_weight, mg_cpu_winograd_images_conv2d,
+    mg_cpu_winograd_images_conv2d_grad_input, mg_cpu_winograd_images_conv2d_grad_weight,
+    mg_cpu_winograd_conv2d, mg_cpu_winograd_conv2d_grad_input, mg_cpu_winograd_conv2d_grad_weight,
+    mg_cpu_1x1_conv2d_grad_input, mg_cpu_1x1_conv2d_grad_weight, mg_cpu_conv2d,
+    mg_cpu_conv2d_grad_input, mg_cpu_conv2d_grad_weight, mg_cpu_f64_conv2d,
     mg_cpu_f64_conv2d_grad_input, mg_cpu_f64_conv2d_grad_weight, mg_cpu_matmul, mg_cpu_max_pool2d,
     mg_cpu_max_pool2d_grad, mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad, mg_cpu_moments,
     mg_cpu_batch_norm, mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_prod, mg_cpu_max, mg_cpu_min,

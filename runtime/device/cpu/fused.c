@@ -129,6 +129,15 @@ static void load_input(worker *w, int i, int64_t offset) {
 
 /* ---- one tile ---- */
 
+/* Copies the last n elements of an operand, fewer than a strip, to its pad. The strip is completed
+ * with zeros: what is computed of them is discarded, but unset memory would let the conversion of
+ * 16-bit floats branch on it. */
+static void fill_pad(const worker *w, char *pad, const char *from, size_t size, int64_t n) {
+    const size_t bytes = (size_t)n * size;
+    memcpy(pad, from, bytes);
+    memset(pad + bytes, 0, (size_t)w->s->threaded->strip * size - bytes);
+}
+
 /* The elements after the last whole strip: each operand that advances is completed to a strip in
  * its pad, and results are copied out of theirs. */
 static void run_rest(worker *w, const mg_threaded_strips *strips, int64_t done, int64_t n) {
@@ -140,8 +149,8 @@ static void run_rest(worker *w, const mg_threaded_strips *strips, int64_t done, 
         if (!w->size[operand]) continue;
         char *pad = w->scratch + s->pad[operand];
         if (operand < w->e->n_inputs)
-            memcpy(pad, w->at[operand] + (size_t)done * w->size[operand],
-                   (size_t)(n - done) * w->size[operand]);
+            fill_pad(w, pad, w->at[operand] + (size_t)done * w->size[operand], w->size[operand],
+                     n - done);
         w->step[k] = (mg_threaded_step){w->planned[k]->code, pad, 0};
     }
     for (int k = 0; k < w->n_row_steps; k++)

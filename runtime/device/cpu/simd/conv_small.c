@@ -5,13 +5,9 @@
  * the tile's size follows the number of registers.
  *
  * Gradient of an input with few channels: a vector holds neighbouring floats of a row of dx. */
-#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/lanes.h"
 #include "device/cpu/simd/simd.h"
 #include <string.h>
-
-enum { LANES = MG_WIDTH };
-typedef float lanes __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
-typedef int32_t mask __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
 
 /* Tiles of sums: forward FORWARD_PIXELS x 6, the weights' gradient 5 x WEIGHT_KERNELS. */
 #if MG_REGISTERS >= 32
@@ -24,61 +20,44 @@ enum { FORWARD_PIXELS = 2, WEIGHT_KERNELS = 2 };
 
 #define UNROLL _Pragma("GCC unroll 8")
 
-/* ---- images to lanes and back ---- */
-
-/* Reads `count` images with one channel as pixels of LANES images each, with zeros for padding and
+/* Reads rows of images with one channel as pixels of LANES images each, with zeros for padding and
  * for lanes without an image. */
-static void gather_images(const mg_conv_small *s, const float *x, int64_t count, float *out) {
-    memset(out, 0, (size_t)(s->rows * s->wide * LANES) * sizeof *out);
-    for (int64_t r = 0; r < s->rows; r++)
-        for (int64_t i = 0; i < s->wide; i++) {
-            const int64_t y = r - s->top, at = i - s->left;
-            if (y < 0 || y >= s->h || at < 0 || at >= s->w) continue;
-            for (int64_t n = 0; n < count; n++)
-                out[(r * s->wide + i) * LANES + n] = x[(n * s->h + y) * s->w + at];
-        }
-}
-
-/* The n lanes of a row to n elements of each of `count` images, `step` floats apart. */
-static void scatter_row(const float *row, int64_t n, int64_t count, float *y, int64_t step) {
-    for (int64_t j = 0; j < n; j += LANES) {
-        const int64_t width = n - j < LANES ? n - j : LANES;
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t k = 0; k < width; k++) y[i * step + j + k] = row[(j + k) * LANES + i];
+static void gather_images(const mg_conv_small *s, const float *x, const mg_conv_rows *rows,
+                          float *out) {
+    const int64_t last = rows->last + s->kh - 1;
+    memset(out + rows->first * s->wide * LANES, 0,
+           (size_t)((last - rows->first) * s->wide * LANES) * sizeof *out);
+    for (int64_t r = rows->first; r < last; r++) {
+        const int64_t y = r - s->top;
+        if (y < 0 || y >= s->h) continue;
+        gather_lanes(x + y * s->w, s->w, rows->count, s->h * s->w,
+                     out + (r * s->wide + s->left) * LANES);
     }
 }
 
-/* The reverse of scatter_row. */
+/* For the table. */
 static void gather_row(float *row, int64_t n, int64_t count, const float *y, int64_t step) {
-    for (int64_t j = 0; j < n; j += LANES) {
-        const int64_t width = n - j < LANES ? n - j : LANES;
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t k = 0; k < width; k++) row[(j + k) * LANES + i] = y[i * step + j + k];
-    }
+    gather_lanes(y, n, count, step, row);
 }
 
 /* ---- forward, one input channel ---- */
 
-MG_INLINE void clamp_to_zero(lanes *v) {
-    *v = (lanes)((mask)*v & ~(mask)(*v < (lanes){0})); /* NaN stays */
-}
-
 /* `pixels` neighbours and `kernels` kernels at once, summed in registers. */
 MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w, const float *bias,
                         bool relu, float *out, const int pixels, const int kernels) {
-    lanes sum[FORWARD_PIXELS][6];
+    vec sum[FORWARD_PIXELS][6];
     UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int k = 0; k < kernels; k++) sum[p][k] =
-        (lanes){0} + bias[k];
+        (vec){0} + bias[k];
     for (int64_t ky = 0; ky < s->kh; ky++)
         for (int64_t kx = 0; kx < s->kw; kx++) {
             const float *x = in + (ky * s->wide + kx) * LANES;
             const float *tap = w + (ky * s->kw + kx) * s->k;
             UNROLL for (int k = 0; k < kernels; k++) UNROLL for (int p = 0; p < pixels; p++)
-                sum[p][k] += *(const lanes *)(x + p * LANES) * tap[k];
+                sum[p][k] += *(const vec *)(x + p * LANES) * tap[k];
         }
     UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int k = 0; k < kernels; k++) {
-        if (relu) clamp_to_zero(&sum[p][k]);
-        *(lanes *)(out + (p * s->k + k) * LANES) = sum[p][k];
+        if (relu) sum[p][k] = clamp(sum[p][k]);
+        *(vec *)(out + (p * s->k + k) * LANES) = sum[p][k];
     }
 }
 
@@ -94,9 +73,10 @@ MG_INLINE void forward_row(const mg_conv_small *s, const float *in, const float 
 }
 
 /* The kernels are taken six, three or one at a time. */
-static void forward_group(const mg_conv_small *s, const float *images, const float *w,
-                          const float *bias, bool relu, int64_t count, float *row, float *y) {
-    for (int64_t oy = 0; oy < s->oh; oy++) {
+static void forward_rows(const mg_conv_small *s, const float *images, const float *w,
+                         const float *bias, bool relu, const mg_conv_rows *rows, float *row,
+                         float *y) {
+    for (int64_t oy = rows->first; oy < rows->last; oy++) {
         const float *in = images + oy * s->wide * LANES;
         for (int64_t k = 0; k < s->k;) {
             const int64_t left = s->k - k, kernels = left >= 6 ? 6 : left >= 3 ? 3 : 1;
@@ -106,7 +86,7 @@ static void forward_group(const mg_conv_small *s, const float *images, const flo
             if (kernels == 1) forward_row(s, in, w + k, bias + k, relu, out, 1);
             k += kernels;
         }
-        scatter_row(row, s->ow * s->k, count, y + oy * s->ow * s->k, s->oh * s->ow * s->k);
+        scatter_lanes(row, s->ow * s->k, rows->count, s->oh * s->ow * s->k, y + oy * s->ow * s->k);
     }
 }
 
@@ -115,16 +95,16 @@ static void forward_group(const mg_conv_small *s, const float *images, const flo
 /* sums[kx][k] += x[ox + kx] * dy[ox][k] along a row, for some kx and k. */
 MG_INLINE void add_products(const mg_conv_small *s, const float *in, const float *dy, float *sums,
                             const int taps, const int kernels) {
-    lanes sum[5][WEIGHT_KERNELS];
+    vec sum[5][WEIGHT_KERNELS];
     UNROLL for (int i = 0; i < taps; i++) UNROLL for (int k = 0; k < kernels; k++) sum[i][k] =
-        (lanes){0};
+        (vec){0};
     for (int64_t ox = 0; ox < s->ow; ox++) UNROLL for (int k = 0; k < kernels; k++) {
-            const lanes d = *(const lanes *)(dy + (ox * s->k + k) * LANES);
+            const vec d = *(const vec *)(dy + (ox * s->k + k) * LANES);
             UNROLL for (int i = 0; i < taps; i++) sum[i][k] +=
-                *(const lanes *)(in + (ox + i) * LANES) * d;
+                *(const vec *)(in + (ox + i) * LANES) * d;
         }
     UNROLL for (int i = 0; i < taps; i++) UNROLL for (int k = 0; k < kernels; k++) *
-        (lanes *)(sums + (i * s->k + k) * LANES) += sum[i][k];
+        (vec *)(sums + (i * s->k + k) * LANES) += sum[i][k];
 }
 
 /* All taps of a row of the kernel, five, three or one at a time. */
@@ -165,13 +145,13 @@ static void weight_row(const mg_conv_small *s, const float *images, const float 
 /* `pixels` neighbours of dy, each adding `vectors` vectors to a row of dx. */
 MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *w, float *dx,
                           const int pixels, const int vectors) {
-    lanes sum[4][8] = {{{0}}};
+    vec sum[4][8] = {{{0}}};
     for (int64_t k = 0; k < s->k; k++)
         for (int p = 0; p < pixels; p++)
             for (int v = 0; v < vectors; v++)
-                sum[p][v] += *(const lanes *)(w + k * s->row + v * LANES) * dy[p * s->k + k];
+                sum[p][v] += *(const vec *)(w + k * s->row + v * LANES) * dy[p * s->k + k];
     for (int p = 0; p < pixels; p++)
-        for (int v = 0; v < vectors; v++) *(lanes *)(dx + p * s->c + v * LANES) += sum[p][v];
+        for (int v = 0; v < vectors; v++) *(vec *)(dx + p * s->c + v * LANES) += sum[p][v];
 }
 
 /* A row of dy against one row of the kernel. */
@@ -213,7 +193,7 @@ const mg_simd_conv_small MG_ISA_NAME(mg_simd_conv_small) = {
     .images = LANES,
     .gather_images = gather_images,
     .gather_row = gather_row,
-    .forward_group = forward_group,
+    .forward_rows = forward_rows,
     .weight_row = weight_row,
     .input_image = input_image,
 };

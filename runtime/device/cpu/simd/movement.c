@@ -1,6 +1,7 @@
 /* Loops that move 4-byte words or add slices: streams, transpositions, scatter_add. */
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
+#include "device/cpu/simd/square.h"
 #include <string.h>
 
 /* ---- streams ---- */
@@ -24,42 +25,12 @@ static void end_stream(void) {
 
 /* ---- transpositions ---- */
 
-typedef uint32_t eight __attribute__((vector_size(4 * MG_SQUARE)));
-typedef eight loose_eight __attribute__((aligned(4), may_alias));
-/* Halves of two interleaved vectors: single words, pairs of words, four words at a time. */
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
-#define LOW_PAIR(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
-#define HIGH_PAIR(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
-#define LOW_HALF(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
-#define HIGH_HALF(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
-
-/* Three rounds interleave the words of two rows, then of four, then of eight. The vectors are eight
- * words long on every instruction set; a set with shorter registers splits the shuffles. */
-static void transpose_square(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst,
-                             ptrdiff_t dst_row) {
-    eight two[MG_SQUARE], four[MG_SQUARE];
-    for (int i = 0; i < MG_SQUARE; i += 2) {
-        const eight a = *(const loose_eight *)(src + i * src_row);
-        const eight b = *(const loose_eight *)(src + (i + 1) * src_row);
-        two[i] = LOW(a, b), two[i + 1] = HIGH(a, b);
-    }
-    for (int i = 0; i < MG_SQUARE; i += 4) {
-        four[i] = LOW_PAIR(two[i], two[i + 2]), four[i + 1] = HIGH_PAIR(two[i], two[i + 2]);
-        four[i + 2] = LOW_PAIR(two[i + 1], two[i + 3]);
-        four[i + 3] = HIGH_PAIR(two[i + 1], two[i + 3]);
-    }
-    for (int i = 0; i < MG_SQUARE / 2; i++) {
-        *(loose_eight *)(dst + i * dst_row) = LOW_HALF(four[i], four[i + 4]);
-        *(loose_eight *)(dst + (i + 4) * dst_row) = HIGH_HALF(four[i], four[i + 4]);
-    }
-}
-
 static void transpose_block(const float *x, float *y, int64_t m, int64_t n, mg_matrix_part b) {
     for (int64_t j = b.column; j < b.end_column; j += MG_SQUARE)
         for (int64_t i = b.row; i < b.end_row; i += MG_SQUARE) {
             if (i + MG_SQUARE <= b.end_row && j + MG_SQUARE <= b.end_column) {
-                transpose_square((const uint32_t *)x + i * n + j, n, (uint32_t *)y + j * m + i, m);
+                mg_transpose_square((const uint32_t *)x + i * n + j, n, (uint32_t *)y + j * m + i,
+                                    m);
                 continue;
             }
             for (int64_t c = j; c < b.end_column && c < j + MG_SQUARE; c++)
@@ -90,7 +61,7 @@ SCATTER(scatter_f64, double)
 const mg_simd_movement MG_ISA_NAME(mg_simd_movement) = {
     .stream = stream,
     .end_stream = end_stream,
-    .transpose_square = transpose_square,
+    .transpose_square = mg_transpose_square,
     .transpose_block = transpose_block,
     .scatter_f32 = scatter_f32,
     .scatter_f64 = scatter_f64,

@@ -11,6 +11,7 @@ extern const mg_simd_movement TABLE(movement);
 extern const mg_simd_random TABLE(random);
 extern const mg_simd_matmul TABLE(matmul);
 extern const mg_simd_winograd TABLE(winograd);
+extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
@@ -40,6 +41,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .random = &TABLE(random),
     .matmul = &TABLE(matmul),
     .winograd = &TABLE(winograd),
+    .winograd_images = &TABLE(winograd_images),
     .conv_small = &TABLE(conv_small),
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},

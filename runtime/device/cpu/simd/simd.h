@@ -11,6 +11,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "device/cpu/simd/winograd.h"
+#include "device/cpu/simd/winograd_images.h"
 #include "device/cpu/simd/conversions.h"
 #include "device/cpu/simd/fused_threaded.h"
 #include <stdbool.h>
@@ -96,16 +97,25 @@ typedef struct mg_conv_small {
     int team;             /* threads */
 } mg_conv_small;
 
+/* Rows of results of a group of images. */
+typedef struct mg_conv_rows {
+    int64_t n, count;    /* the first image, and how many there are */
+    int64_t first, last; /* the rows [first, last) of each */
+} mg_conv_rows;
+
 typedef struct mg_simd_conv_small {
     int images; /* a group is this many images: one per lane of a vector */
-    /* `count` images from x on as pixels of `images` lanes each, with their padding; lanes from
-     * `count` on are 0. */
-    void (*gather_images)(const mg_conv_small *s, const float *x, int64_t count, float *out);
+    /* The rows of images from x on that the rows of results need, with their padding, as pixels of
+     * `images` lanes each; lanes without an image are 0. */
+    void (*gather_images)(const mg_conv_small *s, const float *x, const mg_conv_rows *rows,
+                          float *out);
     /* n elements of each of `count` images, `step` floats apart, as lanes. */
     void (*gather_row)(float *row, int64_t n, int64_t count, const float *y, int64_t step);
-    /* The convolution of a group of images with one channel; `row` is scratch. */
-    void (*forward_group)(const mg_conv_small *s, const float *images, const float *w,
-                          const float *bias, bool relu, int64_t count, float *row, float *y);
+    /* The convolution of a group of images with one channel, from the gathered images to y; `row`
+     * is scratch. */
+    void (*forward_rows)(const mg_conv_small *s, const float *images, const float *w,
+                         const float *bias, bool relu, const mg_conv_rows *rows, float *row,
+                         float *y);
     /* Adds the products of one row of dy (as lanes) and the image rows below it to the sums. */
     void (*weight_row)(const mg_conv_small *s, const float *images, const float *row, float *sums);
     /* The gradient of one image with few channels; w is [ky][k][kx * C + c], rows of s->row. */
@@ -247,6 +257,7 @@ typedef struct mg_simd {
     const mg_simd_random *random;
     const mg_simd_matmul *matmul;
     const mg_simd_winograd *winograd;
+    const mg_simd_winograd_images *winograd_images;
     const mg_simd_conv_small *conv_small;
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_threaded *threaded[2];

@@ -7,29 +7,15 @@
  *     result              M = V U, summed over channels     y = A'MA
  *     filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G
  * and the image's gradient is a result whose image is dy and whose filters are rotated (Lavin and
- * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). The points of the polynomials
- * are 0, +-5/8, +-3/2 and infinity: their powers differ less than those of the usual 1 and 2, which
- * halves the error. */
+ * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_lines.h has the
+ * transforms of single lines. */
 #include "device/cpu/simd/winograd.h"
-#include "device/cpu/simd/isa.h"
+#include "device/cpu/simd/winograd_lines.h"
 #include <string.h>
-
-typedef float vec __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
-typedef int32_t vec_mask __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
 
 /* A tile of sums, a row of the second operand and one broadcast factor fill the registers: 6 x 2
  * sums of 16 registers, 14 x 2 of 32. */
-enum { LANES = MG_VECTOR / 4, STRIP = 2 * LANES, TILE_ROWS = MG_REGISTERS >= 32 ? 14 : 6 };
-
-#define UNROLL _Pragma("GCC unroll 16")
-
-MG_INLINE vec load(const float *p) {
-    return *(const vec *)p;
-}
-
-MG_INLINE void store(float *p, vec v) {
-    *(vec *)p = v;
-}
+enum { STRIP = 2 * LANES, TILE_ROWS = MG_REGISTERS >= 32 ? 14 : 6 };
 
 /* The first n lanes, zeros in the others; n may be 0 or more than there are lanes. */
 MG_INLINE vec load_lanes(const float *p, int64_t n) {
@@ -46,55 +32,7 @@ MG_INLINE void store_lanes(float *p, vec v, int64_t n) {
         memcpy(p, &v, (size_t)n * sizeof *p);
 }
 
-/* relu. NaN stays NaN. */
-MG_INLINE vec clamp(vec v) {
-    return (vec)((vec_mask)v & ~(vec_mask)(v < (vec){0}));
-}
-
-/* ---- one line of a tile; results lie `step` vectors apart ---- */
-
-/* The two points, their powers, and 1 / M'(p) of the polynomial M(x) = x (x^2 - A^2) (x^2 - B^2).
- */
-#define A 0.625f
-#define B 1.5f
-#define A2 (A * A)
-#define B2 (B * B)
-#define OVER_0 (1 / (A2 * B2))
-#define OVER_A (1 / (2 * A2 * (A2 - B2)))
-#define OVER_B (1 / (2 * B2 * (B2 - A2)))
-
-/* B': six pixels to six elements. */
-MG_INLINE void image_line(const vec x[6], vec *v, int step) {
-    const vec a = x[4] - B2 * x[2], b = A * x[3] - (A * B2) * x[1];
-    const vec c = x[4] - A2 * x[2], d = B * x[3] - (B * A2) * x[1];
-    v[0] = (A2 * B2) * x[0] - (A2 + B2) * x[2] + x[4];
-    v[1 * step] = a + b;
-    v[2 * step] = a - b;
-    v[3 * step] = c + d;
-    v[4 * step] = c - d;
-    v[5 * step] = (A2 * B2) * x[1] - (A2 + B2) * x[3] + x[5];
-}
-
-/* A': six elements to four results. */
-MG_INLINE void result_line(const vec m[6], vec *y, int step) {
-    const vec a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], d = m[3] - m[4];
-    y[0] = m[0] + a + c;
-    y[1 * step] = A * b + B * d;
-    y[2 * step] = A2 * a + B2 * c;
-    y[3 * step] = (A * A2) * b + (B * B2) * d + m[5];
-}
-
-/* A: gradients of four results to six elements. */
-MG_INLINE void gradient_line(const vec y[4], vec *d, int step) {
-    const vec a = y[0] + A2 * y[2], b = A * y[1] + (A * A2) * y[3];
-    const vec c = y[0] + B2 * y[2], e = B * y[1] + (B * B2) * y[3];
-    d[0] = y[0];
-    d[1 * step] = a + b;
-    d[2 * step] = a - b;
-    d[3 * step] = c + e;
-    d[4 * step] = c - e;
-    d[5 * step] = y[3];
-}
+/* ---- one line of the filters' tiles; results lie `step` vectors apart ---- */
 
 /* G: three weights to six elements. */
 MG_INLINE void filter_line(const vec w[3], vec *u, int step) {
@@ -239,10 +177,10 @@ static void transform_gradient_tile(const mg_winograd_tiles *g, const float *dy,
             const bool inside = r < high && q < wide && lanes > 0;
             in[r] = load_lanes(inside ? dy + (r * g->w + q) * g->c : dy, inside ? lanes : 0);
         }
-        gradient_line(in, &t[0][q], 4);
+        gradient_line_4(in, &t[0][q], 4);
     }
     for (int r = 0; r < 6; r++) {
-        gradient_line(t[r], out, 1);
+        gradient_line_4(t[r], out, 1);
         for (int q = 0; q < 6; q++) store(d + (r * 6 + q) * plane, out[q]);
     }
 }
@@ -281,10 +219,10 @@ MG_INLINE void transform_result_tile(const float *m, int64_t plane, const mg_win
     vec t[4][6], in[6], out[4];
     UNROLL for (int q = 0; q < 6; q++) {
         UNROLL for (int r = 0; r < 6; r++) in[r] = load(m + (r * 6 + q) * plane);
-        result_line(in, &t[0][q], 6);
+        result_line_4(in, &t[0][q], 6);
     }
     UNROLL for (int r = 0; r < 4; r++) {
-        result_line(t[r], out, 1);
+        result_line_4(t[r], out, 1);
         UNROLL for (int q = 0; q < 4; q++) {
             vec z = out[q] + f.bias;
             if (f.relu) z = clamp(z);
