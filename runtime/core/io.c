@@ -242,8 +242,7 @@ mg_status mg_io_write(mg_file *f, const void *src, size_t n) {
     return MG_OK;
 }
 
-/* Cuts the file to `size` bytes. */
-static mg_status cut_at(mg_file *f, int64_t size) {
+mg_status mg_io_cut(mg_file *f, int64_t size) {
     int64_t bytes;
     int done;
     MG_TRY(mg_io_size(f, &bytes));
@@ -263,7 +262,7 @@ mg_file *mg_io_continue(const char *path, int64_t size) {
         mg_io_fail_call("open", path);
     } else {
         mg_io_set_open(f, fd);
-        if (cut_at(f, size) == MG_OK) return f;
+        if (mg_io_cut(f, size) == MG_OK) return f;
     }
     mg_io_free_file(f);
     return NULL;

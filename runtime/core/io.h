@@ -46,8 +46,14 @@ void mg_io_unmap(const void *data, size_t bytes);
  * hard links to it keep the old contents. A read-only file is refused, also for root. Temporary
  * files of processes that were killed are removed (core/io_temporary.c). */
 mg_file *mg_io_create(const char *path);
-/* Reserves room for a new file of so many bytes: a full disk is found before the first byte is
- * written, and the file system takes the bytes faster. Nothing happens where it cannot reserve. */
+/* Opens a file that nobody needs any more, to write over its bytes. Only a file with one name that
+ * is this user's and that nobody else has open is taken; links are not followed. The file is not
+ * replaced: mg_io_reserve gives it its new size, mg_io_commit syncs and closes it. NULL: MG_IO,
+ * MG_OOM; the caller can then write another file. */
+mg_file *mg_io_reuse(const char *path);
+/* Reserves room for a file of so many bytes: a full disk is found before the first byte is written,
+ * and the file system takes the bytes faster. Nothing happens where it cannot reserve. A reused
+ * file that is longer is cut. */
 mg_status mg_io_reserve(mg_file *f, int64_t bytes);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
 /* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary
@@ -102,6 +108,9 @@ mg_status mg_io_sync_folder(const char *path);
  * mg_io_close, which removes it. The kernel gives the lock of a killed process back. Ctrl-C ends
  * the wait: MG_INTERRUPTED. */
 mg_file *mg_io_lock(const char *path);
+/* Locks a folder until mg_io_close, under whatever name it then has. *lock: owned; NULL if somebody
+ * else holds its lock. Where folders cannot be locked, everybody gets the lock. MG_IO, MG_OOM. */
+mg_status mg_io_lock_folder(const char *path, mg_file **lock);
 
 /* Faults, for tests: the n-th file call from now fails with errno `error` (ENOSPC, say), once or
  * like every later one; n = 0 switches faults off. MG_IO_SHORT makes reads and writes transfer only

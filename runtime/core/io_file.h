@@ -14,6 +14,7 @@ struct mg_file {
     char *target;            /* owned: new files: what is replaced: path with its links followed */
     char *folder;            /* owned: new files: the folder of target */
     char *temporary;         /* owned: the temporary name, or NULL while the file has none */
+    bool reused;             /* mg_io_reuse: its old bytes are written over */
     bool replaces;           /* new files: there is a file at target, with this mode and owner */
     struct stat old;
 };
@@ -40,6 +41,8 @@ static inline bool mg_io_unsupported(void) {
 
 /* "cannot WHAT PATH: errno's text", MG_IO. */
 mg_status mg_io_fail_call(const char *what, const char *path);
+/* io.c: cuts the file to `size` bytes. MG_IO if it is shorter. */
+mg_status mg_io_cut(mg_file *f, int64_t size);
 /* A handle without an open file. Owned (mg_io_free_file). NULL: MG_OOM. */
 mg_file *mg_io_new_file(const char *path);
 /* Sets the descriptor and counts it as open. */

@@ -58,3 +58,18 @@ mg_file *mg_io_lock(const char *path) {
     mg_io_free_file(f);
     return NULL;
 }
+
+/* Network file systems lock only files that are open for writing, which a folder cannot be: EBADF.
+ */
+mg_status mg_io_lock_folder(const char *path, mg_file **lock) {
+    int fd;
+    *lock = mg_io_new_file(path);
+    if (!*lock) return MG_OOM;
+    MG_IO_RETRY(fd, open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (fd >= 0) mg_io_set_open(*lock, fd);
+    if (fd >= 0 && (mg_io_try_flock(fd) || errno == EBADF)) return MG_OK;
+    const mg_status status = errno == EWOULDBLOCK ? MG_OK : mg_io_fail_call("lock", path);
+    mg_io_free_file(*lock);
+    *lock = NULL;
+    return status;
+}

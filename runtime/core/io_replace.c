@@ -153,6 +153,9 @@ mg_file *mg_io_create(const char *path) {
 mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
     int done;
     struct statfs s;
+    int64_t old = 0;
+    if (f->reused) MG_TRY(mg_io_size(f, &old));
+    if (old > bytes) MG_TRY(mg_io_cut(f, bytes));
     MG_IO_RETRY(done, fstatfs(f->fd, &s));
     if (done == 0 && s.f_type == TMPFS_MAGIC) return MG_OK;
     if (done == 0) MG_IO_RETRY(done, fallocate(f->fd, 0, 0, bytes));
@@ -223,17 +226,18 @@ static mg_status sync_name(const mg_file *f) {
                    why);
 }
 
+/* A file that was written over has its name already. */
 mg_status mg_io_commit(mg_file *f) {
     int done;
     mg_error_clear();
     done = keep_mode(f) ? 0 : -1;
     if (done == 0) MG_IO_RETRY(done, fsync(f->fd));
-    if (done == 0 && !name_file(f)) done = -1;
-    if (done == 0) MG_IO_RETRY(done, rename(f->temporary, f->target));
+    if (done == 0 && !f->reused && !name_file(f)) done = -1;
+    if (done == 0 && !f->reused) MG_IO_RETRY(done, rename(f->temporary, f->target));
     mg_status status = MG_OK;
     if (done != 0) {
         status = mg_error_code() == MG_OOM ? MG_OOM : mg_io_fail_call("write", f->path);
-    } else {
+    } else if (!f->reused) {
         mg_free(f->temporary);
         f->temporary = NULL;
         status = sync_name(f);

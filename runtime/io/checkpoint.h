@@ -1,13 +1,21 @@
 /* Checkpoints on disk: folders inside a folder, each with the state of a training at one moment.
  *
  *     DIR/checkpoint-000012/state.safetensors   the state: named tensors and notes
- *     DIR/checkpoint-000012/manifest            size and XXH3 hash of that file, and its own hash
- *     DIR/latest                                the name of the newest checkpoint, and its hash
+ *     DIR/checkpoint-000012/manifest            sizes and XXH3 hashes of its header and its data
+ *     DIR/latest                                the name of the newest checkpoint
+ *
+ * The last two end with a hash of their own text. Manifests of version 1 state size and hash of the
+ * whole file.
  *
  * A checkpoint is written under the name checkpoint-000012.part, synced, renamed, and then named in
  * `latest`, so that a process that dies at any moment leaves only whole checkpoints. The numbers
- * alone tell which is the newest: `latest` is for people and scripts, and may be missing. One
- * process at a time may write to a folder. */
+ * alone tell which is the newest: `latest` is for people and scripts, and may be missing.
+ *
+ * A checkpoint that is no longer needed loses its name, too: it becomes checkpoint-000009.part.
+ * Once that is synced, the next save writes over its state, which is faster than a new file, and
+ * renames it to checkpoint-000012. A part is locked while a process uses it; parts without a lock
+ * are those of processes that died. One process at a time should write to a folder: where two do,
+ * saves fail, but no checkpoint is damaged. */
 #ifndef MG_IO_CHECKPOINT_H
 #define MG_IO_CHECKPOINT_H
 
@@ -28,12 +36,21 @@ mg_status mg_checkpoint_latest(const char *folder, int64_t *number);
 
 /* ---- writing ---- */
 
-/* Writes a checkpoint, then `latest`, then removes all checkpoints but the newest `keep`. *saved:
- * the checkpoint is there, even if what came after it failed. MG_IO, MG_OOM, and what
- * mg_store_save returns; a checkpoint that could not be written leaves nothing. */
+/* A folder that has the ending .part. */
+typedef struct mg_checkpoint_part {
+    int64_t number;
+    mg_file *lock; /* owned; NULL: there is no such folder */
+} mg_checkpoint_part;
+
+/* Writes a checkpoint, then `latest`, then removes all checkpoints but the newest `keep`. *spare:
+ * at first {0}; then a checkpoint that was not removed, and that the next call writes over. *saved:
+ * the checkpoint is there, even if what came after it failed. MG_IO, MG_OOM, and what mg_store_save
+ * returns; a checkpoint that could not be written leaves nothing. */
 mg_status mg_checkpoint_write(const char *folder, int64_t number, const mg_store *state, int keep,
-                              bool *saved);
-/* Removes what processes that died have left half-written. MG_IO. */
+                              mg_checkpoint_part *spare, bool *saved);
+/* Removes a part, if there is one. MG_IO. */
+mg_status mg_checkpoint_drop(const char *folder, mg_checkpoint_part *part);
+/* Removes the parts of processes that died. MG_IO. */
 mg_status mg_checkpoint_clean(const char *folder);
 /* Removes one checkpoint. MG_IO. */
 mg_status mg_checkpoint_remove(const char *folder, int64_t number);
@@ -65,7 +82,7 @@ bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w);
 /* Waits for the save in progress. True: *result tells how the last save ended, for the first time.
  */
 bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *result);
-/* Waits, then frees. Accepts NULL. */
+/* Waits, removes the spare checkpoint, and frees. Accepts NULL. */
 void mg_checkpoint_writer_free(mg_checkpoint_writer *w);
 
 #endif

@@ -21,6 +21,7 @@ struct mg_checkpoint_writer {
     pthread_t thread;
     /* of the thread, from start to join */
     mg_store *state; /* owned */
+    mg_checkpoint_part spare;
     mg_checkpoint_result result;
     atomic_bool ended;
 };
@@ -63,7 +64,7 @@ static void *writer_thread(void *argument) {
     mg_checkpoint_writer *w = argument;
     mg_checkpoint_result *r = &w->result;
     setpriority(PRIO_PROCESS, 0, LOW_PRIORITY);
-    r->status = mg_checkpoint_write(w->folder, r->number, w->state, w->keep, &r->saved);
+    r->status = mg_checkpoint_write(w->folder, r->number, w->state, w->keep, &w->spare, &r->saved);
     if (r->status != MG_OK) snprintf(r->message, sizeof r->message, "%s", mg_error_message());
     mg_store_free(w->state);
     w->state = NULL;
@@ -122,6 +123,8 @@ bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *re
 void mg_checkpoint_writer_free(mg_checkpoint_writer *w) {
     if (!w) return;
     join_thread(w);
+    /* What cannot be removed now is removed by the next writer. */
+    if (mg_checkpoint_drop(w->folder, &w->spare) != MG_OK) mg_error_clear();
     mg_free(w->folder);
     mg_free(w);
 }

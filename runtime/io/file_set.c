@@ -159,10 +159,7 @@ static mg_status open_first(mg_file_set *s, set_file *f, mg_packing packing,
 
 mg_file_set *mg_file_set_open(const char *const *paths, int n, mg_packing packing,
                               mg_file_set_tell *tell) {
-    size_t bytes;
-    mg_file_set *s = NULL;
-    if (mg_size_mul((size_t)n, sizeof s->files[0], &bytes) && mg_size_add(bytes, sizeof *s, &bytes))
-        s = mg_alloc_zero(bytes);
+    mg_file_set *s = mg_alloc_zero(sizeof *s + (size_t)n * sizeof s->files[0]);
     if (!s) return NULL;
     pthread_mutex_init(&s->lock, NULL);
     add_to_list(s);

@@ -6,11 +6,10 @@
 #define _GNU_SOURCE
 #include "io/safetensors.h"
 #include "core/alloc.h"
+#include "io/hash.h"
 #include "io/json.h"
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 /* The limits of a header: that of the format's definition, and our own: FREE_HEADER bytes, or an
  * eighth of the data. */
@@ -40,18 +39,27 @@ typedef struct reader {
 
 /* ---- the checksum ---- */
 
-uint64_t mg_safetensors_hash_header(char *header, size_t n, char *digits) {
+void mg_safetensors_put_length(unsigned char raw[SAFETENSORS_LENGTH], uint64_t n) {
+    for (int i = 0; i < SAFETENSORS_LENGTH; i++) raw[i] = (unsigned char)(n >> 8 * i);
+}
+
+uint64_t mg_safetensors_hash_header(const char *header, size_t n) {
+    unsigned char length[SAFETENSORS_LENGTH];
+    mg_hash state;
+    mg_safetensors_put_length(length, n);
+    mg_hash_begin(&state);
+    mg_hash_add(&state, length, sizeof length);
+    mg_hash_add(&state, header, n);
+    return mg_hash_end(&state);
+}
+
+uint64_t mg_safetensors_hash_blanked(char *header, size_t n, char *digits) {
     char kept[SAFETENSORS_DIGITS];
-    unsigned char length[8];
-    XXH3_state_t state;
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)n >> 8 * i);
     memcpy(kept, digits, sizeof kept);
     memset(digits, '0', sizeof kept);
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, length, sizeof length);
-    XXH3_64bits_update(&state, header, n);
+    const uint64_t hash = mg_safetensors_hash_header(header, n);
     memcpy(digits, kept, sizeof kept);
-    return XXH3_64bits_digest(&state);
+    return hash;
 }
 
 char *mg_safetensors_find_checksum(char *header, size_t n) {
@@ -88,7 +96,7 @@ static mg_status check_header_hash(mg_store_file *f, char *header, size_t n, con
     char *there = mg_safetensors_find_checksum(header, n), expected[SAFETENSORS_DIGITS];
     if (!there || strlen(text) != SAFETENSORS_CHECKSUM_SIZE) return fail_checksum(f, "the header");
     there += strlen(SAFETENSORS_HASH);
-    mg_safetensors_put_hash(expected, mg_safetensors_hash_header(header, n, there));
+    mg_safetensors_put_hash(expected, mg_safetensors_hash_blanked(header, n, there));
     if (memcmp(expected, there, sizeof expected) != 0) return fail_checksum(f, "the header");
     r->data_hash = strtoull(there + SAFETENSORS_DIGITS + 1, NULL, 16);
     return MG_OK;

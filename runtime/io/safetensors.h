@@ -16,13 +16,25 @@
 
 extern const mg_store_format mg_safetensors;
 
+/* What a file consists of: length and header, then the data. The hashes are XXH3, of the bytes as
+ * they are in the file. */
+typedef struct mg_safetensors_sums {
+    int64_t header_bytes, data_bytes;
+    uint64_t header_hash, data_hash;
+} mg_safetensors_sums;
+
 /* The `save` of the row. */
 mg_status mg_safetensors_save(const mg_store *s, const char *path);
+/* The same, to a file from mg_io_reuse, which is taken over, also on failure; NULL: a new file. All
+ * that can be wrong with the store's names is found before a file is created or written to. */
+mg_status mg_safetensors_write(const mg_store *s, const char *path, mg_file *f,
+                               mg_safetensors_sums *sums);
 
 #define SAFETENSORS_METADATA "__metadata__"
 #define SAFETENSORS_CHECKSUM "mgpulua.checksum"
-#define SAFETENSORS_HASH "xxh3-64:" /* what the checksum's text begins with */
-enum { SAFETENSORS_DIGITS = 16, SAFETENSORS_CHECKSUM_SIZE = 8 + 16 + 1 + 16 };
+#define SAFETENSORS_HASH "xxh3-64:"                       /* what the checksum's text begins with */
+enum { SAFETENSORS_LENGTH = 8, SAFETENSORS_DIGITS = 16 }; /* bytes */
+enum { SAFETENSORS_CHECKSUM_SIZE = 8 + SAFETENSORS_DIGITS + 1 + SAFETENSORS_DIGITS };
 
 /* safetensors_data.c: reads the tensors of an open file, whose entries are sorted and tile the
  * data, which begins at `start`. *hash becomes that of all their bytes. */
@@ -33,9 +45,12 @@ const char *mg_safetensors_dtype(mg_dtype t);
 /* MG_DATA or MG_UNSUPPORTED if a header of n bytes is too long for that many bytes of data: parsing
  * it would take many times the memory of the file. */
 mg_status mg_safetensors_check_header(const char *path, uint64_t n, int64_t data);
-/* The hash of the header of n bytes, in which the digits at `digits` count as zeros: they are
- * changed and put back. */
-uint64_t mg_safetensors_hash_header(char *header, size_t n, char *digits);
+/* The first bytes of a file with a header of n bytes. */
+void mg_safetensors_put_length(unsigned char raw[SAFETENSORS_LENGTH], uint64_t n);
+/* The hash of the length and the header of n bytes. */
+uint64_t mg_safetensors_hash_header(const char *header, size_t n);
+/* The same, where the digits at `digits` count as zeros: they are changed and put back. */
+uint64_t mg_safetensors_hash_blanked(char *header, size_t n, char *digits);
 /* The place of the checksum's text in a header of n bytes, or NULL. */
 char *mg_safetensors_find_checksum(char *header, size_t n);
 /* Writes the 16 digits of a hash, without a zero at the end. */

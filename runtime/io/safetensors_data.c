@@ -1,5 +1,6 @@
 /* Reading the tensors of a safetensors file, in pieces of the size of a huge page, which stay in
- * the processor's caches until they are hashed.
+ * the processor's caches until they are hashed. The values of each block of a piece are looked at
+ * as soon as it is read.
  *
  * Where there is much to read, further threads take pieces, too, and look at the values of what
  * they have read. The hash needs the bytes in their order, so the calling thread computes it: it
@@ -7,15 +8,21 @@
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "io/hash.h"
 #include "io/safetensors.h"
 #include <stdio.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
-/* In bytes: a piece; where a batch ends, so that little is in host memory twice if the tensors are
- * on another device; and the smallest batch that is worth starting threads for. More threads than
- * these do not read faster: memory is the limit. */
-enum { PIECE = 2 << 20, BATCH = 256 << 20, WORTH_THREADS = 16 << 20, MAX_HELPERS = 3 };
+/* In bytes: a piece; a block of it, which fits into the cache of a core; where a batch ends, so
+ * that little is in host memory twice if the tensors are on another device; and the smallest batch
+ * that is worth starting threads for. More threads than these do not read faster: memory is the
+ * limit. */
+enum {
+    PIECE = 2 << 20,
+    BLOCK = 256 << 10,
+    BATCH = 256 << 20,
+    WORTH_THREADS = 16 << 20,
+    MAX_HELPERS = 3
+};
 
 typedef struct piece {
     const mg_store_entry *entry;
@@ -46,12 +53,14 @@ typedef struct batch {
 /* ---- reading pieces ---- */
 
 static mg_status read_piece(mg_store_file *f, piece *p) {
-    size_t got;
-    MG_TRY(mg_io_read_at(f->file, p->bytes, p->n, p->position, &got));
-    if (got < p->n)
-        return mg_fail(MG_DATA, "%s: the file ends within %.80s", f->path, p->entry->name);
-    const size_t count = p->n / mg_dtype_size(p->entry->dtype);
-    p->nonfinite = mg_store_has_nonfinite(p->entry->dtype, p->bytes, count);
+    for (size_t at = 0, got; at < p->n; at += got) {
+        const size_t n = p->n - at < BLOCK ? p->n - at : BLOCK;
+        MG_TRY(mg_io_read_at(f->file, p->bytes + at, n, p->position + (int64_t)at, &got));
+        if (got < n)
+            return mg_fail(MG_DATA, "%s: the file ends within %.80s", f->path, p->entry->name);
+        const size_t count = n / mg_dtype_size(p->entry->dtype);
+        p->nonfinite |= mg_store_has_nonfinite(p->entry->dtype, p->bytes + at, count);
+    }
     return MG_OK;
 }
 
@@ -80,12 +89,12 @@ static void *helper_main(void *argument) {
 }
 
 /* The calling thread's part: reads pieces, and hashes them all in their order. */
-static void read_and_hash(batch *b, XXH3_state_t *hash) {
+static void read_and_hash(batch *b, mg_hash *hash) {
     pthread_mutex_lock(&b->mutex);
     for (int i = 0; i < b->n_pieces && b->status == MG_OK;) {
         if (b->pieces[i].done) {
             pthread_mutex_unlock(&b->mutex);
-            XXH3_64bits_update(hash, b->pieces[i].bytes, b->pieces[i].n);
+            mg_hash_add(hash, b->pieces[i].bytes, b->pieces[i].n);
             pthread_mutex_lock(&b->mutex);
             i++;
         } else if (b->next < b->n_pieces) {
@@ -107,7 +116,7 @@ static void start_helpers(batch *b, int64_t bytes) {
         b->n_helpers++;
 }
 
-static mg_status read_pieces(batch *b, int64_t bytes, XXH3_state_t *hash) {
+static mg_status read_pieces(batch *b, int64_t bytes, mg_hash *hash) {
     pthread_mutex_init(&b->mutex, NULL);
     pthread_cond_init(&b->changed, NULL);
     start_helpers(b, bytes);
@@ -156,7 +165,7 @@ static mg_status take_all(batch *b) {
     return MG_OK;
 }
 
-static mg_status read_batch(batch *b, int64_t start, XXH3_state_t *hash) {
+static mg_status read_batch(batch *b, int64_t start, mg_hash *hash) {
     const int64_t bytes = b->entries[b->n_entries - 1].end - b->entries[0].begin;
     b->rooms = mg_alloc_zero((size_t)b->n_entries * sizeof *b->rooms);
     mg_status status = b->rooms ? MG_OK : MG_OOM;
@@ -172,14 +181,14 @@ static mg_status read_batch(batch *b, int64_t start, XXH3_state_t *hash) {
 }
 
 mg_status mg_safetensors_read_data(mg_store_file *f, int64_t start, uint64_t *digest) {
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
+    mg_hash hash;
+    mg_hash_begin(&hash);
     for (int i = 0; i < f->n_entries;) {
         batch b = {.f = f, .entries = &f->entries[i]};
         while (i < f->n_entries && f->entries[i].begin - b.entries->begin < BATCH)
             i++, b.n_entries++;
         MG_TRY(read_batch(&b, start, &hash));
     }
-    *digest = XXH3_64bits_digest(&hash);
+    *digest = mg_hash_end(&hash);
     return MG_OK;
 }

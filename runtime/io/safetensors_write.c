@@ -3,10 +3,14 @@
 #include "io/safetensors.h"
 #include "core/alloc.h"
 #include "graph/graph.h"
-#include "io/hash_thread.h"
+#include "io/hash.h"
 #include "io/json.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* In bytes: data is hashed and written in blocks that fit into a processor's cache, so that writing
+ * finds there what hashing has read. */
+enum { BLOCK = 256 << 10 };
 
 /* The checksum until the hashes are known. */
 static const char NO_CHECKSUM[] = SAFETENSORS_HASH "0000000000000000:0000000000000000";
@@ -118,71 +122,81 @@ static char *header_text(const mg_store *s, const mg_stored *const *order, const
 
 /* Writes length and header. */
 static mg_status write_header(mg_file *f, const char *text, size_t n) {
-    unsigned char raw[8];
-    for (int i = 0; i < 8; i++) raw[i] = (unsigned char)((uint64_t)n >> 8 * i);
+    unsigned char raw[SAFETENSORS_LENGTH];
+    mg_safetensors_put_length(raw, n);
     MG_TRY(mg_io_write(f, raw, sizeof raw));
     return mg_io_write(f, text, n);
 }
 
-/* One tensor at a time is copied to the host, if it is not there. It is hashed while it is written.
- */
-static mg_status write_tensor(mg_file *f, mg_tensor *t, mg_hash_thread *hash) {
-    const size_t n = mg_tensor_bytes(t);
+/* The data as it is written. */
+typedef struct writing {
+    mg_file *file;
+    int64_t position; /* in the file */
+    mg_hash hash;
+} writing;
+
+/* Blocks end at multiples of BLOCK in the file: where one is written over, whole pages are. */
+static mg_status write_bytes(writing *w, const char *bytes, size_t n) {
+    while (n > 0) {
+        const size_t left = BLOCK - (size_t)(w->position % BLOCK), some = n < left ? n : left;
+        mg_hash_add(&w->hash, bytes, some);
+        MG_TRY(mg_io_write(w->file, bytes, some));
+        w->position += (int64_t)some;
+        bytes += some;
+        n -= some;
+    }
+    return MG_OK;
+}
+
+/* One tensor at a time is copied to the host, if it is not there. */
+static mg_status write_tensor(writing *w, mg_tensor *t) {
     const void *bytes = NULL;
     void *block = NULL;
     mg_status status = mg_store_view(t, &bytes, &block);
-    if (status == MG_OK && n) {
-        mg_hash_thread_add(hash, bytes, n);
-        status = mg_io_write(f, bytes, n);
-    }
-    if (block) mg_hash_thread_wait(hash);
+    if (status == MG_OK) status = write_bytes(w, bytes, mg_tensor_bytes(t));
     mg_free(block);
     return status;
 }
 
-/* Writes the tensors; *digest becomes the hash of their bytes. */
-static mg_status write_data(mg_file *f, const mg_store *s, const mg_stored *const *order,
-                            int64_t data, uint64_t *digest) {
-    mg_hash_thread hash;
-    mg_status status = MG_OK;
-    mg_hash_thread_start(&hash, data);
-    for (size_t i = 0; i < s->n_tensors && status == MG_OK; i++)
-        status = write_tensor(f, order[i]->tensor, &hash);
-    *digest = mg_hash_thread_end(&hash);
-    return status;
-}
-
-/* Writes all, the header a second time once the hashes are known. */
+/* Writes all, the header of n bytes a second time once the hashes are known. */
 static mg_status write_all(mg_file *f, const mg_store *s, const mg_stored *const *order,
-                           char *header, size_t n, int64_t data) {
-    uint64_t digest;
-    MG_TRY(mg_io_reserve(f, (int64_t)n + data));
+                           char *header, size_t n, mg_safetensors_sums *sums) {
+    writing w = {.file = f, .position = sums->header_bytes};
+    mg_hash_begin(&w.hash);
+    MG_TRY(mg_io_reserve(f, sums->header_bytes + sums->data_bytes));
     MG_TRY(write_header(f, header, n));
-    MG_TRY(write_data(f, s, order, data, &digest));
+    for (size_t i = 0; i < s->n_tensors; i++) MG_TRY(write_tensor(&w, order[i]->tensor));
+    sums->data_hash = mg_hash_end(&w.hash);
     char *digits = mg_safetensors_find_checksum(header, n) + strlen(SAFETENSORS_HASH);
-    mg_safetensors_put_hash(digits + SAFETENSORS_DIGITS + 1, digest);
-    mg_safetensors_put_hash(digits, mg_safetensors_hash_header(header, n, digits));
+    mg_safetensors_put_hash(digits + SAFETENSORS_DIGITS + 1, sums->data_hash);
+    mg_safetensors_put_hash(digits, mg_safetensors_hash_blanked(header, n, digits));
+    sums->header_hash = mg_safetensors_hash_header(header, n);
     MG_TRY(mg_io_seek(f, 0));
     return write_header(f, header, n);
 }
 
-/* All that can be wrong with the store's names is found before a file is created; nothing is seen
- * at `path` before everything is written. */
-mg_status mg_safetensors_save(const mg_store *s, const char *path) {
+mg_status mg_safetensors_write(const mg_store *s, const char *path, mg_file *f,
+                               mg_safetensors_sums *sums) {
     size_t n = 0;
-    int64_t data = 0;
+    *sums = (mg_safetensors_sums){0};
     const mg_stored **order = mg_alloc((s->n_tensors + 1) * sizeof *order);
-    if (!order) return MG_OOM;
-    for (size_t i = 0; i < s->n_tensors; i++) order[i] = &s->tensors[i];
-    qsort(order, s->n_tensors, sizeof *order, compare_for_writing);
-    char *header = header_text(s, order, path, &n, &data);
-    mg_file *f = header ? mg_io_create(path) : NULL;
-    mg_status status = f ? write_all(f, s, order, header, n, data) : mg_error_code();
-    if (f && status == MG_OK)
+    for (size_t i = 0; order && i < s->n_tensors; i++) order[i] = &s->tensors[i];
+    if (order) qsort(order, s->n_tensors, sizeof *order, compare_for_writing);
+    char *header = order ? header_text(s, order, path, &n, &sums->data_bytes) : NULL;
+    mg_status status = header ? MG_OK : mg_error_code();
+    sums->header_bytes = SAFETENSORS_LENGTH + (int64_t)n;
+    if (header && !f) f = mg_io_create(path);
+    if (header) status = f ? write_all(f, s, order, header, n, sums) : mg_error_code();
+    if (status == MG_OK)
         status = mg_io_commit(f);
     else
         mg_io_close(f);
     mg_free(header);
     mg_free(order);
     return status;
+}
+
+mg_status mg_safetensors_save(const mg_store *s, const char *path) {
+    mg_safetensors_sums sums;
+    return mg_safetensors_write(s, path, NULL, &sums);
 }

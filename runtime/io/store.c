@@ -1,6 +1,7 @@
 /* Stores in memory, and the choice of the file format. */
 #include "io/store.h"
 #include "core/alloc.h"
+#include "core/isa.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -208,7 +209,8 @@ static mg_status check_booleans(const mg_store_file *f, const mg_store_entry *e,
 
 /* All bits of the exponent are set. One loop for each width, so that the compiler can vectorize
  * them. */
-bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
+static inline __attribute__((always_inline)) bool find_nonfinite(mg_dtype dtype, const void *bytes,
+                                                                 size_t n) {
     const uint16_t *h = bytes, half = dtype == MG_F16 ? 0x7c00 : 0x7f80;
     const uint32_t *f = bytes;
     const uint64_t *d = bytes, wide = (uint64_t)0x7ff << 52;
@@ -221,6 +223,22 @@ bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
         for (size_t i = 0; i < n; i++) found |= (h[i] & half) == half;
     return found;
 }
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static bool find_with_avx2(mg_dtype dtype, const void *bytes,
+                                                           size_t n) {
+    return find_nonfinite(dtype, bytes, n);
+}
+
+bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
+    if (mg_isa_used() >= MG_ISA_AVX2) return find_with_avx2(dtype, bytes, n);
+    return find_nonfinite(dtype, bytes, n);
+}
+#else
+bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n) {
+    return find_nonfinite(dtype, bytes, n);
+}
+#endif
 
 mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e) {
     mg_device *d = mg_device_default();

@@ -190,7 +190,7 @@ mg_status mg_zip_read_directory(mg_zip *z) {
     zip_end end = {0};
     MG_TRY(mg_io_size(z->file, &z->size));
     MG_TRY(find_end(z, &end));
-    if (end.offset < 0 || end.size < 0 || end.offset > end.at || end.at - end.offset != end.size)
+    if (end.offset < 0 || end.offset > end.at || end.at - end.offset != end.size)
         return mg_fail(MG_DATA, "%s: the zip directory is not where the file's end says", z->path);
     if (end.size > MAX_DIRECTORY)
         return mg_fail(MG_UNSUPPORTED, "%s: a zip directory of %lld bytes is too long", z->path,

@@ -2,10 +2,11 @@
 --
 --     build/mgpulua tests/bench/checkpoint.lua [--rounds 7] [--venv FOLDER]
 --
--- Save: the weights of mnist_cnn and Adam's state (28 MB), by model:save and by torch.save. Load: 512 MB in 8 tensors,
--- by store_load and by torch.load, from the page cache. The files lie in memory (/dev/shm), so that the disk is not
--- measured; the last two races save to the disk, and there PyTorch syncs its file as we always do. How long that takes
--- is up to the disk: the processor time, of all threads, is what a save takes away from the training beside it.
+-- Save: the weights of mnist_cnn and Adam's state (28 MB), by model:save, as one of a fit's checkpoints, and by
+-- torch.save. Load: 512 MB in 8 tensors, by store_load and by torch.load, from the page cache. The files lie in memory
+-- (/dev/shm), so that the disk is not measured; the last races save to the disk, and there PyTorch syncs its file as we
+-- always do. How long that takes is up to the disk: the processor time, of all threads, is what a save takes away from
+-- the training beside it.
 --
 -- `--serve KIND --folder FOLDER` is our side of a race (the protocol of peer_protocol.py).
 
@@ -34,6 +35,21 @@ local kinds = {}
 function kinds.save(folder)
   local model = trained()
   return function() model:save(folder .. "/ours.safetensors") end
+end
+
+-- From the fourth on, checkpoints are written over others, as most of a fit's are.
+function kinds.checkpoint(folder)
+  local model, state, path = trained(), {}, folder .. "/run"
+  for i, v in ipairs(model.variables) do state["weights/" .. i] = v:value() end
+  for i, v in ipairs(model.optimizer:variables()) do state["optimizer/" .. i] = v:value() end
+  local writer = core.checkpoint_writer(path, 2)
+  local function save()
+    writer:start(state, { fit = "{}" })
+    local message = writer:wait().message
+    if message then error(message) end
+  end
+  for _ = 1, 3 do save() end
+  return save
 end
 
 function kinds.load(folder)
@@ -124,7 +140,7 @@ local function compare(title, kind, where, clock, sync)
   in_folder(where, function(folder)
     local ours = ("%s %scheckpoint.lua --serve %s --folder %s --clock %s"):format(arg[-1], HERE, kind, folder, clock)
     local peer = ("%s/bin/python %speer_torch_files.py --kind %s --folder %s --clock %s%s"):format(options.venv, HERE,
-      kind, folder, clock, sync and " --sync" or "")
+      kind == "load" and "load" or "save", folder, clock, sync and " --sync" or "")
     race.report(title, race.race({ { name = "mgpulua", command = ours }, { name = "PyTorch", command = peer } },
       tonumber(options.rounds), 5))
   end)
@@ -132,6 +148,9 @@ end
 
 in_folder(memory_folder, stall)
 compare("saving 28 MB to memory (goal: ratio 2.5)", "save", memory_folder, "wall")
+compare("a checkpoint of 28 MB to memory (goal: ratio 2.5)", "checkpoint", memory_folder, "wall")
 compare("loading 512 MB from memory (goal: ratio 4)", "load", memory_folder, "wall")
 compare("saving 28 MB to disk, synced", "save", "/tmp", "wall", true)
 compare("saving 28 MB to disk, synced: processor time", "save", "/tmp", "processor", true)
+compare("a checkpoint of 28 MB to disk, synced", "checkpoint", "/tmp", "wall", true)
+compare("a checkpoint of 28 MB to disk, synced: processor time", "checkpoint", "/tmp", "processor", true)

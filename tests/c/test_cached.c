@@ -1,43 +1,9 @@
-/* Cached rows (data/sources/sources.h), in memory and in files: what is kept, damaged files, and
- * failures of disk and memory. */
+/* Cached rows (data/sources/sources.h), in memory and in files: what is kept, and failures of disk
+ * and memory. Damaged files are in test_row_file.c. */
 #define _GNU_SOURCE
-#include "core/io.h"
+#include "cached_rows.h"
 #include "core/threads.h"
-#include "data/sources/sources.h"
-#include "data/sources/row_file.h"
-#include "mixed_source.h"
 #include <errno.h>
-#include <sys/stat.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-static char folder[] = "/tmp/mgpu-cached-XXXXXX", path[64];
-
-static int make_folder(void **state) {
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/rows", folder);
-    return 0;
-}
-
-/* Also fails if a file, a lock or a temporary file is left. */
-static int remove_folder(void **state) {
-    return nothing_is_left(state) || mg_io_open_count() != 0 || rmdir(folder) != 0;
-}
-
-static int remove_file(void **state) {
-    (void)state;
-    unlink(path);
-    return 0;
-}
-
-/* Takes the reference to the source. */
-static mg_source *cached(mg_source *inner, const char *file) {
-    mg_source *s = file ? mg_cache_file_source(inner, file) : mg_cached_source(inner);
-    mg_source_release(inner);
-    assert_non_null(s);
-    return s;
-}
 
 static int reads_of(mg_source *s) {
     return atomic_exchange(&((mixed_source *)s)->reads, 0);
@@ -49,13 +15,6 @@ static char *text_of(mg_source *s, const mg_stage *stages, int n_stages, int thr
     char *text = print_stream(stream);
     mg_stream_free(stream);
     return text;
-}
-
-static mg_source *column(int64_t rows) {
-    mg_tensor *t[] = {numbers(MG_F64, rows), numbers(MG_I32, rows)};
-    mg_source *s = mg_tensors_source(t, 2);
-    mg_tensor_release(t[0]), mg_tensor_release(t[1]);
-    return s;
 }
 
 /* ---- what is kept ---- */
@@ -140,6 +99,82 @@ static void large_rows_are_kept(void **state) {
     free(values);
 }
 
+/* A row comes from where the source without a cache says. */
+static void rows_come_from_the_source(void **state) {
+    (void)state;
+    char text[32];
+    for (int in_file = 0; in_file < 2; in_file++) {
+        mg_source *s = cached(mixed(9, 3), in_file ? path : NULL);
+        mg_source_describe(s, 6, text, sizeof text);
+        assert_string_equal(text, "row 7");
+        mg_source_release(s);
+    }
+}
+
+/* A source of one field; reading row 1 for the first time reads this row of `through`, as another
+ * thread may do at the same time. */
+typedef struct nested_source {
+    mg_source base;
+    mg_source *through; /* borrowed */
+    int reads;
+    bool broken;
+} nested_source;
+
+static mg_status read_nested(mg_source *base, int64_t row, mg_cell cell[]) {
+    nested_source *s = (nested_source *)base;
+    const bool varies = mg_field_varies(&base->field[0]);
+    int32_t other_value;
+    mg_cell other = {{0}, &other_value};
+    if (++s->reads, s->broken) return mg_fail(MG_DATA, "nested: row %lld", (long long)row);
+    if (row == 1 && s->reads == 1) {
+        assert_int_equal(mg_source_read(s->through, (mg_row_key){.row = 1}, &other), MG_OK);
+        assert_int_equal(*(int32_t *)other.data, 1);
+        if (varies) mg_free(other.data);
+    }
+    if (varies) *cell = (mg_cell){MG_SHAPE(1), mg_alloc(sizeof(int32_t))};
+    const int32_t value = (int32_t)row;
+    memcpy(cell->data, &value, sizeof value);
+    return MG_OK;
+}
+
+static mg_source *nested(bool varies) {
+    static const mg_source_api api = {.name = "nested", .read = read_nested, .free = free_mixed};
+    nested_source *s = mg_source_alloc(&api, sizeof *s, 1);
+    s->base.n_rows = 3;
+    s->base.field[0] = (mg_field){.dtype = MG_I32};
+    if (varies) s->base.field[0].shape = MG_SHAPE(-1);
+    return &s->base;
+}
+
+/* Reads a row of one int32, which must be its number. */
+static mg_status read_number(mg_source *s, int64_t row) {
+    int32_t value = -1;
+    mg_cell cell = {{0}, &value};
+    if (mg_field_varies(&s->field[0])) cell.data = NULL;
+    const mg_status status = mg_source_read(s, (mg_row_key){.row = row}, &cell);
+    if (status == MG_OK) assert_int_equal(*(int32_t *)cell.data, row);
+    if (cell.data != &value) mg_free(cell.data);
+    return status;
+}
+
+static void two_threads_may_read_a_row_at_once(void **state) {
+    (void)state;
+    for (int varies = 0; varies < 2; varies++) {
+        mg_source *inner = nested(varies), *s = cached(mg_source_retain(inner), NULL);
+        nested_source *n = (nested_source *)inner;
+        n->through = s;
+        assert_int_equal(read_number(s, 1), MG_OK);
+        assert_int_equal(n->reads, 2);
+        n->broken = true;
+        assert_int_equal(read_number(s, 1), MG_OK); /* kept by one of the two */
+        assert_int_equal(read_number(s, 2), MG_DATA);
+        assert_string_equal(mg_error_message(), "nested: row 2");
+        n->broken = false;
+        assert_int_equal(read_number(s, 2), MG_OK);
+        mg_source_release(s), mg_source_release(inner);
+    }
+}
+
 /* ---- failures ---- */
 
 /* A row that cannot be read: in memory it is tried again; of a file nothing is left. */
@@ -169,9 +204,7 @@ static void a_row_that_cannot_be_read_is_not_kept(void **state) {
 
 /* Each file call of writing and opening a cache fails once: an error that names the file, and
  * nothing but a whole file is left. Then it works. */
-static void failing_files_leave_nothing(void **state) {
-    (void)state;
-    mg_source *inner = mixed(10, 3);
+static void check_failing_files(mg_source *inner) {
     char *expected = text_of(inner, NULL, 0, 0);
     bool failed = true;
     int n_failures = 0;
@@ -197,9 +230,12 @@ static void failing_files_leave_nothing(void **state) {
     mg_source_release(inner);
 }
 
-static void failing_memory_leaves_nothing(void **state) {
+static void failing_files_leave_nothing(void **state) {
     (void)state;
-    mg_source *inner = mixed(6, 3);
+    for (int cycle = 0; cycle < 4; cycle += 3) check_failing_files(mixed(10, cycle));
+}
+
+static void check_failing_memory(mg_source *inner, int most) {
     char *expected = text_of(inner, NULL, 0, 0);
     for (int in_file = 0; in_file < 2; in_file++) {
         bool failed = true;
@@ -238,168 +274,34 @@ static void failing_memory_leaves_nothing(void **state) {
             mg_source_release(s);
             remove_file(NULL);
         }
-        assert_true(fail_at > 20);
+        assert_true(fail_at > most);
     }
     free(expected);
     mg_source_release(inner);
 }
 
-/* ---- files that are not right ---- */
-
-static char *file_bytes(size_t *n) {
-    FILE *f = fopen(path, "rb");
-    char *bytes = malloc(1 << 16);
-    *n = fread(bytes, 1, 1 << 16, f);
-    fclose(f);
-    return bytes;
-}
-
-static void put_file(const char *bytes, size_t n) {
-    FILE *f = fopen(path, "wb");
-    fwrite(bytes, 1, n, f);
-    fclose(f);
-}
-
-/* Reads all rows of the file at the path. MG_OK or the first failure. */
-static mg_status read_file(const mg_source *like) {
-    mg_row_file *f = mg_row_file_open(path, like);
-    mg_status status = f ? MG_OK : mg_error_code();
-    for (int64_t row = 0; status == MG_OK && row < like->n_rows; row++) {
-        int32_t number;
-        mg_cell cell[N_FIELDS] = {{.data = &number}};
-        status = mg_row_file_read(f, like, row, cell);
-        mg_free(cell[LIST].data), mg_free(cell[TEXT].data);
-    }
-    mg_row_file_close(f);
-    return status;
-}
-
-/* Every byte of a file changed, and every length: an error that names the file, never a crash. */
-static void every_damage_is_found(void **state) {
+static void failing_memory_leaves_nothing(void **state) {
     (void)state;
-    mg_source *inner = mixed(5, 3), *s = cached(mg_source_retain(inner), path);
-    assert_int_equal(mg_source_prepare(s), MG_OK);
-    assert_int_equal(read_file(inner), MG_OK);
-    size_t n;
-    char *bytes = file_bytes(&n);
-    const size_t rows = 5 * (4 + 8 + 8 + 5) + (1 + 2 + 3 + 1 + 2) * 4, padding = (8 - rows % 8) % 8;
-    for (size_t i = 0; i < n; i++) {
-        if (i >= rows && i < rows + padding) continue; /* the only bytes that nobody reads */
-        bytes[i] ^= 0x10;
-        put_file(bytes, n);
-        assert_int_equal(read_file(inner), MG_DATA);
-        assert_non_null(strstr(mg_error_message(), path));
-        assert_non_null(strstr(mg_error_message(), "remove the file"));
-        bytes[i] ^= 0x10;
-    }
-    for (size_t cut = 0; cut < n; cut++) {
-        put_file(bytes, cut);
-        assert_int_equal(read_file(inner), MG_DATA);
-    }
-    put_file(bytes, n);
-    assert_int_equal(read_file(inner), MG_OK);
-    free(bytes);
-    mg_source_release(s), mg_source_release(inner);
+    check_failing_memory(mixed(6, 3), 20);
+    check_failing_memory(mixed(6, 0), 8);
 }
 
-/* A file with hashes that are right, as only its enemies make it: numbers behind `rows` are 8 bytes
- * each. */
-typedef struct hostile {
-    char *bytes;
-    size_t n;
-    int64_t *trailer; /* n_rows, n_fields, rows_end, table, hash, magic */
-} hostile;
-
-/* The table's entry of a row: offset and hash. */
-static int64_t *entry(const hostile *h, int row) {
-    return (int64_t *)(void *)(h->bytes + h->trailer[3]) + 2 * row;
-}
-
-/* Writes the file, with the trailer's hash made right. It must be refused as damaged. */
-static void check_refused(const hostile *h, const mg_source *like) {
-    XXH3_state_t state;
-    h->trailer[4] = 0;
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, h->bytes + h->trailer[3], h->n - 48 - (size_t)h->trailer[3]);
-    XXH3_64bits_update(&state, h->trailer, 48);
-    h->trailer[4] = (int64_t)XXH3_64bits_digest(&state);
-    put_file(h->bytes, h->n);
-    assert_int_equal(read_file(like), MG_DATA);
-    assert_non_null(strstr(mg_error_message(), "is damaged"));
-}
-
-/* Offsets outside the rows and in a wrong order, and sizes of cells that overflow or are more than
- * the row holds: with right hashes, too, they are errors. */
-static void hostile_files_are_refused(void **state) {
+/* More rows than memory has addresses. */
+static void too_many_rows_are_an_error(void **state) {
     (void)state;
-    static const int64_t odd[] = {-1, INT64_MIN, INT64_MAX, INT64_MAX / 4, 1 << 20, 26};
-    mg_source *inner = mixed(5, 3), *s = cached(mg_source_retain(inner), path);
-    assert_int_equal(mg_source_prepare(s), MG_OK);
-    hostile h = {.bytes = NULL};
-    h.bytes = file_bytes(&h.n);
-    h.trailer = (int64_t *)(void *)(h.bytes + h.n - 48);
-    for (int i = 0; i < 6; i++) {
-        const int64_t offset = entry(&h, 2)[0];
-        entry(&h, 2)[0] = odd[i];
-        check_refused(&h, inner);
-        entry(&h, 2)[0] = offset;
+    for (int cycle = 0; cycle < 4; cycle += 3) {
+        mg_source *inner =
+            mixed(((int64_t)1 << 62) + 5, cycle); /* 20 times that overflows to 100 */
+        assert_null(mg_cached_source(inner));
+        assert_int_equal(mg_error_code(), MG_OOM);
+        assert_memory_equal(mg_error_message(), "cache: out of memory: give it a path", 36);
+        mg_source *s = cached(inner, path);
+        assert_int_equal(mg_source_prepare(s), cycle ? MG_OOM : MG_IO);
+        assert_non_null(strstr(mg_error_message(),
+                               cycle ? "cache: out of memory: a table of 4611686018427387909 rows"
+                                     : "rows: it needs 16777216.0 TiB, but the disk has only "));
+        mg_source_release(s);
     }
-    /* the number of float32 values in row 1, which ends where row 2 begins */
-    char *row = h.bytes + entry(&h, 1)[0];
-    const size_t bytes = (size_t)(entry(&h, 2)[0] - entry(&h, 1)[0]);
-    for (int i = 0; i < 6; i++) {
-        memcpy(row + 4, &odd[i], sizeof odd[i]);
-        entry(&h, 1)[1] = (int64_t)XXH3_64bits(row, bytes);
-        check_refused(&h, inner);
-    }
-    free(h.bytes);
-    mg_source_release(s), mg_source_release(inner);
-}
-
-static void damage_is_told_at_the_row(void **state) {
-    (void)state;
-    mg_source *inner = mixed(5, 3), *s = cached(mg_source_retain(inner), path);
-    assert_int_equal(mg_source_prepare(s), MG_OK);
-    size_t n;
-    char *bytes = file_bytes(&n), expected[200];
-    bytes[40] ^= 1; /* a row has 25 bytes and its numbers: the second one's */
-    put_file(bytes, n);
-    assert_int_equal(read_file(inner), MG_DATA);
-    snprintf(expected, sizeof expected,
-             "%s is damaged in row 2: remove the file, and it is made anew", path);
-    assert_string_equal(mg_error_message(), expected);
-    free(bytes);
-    mg_source_release(s), mg_source_release(inner);
-}
-
-/* Files of rows of other data sets, and other files. */
-static void other_files_are_refused(void **state) {
-    (void)state;
-    mg_source *s = cached(mixed(5, 3), path), *more = cached(mixed(6, 3), path),
-              *other = cached(column(5), path);
-    assert_int_equal(mg_source_prepare(s), MG_OK);
-    assert_int_equal(mg_source_prepare(more), MG_USAGE);
-    assert_non_null(strstr(mg_error_message(), "rows has 5 rows, the dataset here has 6: "));
-    assert_int_equal(mg_source_prepare(other), MG_USAGE);
-    assert_non_null(strstr(mg_error_message(), "rows has 3 fields, the rows here have 2: "));
-    put_file("once upon a time, in a file far away, there were no rows at all to be found", 76);
-    mg_source_release(s), mg_source_release(other);
-    assert_int_equal(mg_source_prepare(more), MG_DATA);
-    assert_non_null(strstr(mg_error_message(), "is no file of cached rows"));
-    mg_source_release(more);
-}
-
-static void fields_are_compared(void **state) {
-    (void)state;
-    mg_tensor *t = numbers(MG_F64, 4), *u = numbers(MG_I32, 4);
-    mg_source *a = cached(mg_tensors_source(&t, 1), path),
-              *b = cached(mg_tensors_source(&u, 1), path);
-    mg_tensor_release(t), mg_tensor_release(u);
-    assert_int_equal(mg_source_prepare(a), MG_OK);
-    assert_int_equal(mg_source_prepare(b), MG_USAGE);
-    assert_non_null(strstr(mg_error_message(), "cache: field 1 is float64 {3} in "));
-    assert_non_null(strstr(mg_error_message(), "but int32 {} here: "));
-    mg_source_release(a), mg_source_release(b);
 }
 
 /* A folder that is not there, a disk that is too small, and an interrupt. */
@@ -422,8 +324,6 @@ static void a_cache_that_cannot_be_made_says_why(void **state) {
     mg_source_release(s);
 }
 
-#define TEST(name) cmocka_unit_test_teardown(name, remove_file)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(rows_are_read_once),
@@ -431,13 +331,11 @@ int main(void) {
         TEST(a_file_serves_other_programs),
         TEST(large_rows_are_kept),
         TEST(a_row_that_cannot_be_read_is_not_kept),
+        TEST(rows_come_from_the_source),
+        TEST(two_threads_may_read_a_row_at_once),
         TEST(failing_files_leave_nothing),
         TEST(failing_memory_leaves_nothing),
-        TEST(every_damage_is_found),
-        TEST(hostile_files_are_refused),
-        TEST(damage_is_told_at_the_row),
-        TEST(other_files_are_refused),
-        TEST(fields_are_compared),
+        TEST(too_many_rows_are_an_error),
         TEST(a_cache_that_cannot_be_made_says_why),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -76,6 +76,20 @@ static void formats_can_differ(void **state) {
     records_are(&plain, "1:\"a\"|b, c;2:| ");
     const mg_csv_format trimmed = {.delimiter = '\t', .trim = true};
     records_are(&trimmed, "1:\"a\"|b, c;2:|");
+    write_text("a \t ;b\t\n \t;\t");
+    const mg_csv_format ends = {.delimiter = ';', .trim = true};
+    records_are(&ends, "1:a|b;2:|");
+}
+
+/* The file may end within the lines that are left out. */
+static void comments_and_skipped_lines_may_be_the_last(void **state) {
+    (void)state;
+    const mg_csv_format f = {.delimiter = ',', .comment = '#', .skip = 2};
+    static const char *const texts[] = {"", "a", "a\n", "a\nb", "a\rb\r", "a\nb\n#c", "a\nb\n#"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        write_text(texts[i]);
+        records_are(&f, "");
+    }
 }
 
 /* Cells, quotes and line ends at every place of a chunk's border. */
@@ -133,6 +147,7 @@ static void damaged_text_is_refused(void **state) {
     refuses("\xff\xfe"
             "a\0",
             4, "UTF-16");
+    refuses("\xfe\xff\0a", 4, "UTF-16");
     const size_t n = MG_CSV_RECORD + 100;
     char *text = malloc(n);
     memset(text, 'x', n);
@@ -142,6 +157,58 @@ static void damaged_text_is_refused(void **state) {
     refuses(text, n, "line 3: the quote that opens here is not closed within 16 MiB");
     memset(text, ',', n);
     refuses(text, n, "line 1: more than 1048576 columns");
+    free(text);
+}
+
+/* Reads all records of the file. */
+static mg_status read_all(const mg_csv_format *format) {
+    const mg_csv_record *e = NULL;
+    mg_csv_reader *r = mg_csv_reader_open(path, format);
+    mg_status status = r ? MG_OK : mg_error_code();
+    while (r && status == MG_OK && (status = mg_csv_reader_next(r, &e), e)) continue;
+    mg_csv_reader_close(r);
+    return status;
+}
+
+/* Reads the file while the n-th allocation, or the n-th file call, fails, for every n. */
+static void fails_cleanly(const mg_csv_format *format) {
+    for (int memory = 0; memory < 2; memory++) {
+        bool failed = true;
+        for (int64_t n = 1; failed; n++) {
+            const int64_t calls = mg_alloc_get_stats().total_calls;
+            (memory ? mg_alloc_fail_after : arm_file)(n);
+            const mg_status status = read_all(format);
+            mg_alloc_fail_after(0);
+            failed = mg_io_fail_stop() || (memory && mg_alloc_get_stats().total_calls - calls >= n);
+            assert_int_equal(status, !failed ? MG_OK : memory ? MG_OOM : MG_IO);
+            assert_int_equal(mg_alloc_get_stats().live_blocks, 0);
+            assert_int_equal(mg_io_open_count(), 0);
+        }
+    }
+}
+
+/* Wherever in a record or a comment the next chunk cannot be read, or memory is short. */
+static void reading_may_fail_at_every_byte(void **state) {
+    (void)state;
+    enum { CHUNK = 256 << 10 };
+    static const mg_csv_format other_format = {
+        .delimiter = ',', .quote = '"', .comment = '#', .trim = true, .skip = 1};
+    const char tail[] = "\"\"\"b\r\nc\r\",d\r\n#e\r\n\"\nf\"\r\n\r\n";
+    static const char *const small[] = {"\"\na\"", "\"\"\"\"", "\"a\r\n\""};
+    for (int i = 0; i < 3; i++) { /* no room for a line end or a quote */
+        write_text(small[i]);
+        fails_cleanly(&RFC);
+    }
+    char *text = malloc(CHUNK + sizeof tail);
+    for (int shift = 0; shift < (int)sizeof tail; shift++) {
+        const size_t head = (size_t)(CHUNK - shift);
+        memset(text, 'x', head);
+        text[head - 1] = '\n';
+        memcpy(text + head, tail, sizeof tail);
+        write_to(path, text, head + sizeof tail - 1);
+        fails_cleanly(&RFC);
+        fails_cleanly(&other_format);
+    }
     free(text);
 }
 
@@ -291,7 +358,9 @@ int main(void) {
         cmocka_unit_test(records_follow_the_rfc),
         cmocka_unit_test(formats_can_differ),
         cmocka_unit_test(chunks_make_no_difference),
+        cmocka_unit_test(comments_and_skipped_lines_may_be_the_last),
         cmocka_unit_test(damaged_text_is_refused),
+        cmocka_unit_test(reading_may_fail_at_every_byte),
         cmocka_unit_test(numbers_are_the_nearest_doubles),
         cmocka_unit_test(random_numbers_agree_with_strtod),
         cmocka_unit_test(the_locale_makes_no_difference),

@@ -289,11 +289,69 @@ static void the_program_ends_with_a_status(void **state) {
     assert_int_equal(status_of(arguments), 3); /* its output cannot be written */
     snprintf(arguments, sizeof arguments, "read >/dev/null <%s", path);
     assert_int_equal(status_of(arguments), 0);
-    FILE *f = fopen(path, "wb"); /* cut records: as far as they go */
-    fputc(0, f);
-    fclose(f);
-    snprintf(arguments, sizeof arguments, "write >/dev/null <%s", path);
-    assert_int_equal(status_of(arguments), 0);
+}
+
+/* ---- writing ---- */
+
+/* Writes the records of a group with an attribute of texts to the file, and to `bytes`. Returns how
+ * many bytes they are. */
+static size_t make_records(unsigned char bytes[1024]) {
+    mg_h5_tree *tree = mg_h5_new();
+    assert_non_null(mg_h5_add(tree, "group", NULL, NULL));
+    mg_h5_entry *e = mg_h5_add(tree, "group", "names", NULL);
+    assert_int_equal(mg_h5_add_text(e, "one", 3), MG_OK);
+    assert_int_equal(mg_h5_add_text(e, "three", 5), MG_OK);
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(mg_h5_write_records(tree, fd), MG_OK);
+    const ssize_t n = pread(fd, bytes, 1024, 0);
+    assert_in_range(n, 3 * sizeof(mg_h5_header), 1023);
+    close(fd);
+    mg_h5_free(tree);
+    return (size_t)n;
+}
+
+/* Wherever they end, no file comes out that lacks something. */
+static void cut_records_make_no_file(void **state) {
+    (void)state;
+    static const char reason[] = "the records are cut off";
+    unsigned char bytes[1024];
+    char arguments[160], out[80];
+    const size_t n = make_records(bytes);
+    snprintf(out, sizeof out, "%s.out", path);
+    snprintf(arguments, sizeof arguments, "write >%s <%s", out, path);
+    for (size_t cut = n; cut > 0; cut = cut > 11 ? cut - 11 : 0) {
+        assert_int_equal(truncate(path, (off_t)cut), 0);
+        assert_int_equal(status_of(arguments), cut == n ? 0 : 1);
+        FILE *f = fopen(out, "rb");
+        const size_t got = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        if (cut == n) {
+            assert_memory_equal(bytes, "\x89HDF", 4);
+        } else {
+            assert_int_equal(got, sizeof(mg_h5_header) + sizeof reason - 1);
+            assert_memory_equal(bytes + sizeof(mg_h5_header), reason, sizeof reason - 1);
+        }
+    }
+    unlink(out);
+}
+
+/* Texts are stored with the length of the longest: of these, no memory holds them all. */
+static void texts_that_take_too_much_memory_are_an_error(void **state) {
+    (void)state;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip(); /* there malloc ends the program, which gets no options that forbid it */
+#endif
+    enum { LONG = 4 << 20, N = 1 << 18 };
+    char *text = calloc(1, LONG);
+    memset(text, 'x', LONG);
+    mg_h5_tree *tree = mg_h5_new();
+    mg_h5_entry *e = mg_h5_add(tree, "", "names", NULL);
+    for (int i = 0; i < N - 1; i++) assert_int_equal(mg_h5_add_text(e, "", 0), MG_OK);
+    assert_int_equal(mg_h5_add_text(e, text, LONG), MG_OK);
+    assert_int_equal(mg_h5_save(tree, path), MG_INTERNAL);
+    assert_non_null(strstr(mg_error_message(), "out of memory: 1099511627776 bytes are needed"));
+    mg_h5_free(tree);
+    free(text);
 }
 
 /* In a process in the sandbox: the number of the first thing that it may do, but should not. */
@@ -339,6 +397,8 @@ int main(void) {
         cmocka_unit_test(an_attribute_of_a_longer_name_is_left_out),
         cmocka_unit_test(texts_are_read_in_every_form),
         cmocka_unit_test(the_program_ends_with_a_status),
+        cmocka_unit_test(cut_records_make_no_file),
+        cmocka_unit_test(texts_that_take_too_much_memory_are_an_error),
         cmocka_unit_test(the_sandbox_forbids_everything_else),
     };
     return cmocka_run_group_tests(tests, open_folder, remove_folder);

@@ -5,6 +5,7 @@
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "io/hash.h"
 #include "io/store.h"
 #include <errno.h>
 #include <setjmp.h>
@@ -486,6 +487,42 @@ static void a_failed_load_leaves_nothing(void **state) {
     loads_or_leaves_nothing(mg_alloc_fail_after, MG_OOM);
 }
 
+/* The ending of the file's own name tells its format, in any case; folders may have endings, too.
+ */
+static void the_ending_of_the_name_tells_the_format(void **state) {
+    (void)state;
+    static const char *const unknown[] = {
+        "name", "/nowhere.safetensors/name", "name.", "name.safetensor", "safetensors", ".npy/x.y"};
+    mg_store *s = mg_store_new();
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        assert_int_equal(mg_store_save(s, unknown[i]), MG_USAGE);
+        assert_non_null(strstr(mg_error_message(), ": cannot tell the file format: give the name "
+                                                   "one of the endings .safetensors, "));
+    }
+    assert_int_equal(mg_store_save(s, "/nowhere.x/name.SafeTensors"), MG_IO); /* known */
+    assert_int_equal(mg_store_save_as(s, "/nowhere/name", "safetensors"), MG_IO);
+    assert_int_equal(mg_store_save_as(s, "name", "no such format"), MG_USAGE);
+    assert_string_equal(mg_error_message(), "name: there is no format \"no such format\"");
+    assert_null(mg_store_find(s, "a tensor that is not there"));
+    mg_store_free(s);
+}
+
+/* Whatever instructions the processor has, and however the bytes are cut. */
+static void the_hash_is_xxh3_of_all_bytes(void **state) {
+    (void)state;
+    static unsigned char bytes[5000];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * i >> 3);
+    for (size_t piece = 1; piece < sizeof bytes; piece = piece * 3 + 1) {
+        for (size_t n = 0; n < sizeof bytes; n = n * 2 + 1) {
+            mg_hash h;
+            mg_hash_begin(&h);
+            for (size_t at = 0; at < n; at += piece)
+                mg_hash_add(&h, bytes + at, n - at < piece ? n - at : piece);
+            assert_true(mg_hash_end(&h) == XXH3_64bits(bytes, n));
+        }
+    }
+}
+
 /* Setup of the group: ref:0 as the default device and a temporary folder. */
 static int open_ref(void **state) {
     (void)state;
@@ -507,6 +544,7 @@ static int close_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_hash_is_xxh3_of_all_bytes),
         cmocka_unit_test(every_dtype_survives),
         cmocka_unit_test(metadata_and_empty_tensors_survive),
         cmocka_unit_test(the_bytes_are_those_of_the_format),
@@ -523,6 +561,7 @@ int main(void) {
         cmocka_unit_test(names_that_cannot_be_kept_are_refused),
         cmocka_unit_test(a_failed_save_leaves_the_old_file),
         cmocka_unit_test(a_failed_load_leaves_nothing),
+        cmocka_unit_test(the_ending_of_the_name_tells_the_format),
     };
     return cmocka_run_group_tests(tests, open_ref, close_all);
 }

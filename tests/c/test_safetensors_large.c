@@ -1,10 +1,12 @@
 /* Reading safetensors files that are large enough for several threads (io/safetensors_data). */
+#define _GNU_SOURCE /* pthread_setattr_default_np */
 #include "core/alloc.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include "io/store.h"
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,6 +152,50 @@ static void values_that_are_not_finite_are_found_in_every_piece(void **state) {
     free(numbers);
 }
 
+/* Lets no thread start, because its stack would be larger than all addresses, or ends that. */
+static void stop_threads(bool stop) {
+    static pthread_attr_t before;
+    if (!stop) {
+        assert_int_equal(pthread_setattr_default_np(&before), 0);
+        return;
+    }
+    pthread_attr_t huge;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, (size_t)1 << 50);
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    pthread_attr_destroy(&huge);
+}
+
+/* The file's bytes. Owned (free). */
+static unsigned char *read_file(size_t *n) {
+    FILE *f = fopen(path, "rb");
+    unsigned char *bytes = malloc(LARGE * 4 + 4096);
+    *n = fread(bytes, 1, LARGE * 4 + 4096, f);
+    fclose(f);
+    return bytes;
+}
+
+/* Where threads cannot start, one does the work of all: the same file, the same tensors. */
+static void threads_make_no_difference(void **state) {
+    (void)state;
+    size_t n, m;
+    mg_store *s = large();
+    assert_int_equal(mg_store_save(s, path), MG_OK);
+    unsigned char *with = read_file(&n);
+    stop_threads(true);
+    assert_int_equal(mg_store_save(s, path), MG_OK);
+    mg_store_free(s);
+    s = mg_store_load(path);
+    stop_threads(false);
+    assert_true(s && is_large(s));
+    mg_store_free(s);
+    unsigned char *without = read_file(&m);
+    assert_int_equal(m, n);
+    assert_memory_equal(without, with, n);
+    free(with), free(without);
+}
+
 /* Setup of the group: ref:0 as the default device and a temporary file. */
 static int open_ref(void **state) {
     (void)state;
@@ -171,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(a_flipped_bit_is_detected_in_every_piece),
+        cmocka_unit_test(threads_make_no_difference),
         cmocka_unit_test(values_that_are_not_finite_are_found_in_every_piece),
     };
     return cmocka_run_group_tests(tests, open_ref, close_all);

@@ -177,6 +177,98 @@ static void a_file_written_again_in_place_is_refused(void **state) {
     mg_source_release(s);
 }
 
+/* ---- sets of files ---- */
+
+/* Reads from each file in a forked process, whose first byte is known. SIGALRM ends it if it waits
+ * for a lock. It ends by exit, which writes its counts in a coverage build. */
+static bool child_can_read(mg_file_set *files, char first) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        alarm(60);
+        for (int i = 0; i < mg_file_set_count(files); i++)
+            if (mg_file_set_read(files, i, &byte, 1, 0) != MG_OK || byte != first) exit(1);
+        exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0;
+}
+
+/* Sets are freed in any order, the first, the last and one between others. */
+static void several_sets_may_be_open(void **state) {
+    (void)state;
+    write_to(path, "abc", 3);
+    for (int order = 0; order < 6; order++) {
+        mg_file_set *s[3];
+        const int first = order % 3, second = (first + 1 + order / 3) % 3;
+        char byte = 0;
+        for (int i = 0; i < 3; i++) s[i] = mg_file_set_open(PATHS, 1, MG_PACKED_AUTO, NULL);
+        mg_file_set_close(s[first]);
+        mg_file_set_close(s[second]);
+        mg_file_set *left = s[3 - first - second];
+        assert_true(child_can_read(left, 'a'));
+        assert_int_equal(mg_file_set_read(left, 0, &byte, 1, 2), MG_OK);
+        assert_int_equal(byte, 'c');
+        mg_file_set_close(left);
+        assert_int_equal(mg_io_open_count(), 0);
+    }
+    mg_file_set_close(NULL);
+}
+
+/* Only the three bytes together make a gzip file, unless somebody else tells. */
+static mg_packing never_packed(const unsigned char *head, size_t n) {
+    assert_int_equal(n, 3);
+    assert_int_equal(head[0], 0x1f);
+    return MG_PACKED_NONE;
+}
+
+static void gzip_is_known_by_three_bytes(void **state) {
+    (void)state;
+    static const char *const heads[] = {"",           "\x1f",        "\x1f\x8b",
+                                        "\x1f\x8b\7", "\x1f\x8a\x8", "a\x8b\x8"};
+    char bytes[4];
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        const size_t n = strlen(heads[i]);
+        write_to(path, heads[i], n);
+        mg_file_set *s = mg_file_set_open(PATHS, 1, MG_PACKED_AUTO, NULL);
+        assert_non_null(s);
+        assert_int_equal(mg_file_set_size(s, 0), n);
+        assert_int_equal(mg_file_set_read(s, 0, bytes, n, 0), MG_OK);
+        assert_memory_equal(bytes, heads[i], n);
+        mg_file_set_close(s);
+    }
+    write_to(path, "\x1f\x8b\x8", 3);
+    assert_null(mg_file_set_open(PATHS, 1, MG_PACKED_AUTO, NULL));
+    assert_int_equal(mg_error_code(), MG_DATA);
+    mg_file_set *s = mg_file_set_open(PATHS, 1, MG_PACKED_AUTO, never_packed);
+    assert_int_equal(mg_file_set_size(s, 0), 3);
+    mg_file_set_close(s);
+}
+
+/* A file that was closed for others, and is gone when it is wanted again. */
+static void a_file_that_is_gone_is_named(void **state) {
+    enum { N = MG_FILE_SET_OPEN + 1 };
+    static char names[N][64];
+    const char *paths[N];
+    char byte, expected[128];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "%s.%d", path, i);
+        write_to(paths[i] = names[i], "x", 1);
+    }
+    mg_file_set *s = mg_file_set_open(paths, N, MG_PACKED_AUTO, NULL);
+    assert_int_equal(mg_io_open_count(), MG_FILE_SET_OPEN);
+    for (int i = 0; i < N; i++) unlink(paths[i]);
+    assert_int_equal(mg_file_set_read(s, 0, &byte, 1, 0), MG_IO); /* the oldest one */
+    snprintf(expected, sizeof expected, "cannot open %s: No such file", paths[0]);
+    assert_memory_equal(mg_error_message(), expected, strlen(expected));
+    assert_int_equal(mg_file_set_read(s, N - 1, &byte, 1, 0), MG_OK); /* still open */
+    mg_file_set_close(s);
+    assert_int_equal(mg_io_open_count(), 0);
+}
+
 /* ---- forks ---- */
 
 /* Files that are opened again and again, under the set's lock. */
@@ -191,21 +283,6 @@ static void *read_in_turns(void *argument) {
     for (int i = 0; !atomic_load(&s->stop); i++)
         mg_file_set_read(s->files, i * 7 % mg_file_set_count(s->files), &byte, 1, 0);
     return NULL;
-}
-
-/* Reads from each file in a forked process, which SIGALRM ends if it waits for a lock. */
-static bool child_can_read(mg_file_set *files) {
-    const pid_t child = fork();
-    if (child == 0) {
-        char byte;
-        alarm(60);
-        for (int i = 0; i < mg_file_set_count(files); i++)
-            if (mg_file_set_read(files, i, &byte, 1, 0) != MG_OK || byte != 'x') _exit(1);
-        _exit(0);
-    }
-    int status = -1;
-    waitpid(child, &status, 0);
-    return status == 0;
 }
 
 static void a_forked_process_can_read(void **state) {
@@ -223,7 +300,7 @@ static void a_forked_process_can_read(void **state) {
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, read_in_turns, &s), 0);
     bool good = true;
-    for (int i = 0; i < FORKS && good; i++) good = child_can_read(s.files);
+    for (int i = 0; i < FORKS && good; i++) good = child_can_read(s.files, 'x');
     atomic_store(&s.stop, true);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     assert_true(good);
@@ -274,6 +351,9 @@ int main(void) {
         cmocka_unit_test(chunks_make_no_difference),
         cmocka_unit_test(long_lines_are_refused),
         cmocka_unit_test(a_file_written_again_in_place_is_refused),
+        cmocka_unit_test(several_sets_may_be_open),
+        cmocka_unit_test(gzip_is_known_by_three_bytes),
+        cmocka_unit_test(a_file_that_is_gone_is_named),
         cmocka_unit_test(a_forked_process_can_read),
         cmocka_unit_test(many_files_share_descriptors),
         cmocka_unit_test(every_failing_allocation_and_file_call_is_survived),

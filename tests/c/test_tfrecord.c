@@ -115,6 +115,30 @@ static void a_failed_append_can_be_repeated(void **state) {
     assert_int_equal(mg_io_open_count(), 0);
 }
 
+/* Without memory for the frames nothing is written. */
+static void an_append_without_memory_writes_nothing(void **state) {
+    (void)state;
+    const mg_tfrecord records[] = {{"abc", 3}, {"de", 2}};
+    unsigned char bytes[256];
+    mg_status status = MG_OOM;
+    int64_t size = 0, n = 0;
+    assert_int_equal(mg_tfrecord_append(path, &size, records, 1), MG_OK);
+    while (status != MG_OK) {
+        mg_alloc_fail_after(++n);
+        status = mg_tfrecord_append(path, &size, records, 2);
+        mg_alloc_fail_after(0);
+        if (status == MG_OK) break;
+        assert_int_equal(status, MG_OOM);
+        assert_int_equal(size, 19);
+        assert_int_equal(contents(bytes), 19);
+        assert_int_equal(mg_io_open_count(), 0);
+        assert_int_equal(mg_alloc_get_stats().live_blocks, 0);
+    }
+    assert_true(n > 1);
+    assert_int_equal(size, 19 + 19 + 18);
+    assert_int_equal(contents(bytes), size);
+}
+
 /* A file that somebody made shorter is not continued with a gap. */
 static void a_file_that_is_too_short_is_refused(void **state) {
     (void)state;
@@ -195,6 +219,7 @@ int main(void) {
         cmocka_unit_test(every_flipped_bit_of_a_record_is_noticed),
         cmocka_unit_test(records_are_those_of_tensorflow),
         cmocka_unit_test(a_failed_append_can_be_repeated),
+        cmocka_unit_test(an_append_without_memory_writes_nothing),
         cmocka_unit_test(a_file_that_is_too_short_is_refused),
         cmocka_unit_test(whole_files_are_written),
         cmocka_unit_test(a_file_that_cannot_be_written_leaves_the_old_one),

@@ -386,22 +386,25 @@ static void a_name_given_twice_is_refused(void **state) {
 }
 
 /* A small archive with all of its numbers in zip64 fields, behind another extra field. */
+static const char archive64[] =
+    "\x50\x4b\x03\x04\x2d\x00\x00\x00\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff"
+    "\xff\xff\xff\xff\x01\x00\x14\x00\x7a\x01\x00\x10\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05"
+    "\x00\x00\x00\x00\x00\x00\x00\x68\x65\x6c\x6c\x6f\x50\x4b\x01\x02\x2d\x00\x2d\x00\x00\x00"
+    "\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x24\x00"
+    "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x7a\x55\x54\x04\x00\x74\x69\x6d"
+    "\x65\x01\x00\x18\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x00"
+    "\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06\x06\x2c\x00\x00\x00\x00\x00\x00\x00\x2d\x00\x2d"
+    "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"
+    "\x00\x00\x00\x53\x00\x00\x00\x00\x00\x00\x00\x38\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06"
+    "\x07\x00\x00\x00\x00\x8b\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x50\x4b\x05\x06\x00"
+    "\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00";
+enum { EXTRA64 = 111, RECORD64 = 139, LOCATOR64 = 195, END64 = 215, ARCHIVE64 = END64 + 22 };
+
 static void zip64_fields_are_read(void **state) {
     (void)state;
-    static const char archive[] =
-        "\x50\x4b\x03\x04\x2d\x00\x00\x00\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff"
-        "\xff\xff\xff\xff\x01\x00\x14\x00\x7a\x01\x00\x10\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05"
-        "\x00\x00\x00\x00\x00\x00\x00\x68\x65\x6c\x6c\x6f\x50\x4b\x01\x02\x2d\x00\x2d\x00\x00\x00"
-        "\x00\x00\x00\x00\x21\x00\x86\xa6\x10\x36\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x24\x00"
-        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x7a\x55\x54\x04\x00\x74\x69\x6d"
-        "\x65\x01\x00\x18\x00\x05\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x00"
-        "\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06\x06\x2c\x00\x00\x00\x00\x00\x00\x00\x2d\x00\x2d"
-        "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"
-        "\x00\x00\x00\x53\x00\x00\x00\x00\x00\x00\x00\x38\x00\x00\x00\x00\x00\x00\x00\x50\x4b\x06"
-        "\x07\x00\x00\x00\x00\x8b\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x50\x4b\x05\x06\x00"
-        "\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00";
     size_t n;
-    write_file(archive, sizeof archive - 1);
+    assert_int_equal(sizeof archive64 - 1, ARCHIVE64);
+    write_file(archive64, ARCHIVE64);
     mg_zip *z = mg_zip_open(path);
     if (!z) fail_msg("%s", mg_error_message());
     unsigned char *bytes = read_entry(z, "z", &n);
@@ -409,6 +412,85 @@ static void zip64_fields_are_read(void **state) {
     assert_memory_equal(bytes, "hello", 5);
     free(bytes);
     mg_zip_close(z);
+}
+
+/* Which of its numbers are in the zip64 record is told by each field of the ordinary one. */
+static void one_number_may_need_the_zip64_record(void **state) {
+    (void)state;
+    static const unsigned char given[12] = {1, 0, 1, 0, 0x53, 0, 0, 0, 0x38, 0, 0, 0};
+    static const int fields[3][2] = {{2, 4}, {4, 8}, {8, 12}}; /* entries; bytes; offset */
+    unsigned char file[ARCHIVE64];
+    for (int i = 0; i < 3; i++) {
+        memcpy(file, archive64, ARCHIVE64);
+        memcpy(file + END64 + 8, given, 12);
+        for (int k = fields[i][0]; k < fields[i][1]; k++) file[END64 + 8 + k] = 0xff;
+        write_file(file, ARCHIVE64);
+        if (i == 0) file[END64 + 8] = file[END + 9] = 0xff;
+        write_file(file, ARCHIVE64);
+        if (read_all() != MG_OK) fail_msg("field %d: %s", i, mg_error_message());
+        file[RECORD64] = 'x'; /* so it was read */
+        write_file(file, ARCHIVE64);
+        assert_int_equal(read_all(), MG_DATA);
+        assert_non_null(strstr(mg_error_message(), "the zip64 record is damaged"));
+    }
+}
+
+/* 8 bytes of that archive changed: hostile numbers are refused, not computed with. */
+static void wrong_zip64_fields_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        int at;
+        uint64_t value;
+        mg_status code;
+        const char *part;
+    } changes[] = {
+        {RECORD64, 0x2c06064c50, MG_DATA, "the zip64 record is damaged"},
+        {RECORD64 + 4, 45, MG_DATA, "the zip64 record is damaged"},
+        {RECORD64 + 4, UINT64_MAX, MG_DATA, "the zip64 record is damaged"},
+        {RECORD64 + 16, 1, MG_UNSUPPORTED, "several files"},
+        {RECORD64 + 16, (uint64_t)1 << 32, MG_UNSUPPORTED, "several files"},
+        {RECORD64 + 24, 2, MG_UNSUPPORTED, "several files"},
+        {RECORD64 + 32, 2, MG_UNSUPPORTED, "several files"},
+        {RECORD64 + 40, UINT64_MAX, MG_DATA, "not where the file's end says"},
+        {RECORD64 + 40, INT64_MAX, MG_DATA, "not where the file's end says"},
+        {RECORD64 + 48, UINT64_MAX, MG_DATA, "not where the file's end says"},
+        {RECORD64 + 48, INT64_MAX, MG_DATA, "not where the file's end says"},
+        {LOCATOR64, 0x07064b51, MG_DATA, "the zip64 record is damaged"},
+        {LOCATOR64 + 8, 138, MG_DATA, "the zip64 record is damaged"},
+        {LOCATOR64 + 8, UINT64_MAX, MG_DATA, "the zip64 record is damaged"},
+        {EXTRA64, (uint64_t)5 << 32 | 19 << 16 | 1, MG_DATA, "lacks its zip64 sizes"},
+        {EXTRA64, (uint64_t)5 << 32 | 25 << 16 | 1, MG_DATA, "lacks its zip64 sizes"},
+        {EXTRA64, (uint64_t)5 << 32 | 24 << 16 | 2, MG_DATA, "lacks its zip64 sizes"},
+        {EXTRA64 + 4, UINT64_MAX, MG_DATA, "\"z\" lies outside of the file"},
+        {EXTRA64 + 4, INT64_MAX, MG_DATA, "\"z\" cannot have 9223372036854775807 bytes"},
+        {EXTRA64 + 12, UINT64_MAX, MG_DATA, "\"z\" lies outside of the file"},
+        {EXTRA64 + 12, INT64_MAX, MG_DATA, "\"z\" lies outside of the file"},
+        {EXTRA64 + 20, UINT64_MAX, MG_DATA, "\"z\" lies outside of the file"},
+        {EXTRA64 + 20, INT64_MAX, MG_DATA, "\"z\" lies outside of the file"},
+        {EXTRA64 + 20, 56, MG_DATA, "\"z\" lies outside of the file"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        unsigned char file[ARCHIVE64];
+        memcpy(file, archive64, ARCHIVE64);
+        for (int k = 0; k < 8; k++)
+            file[changes[i].at + k] = (unsigned char)(changes[i].value >> 8 * k);
+        write_file(file, ARCHIVE64);
+        const mg_status status = read_all();
+        if (status != changes[i].code || !strstr(mg_error_message(), changes[i].part))
+            fail_msg("change %zu: %s", i, status == MG_OK ? "accepted" : mg_error_message());
+    }
+    unsigned char file[ARCHIVE64]; /* as many entries as no directory can hold, in both places */
+    memcpy(file, archive64, ARCHIVE64);
+    memset(file + RECORD64 + 24, 0xff, 16);
+    write_file(file, ARCHIVE64);
+    assert_int_equal(read_all(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "83 bytes of zip directory cannot hold -1 entries"));
+    memcpy(file, archive64, ARCHIVE64); /* a directory that begins before the file */
+    memset(file + RECORD64 + 48, 0xff, 8);
+    file[RECORD64 + 40] = RECORD64 + 1;
+    write_file(file, ARCHIVE64);
+    assert_int_equal(read_all(), MG_DATA);
+    assert_non_null(strstr(mg_error_message(), "not where the file's end says"));
 }
 
 /* Entries that share their data, as in the archives that inflate to petabytes. */
@@ -458,6 +540,8 @@ static void failing_calls_leave_nothing(void **state) {
     assert_true(fail_each(write_small, mg_alloc_fail_after, MG_OOM) > 10);
     assert_true(fail_each(read_all, arm_disk, MG_IO) > 10);
     assert_true(fail_each(read_all, mg_alloc_fail_after, MG_OOM) > 10);
+    write_file(archive64, ARCHIVE64);
+    assert_true(fail_each(read_all, arm_disk, MG_IO) > 10);
 }
 
 static int open_folder(void **state) {
@@ -488,6 +572,8 @@ int main(void) {
         cmocka_unit_test(a_file_cut_while_open_is_refused),
         cmocka_unit_test(a_name_given_twice_is_refused),
         cmocka_unit_test(zip64_fields_are_read),
+        cmocka_unit_test(one_number_may_need_the_zip64_record),
+        cmocka_unit_test(wrong_zip64_fields_are_refused),
         cmocka_unit_test(overlapping_entries_are_refused),
         cmocka_unit_test(failing_calls_leave_nothing),
     };

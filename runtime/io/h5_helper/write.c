@@ -1,4 +1,4 @@
-/* From records to an HDF5 file. The records come from the library, which has checked them.
+/* From records to an HDF5 file. What is in them comes from the library, which has checked it.
  *
  * Texts are stored as h5py does: a single one with variable length, an array of them with the
  * length of the longest. No times are stored, so that equal contents give equal files. */
@@ -8,10 +8,10 @@
 
 enum { GROWTH = 8 << 20 }; /* bytes by which the file in memory grows */
 
-/* Fails unless a call of libhdf5 has succeeded. */
-static hid_t need(hid_t id, const char *path) {
-    if (id < 0) fail("\"%s\" cannot be written", path);
-    return id;
+/* Fails unless a call of libhdf5 has succeeded: then its result is not negative. */
+static int64_t need(int64_t result, const char *path) {
+    if (result < 0) fail("\"%s\" cannot be written", path);
+    return result;
 }
 
 static hid_t open_space(const mg_h5_header *h) {
@@ -98,21 +98,31 @@ static void write_record(hid_t file, const mg_h5_header *h, const char *parts) {
 
 /* Writes the file that libhdf5 has built in memory to standard output. */
 static void put_image(hid_t file) {
-    const ssize_t size =
-        H5Fflush(file, H5F_SCOPE_LOCAL) < 0 ? -1 : H5Fget_file_image(file, NULL, 0);
-    if (size < 0) fail("the file cannot be completed");
-    char *image = allocate((size_t)size);
-    if (H5Fget_file_image(file, image, (size_t)size) != size) fail("the file cannot be completed");
-    put(image, (size_t)size);
+    need(H5Fflush(file, H5F_SCOPE_LOCAL), "/");
+    const size_t size = (size_t)need(H5Fget_file_image(file, NULL, 0), "/");
+    char *image = allocate(size);
+    need(H5Fget_file_image(file, image, size), "/");
+    put(image, size);
+}
+
+/* Takes the header at `at`, behind which the rest of its record must be. */
+static mg_h5_header take_header(const char *records, size_t size, size_t at) {
+    mg_h5_header h;
+    const size_t left = size - at;
+    if (left < sizeof h) fail("the records are cut off");
+    memcpy(&h, records + at, sizeof h);
+    const size_t parts = sizeof h + h.path_length + h.name_length;
+    if (left < parts || left - parts < h.bytes) fail("the records are cut off");
+    return h;
 }
 
 void write_file(const char *records, size_t size) {
-    mg_h5_header h = {0};
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_core(access, GROWTH, 0); /* in memory, without a file behind it */
-    hid_t file = need(H5Fcreate("image", H5F_ACC_TRUNC, H5P_DEFAULT, access), "");
-    for (size_t at = 0; at + sizeof h <= size && h.kind != MG_H5_END;) {
-        memcpy(&h, records + at, sizeof h);
+    hid_t file = need(H5Fcreate("image", H5F_ACC_TRUNC, H5P_DEFAULT, access), "/");
+    mg_h5_header h = {0};
+    for (size_t at = 0; h.kind != MG_H5_END;) {
+        h = take_header(records, size, at);
         at += sizeof h;
         write_record(file, &h, records + at);
         at += h.path_length + h.name_length + h.bytes;

@@ -1,0 +1,16 @@
+/* Chooses the instructions for XXH3, whose header knows only those of the whole build. */
+#include "io/hash.h"
+#include "core/isa.h"
+
+#if defined(__x86_64__)
+void mg_hash_add(mg_hash *h, const void *bytes, size_t n) {
+    if (mg_isa_used() >= MG_ISA_AVX2)
+        mg_hash_add_avx2(h, bytes, n);
+    else
+        XXH3_64bits_update(h, bytes, n);
+}
+#else
+void mg_hash_add(mg_hash *h, const void *bytes, size_t n) {
+    XXH3_64bits_update(h, bytes, n);
+}
+#endif
