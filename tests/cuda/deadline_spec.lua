@@ -11,11 +11,15 @@ local START = [[
 local ffi, mgpu, core = require "ffi", require "mgpu", require "mgpu.core"
 ffi.cdef "void fake_cuda_hang(int n); void fake_cuda_go_on(void);"
 local fake = ffi.load "build/fake_cuda/libcuda.so.1"
-local function hang() fake.fake_cuda_hang(1) end
 local function ready()
   local file = assert(io.open(arg[1], "w"))
   file:write "ready"
   file:close()
+end
+-- From here on the n-th piece of work hangs, by default the next.
+local function hang(n)
+  fake.fake_cuda_hang(n or 1)
+  ready()
 end
 core.default_device "cuda:0"
 local L = mgpu.layers
@@ -30,9 +34,28 @@ double(x):totable()
 local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 1 } }
 model:compile { loss = "mse", optimizer = "sgd", devices = "cuda:0" }
 model:train_on_batch(x, y)
+-- Until no megabyte is left.
+local function fill_memory()
+  local kept = {}
+  while pcall(function()
+    kept[#kept + 1] = mgpu.zeros { 512, 512 }
+    mgpu.eval(kept[#kept])
+  end) do end
+  return kept
+end
 ]]
 
--- What waits, as Lua; the work of the GPU before it hangs.
+-- A convolution is computed for the first time, so its kernels are timed; the n-th piece of work from here on hangs.
+local CHOOSE = [[
+ffi.cdef "int setenv(const char *, const char *, int);"
+ffi.C.setenv("MGPU_CUDA_AUTOTUNE", "", 1)
+ffi.C.setenv("MGPU_CACHE", arg[1] .. ".cache", 1)
+local image, weight = mgpu.ones { 2, 9, 9, 2 }, mgpu.ones { 3, 3, 2, 8 }
+mgpu.eval(image, weight)
+hang(%d)
+print(pcall(function() return core.ops.conv2d(image, weight):totable() end))]]
+
+-- What waits, as Lua; the work of the GPU before it hangs. The third is the environment.
 local WAITS = {
   { "reading a value", "local z = double(x) hang() local w = double(z) print(pcall(w.totable, w))" },
   { "reading a large tensor", "hang() local w = double(big) print(pcall(w.totable, w))" },
@@ -43,21 +66,46 @@ local WAITS = {
 hang()
 local it = mgpu.data.from_tensors { host }:batch(16):prefetch(2):iter(nil, "cuda:0")
 print(pcall(function() for _ in it do end end)) -- only the thread waits: a batch is handed over at once]] },
+  { "a trial of kernels", CHOOSE:format(1) },
+  { "timing kernels", CHOOSE:format(18) }, -- behind the 11 pieces of the checks; the samples are at least 12
+  { "a step on the host", [[
+local turn = mgpu.tensor { 1, 0, 0, 0, 1, 0, 0, 0 }
+local spread = mgpu.jit(function(dy) return core.ops.affine_transform_grad(dy, turn, { size = { 4, 4 } }) end)
+local dy = mgpu.ones { 1, 4, 4, 1 }
+spread(dy):totable()
+hang()
+print(pcall(function() return spread(double(dy)):totable() end))]] },
+  { "memory, when it is full", [[
+local kept = fill_memory()
+double(x)
+hang()
+print(pcall(function()
+  local w = double(x)
+  kept[#kept + 1] = mgpu.zeros { 1024, 1024 }
+  mgpu.eval(w, kept[#kept])
+end))]], "MGPU_FAKE_CUDA_MEMORY=67108864" },
+  { "memory for copies ahead of need", [[
+local kept = fill_memory()
+hang()
+double(x)
+local it = mgpu.data.from_tensors { host }:batch(16):prefetch(2):iter(nil, "cuda:0")
+print(pcall(function() for _ in it do end end))]], "MGPU_FAKE_CUDA_MEMORY=67108864" },
+  { "the trial of copies between GPUs", [[hang() local w = double(x) print(pcall(w.to, w, "cuda:1"))]] },
 }
 
 local function script_of(case)
   local path = check.path "hang.lua"
-  check.write(path, START .. "ready()\n" .. case[2] .. "\n")
+  check.write(path, START .. case[2] .. "\n")
   return path
 end
 
 -- The command that starts the script and sends it the signal when it hangs; it prints the status.
-local function stopped(path, signal)
+local function stopped(path, signal, environment)
   local ready = check.path "ready"
   os.remove(ready)
-  return ("timeout 60 %s %s %s & p=$!; while [ ! -s %s ]; do sleep 0.05; done; sleep 0.5; "
-    .. "kill -%s $(cat /proc/$p/task/$p/children); wait $p; echo status $?"):format(check.program, path, ready, ready,
-    signal)
+  return ("%s timeout 60 %s %s %s & p=$!; while [ ! -s %s ]; do sleep 0.05; done; sleep 0.5; "
+    .. "kill -%s $(cat /proc/$p/task/$p/children); wait $p; echo status $?"):format(environment or "",
+    check.program, path, ready, ready, signal)
 end
 
 for _, case in ipairs(WAITS) do
@@ -69,8 +117,8 @@ print(pcall(function() return mgpu.zeros({ 2 }, { device = "cuda:0" }):totable()
 core.default_device "ref:0"
 print(unpack(mgpu.zeros({ 2 }):totable()))
 ]])
-    local output, status = check.run(("MGPU_DEADLINE=0.3 MGPU_GRACE=0.3 timeout 60 %s %s %s"):format(check.program,
-      path, check.path "ready"))
+    local output, status = check.run(("MGPU_DEADLINE=0.3 MGPU_GRACE=0.3 %s timeout 60 %s %s %s"):format(case[3] or "",
+      check.program, path, check.path "ready"))
     check.matches(output, "^false\t[^\n]*cuda:0: [^\n]*did not come back within [%d.]+ seconds: the device is lost; "
       .. "go on without it")
     check.matches(output, "\ndevice\ttrue\nfalse\t[^\n]*cuda:0 is lost")
@@ -81,12 +129,24 @@ print(unpack(mgpu.zeros({ 2 }):totable()))
   for _, signal in ipairs { "INT", "TERM" } do
     test(("SIG%s ends %s, and the program can end"):format(signal, case[1]), function()
       -- The deadline is ten minutes away: only the signal can end the wait.
-      local output = check.run(stopped(script_of(case), signal))
+      local output = check.run(stopped(script_of(case), signal, case[3]))
       check.matches(output, "^false\t[^\n]*interrupted")
       check.matches(output, "status 0\n$")
     end)
   end
 end
+
+test("a choice between kernels that was interrupted is made anew, and not cached", function()
+  local path = script_of { "", CHOOSE:format(18) .. [[
+
+fake.fake_cuda_go_on()
+print(core.ops.conv2d(image, weight):sum():item())]] }
+  local output = check.run(stopped(path, "INT", "MGPU_LOG=dispatch"))
+  check.matches(output, "\nfalse\t[^\n]*interrupted\n14112\nstatus 0\n$")
+  check.matches(output, "conv2d: candidate 1 takes [^\n]*\n[^\n]*conv2d: candidate 2 takes ")
+  check.matches(output, "conv2d: few channels takes [^\n]*\n[^\n]*conv2d: cuDNN takes ")
+  check.equal(output:find(" is out\n", 1, true), nil)
+end)
 
 test("steps that an interrupt has cut off from their guards are not lost", function()
   local path = check.path "hang.lua"
@@ -108,7 +168,6 @@ model:set_weights(before)
 local bad = x / 0
 mgpu.eval(bad)
 hang()
-ready()
 print(pcall(function()
   for _ = 1, 12 do
     steps = steps + 1

@@ -57,6 +57,7 @@ int mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *src, s
 int mg_error_code(void);
 const char *mg_error_message(void);
 double mg_seconds(void);
+void mg_interrupt(void);
 
 int cuStreamCreate(void **stream, unsigned flags);
 int cuStreamDestroy_v2(void *stream);
@@ -159,6 +160,16 @@ test("a communicator of one rank is made by id, used and ended", function()
     end
     sure(comm.api.check(comm))
     free(comm)
+  end)
+end)
+
+test("an interrupt ends the wait for the ranks of other processes", function()
+  with_memory(function(gpu, _, _, _, id)
+    local devices = ffi.new("mg_device *[1]", gpu)
+    C.mg_interrupt()
+    local comm = C.mg_device_join(ffi.new("mg_device_team", { n = 2, here = 1, id = id, devices = devices }))
+    check.truthy(comm == nil)
+    check.equal(ffi.string(C.mg_error_message()), "interrupted")
   end)
 end)
 

@@ -25,10 +25,12 @@ mg_status mg_nccl_fail(mg_nccl_comm *c, ncclResult_t result, const char *what) {
                    mg_nccl.ncclGetErrorString(result), mg_nccl.ncclGetLastError(NULL));
 }
 
-mg_status mg_nccl_wait(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, const char *what) {
+mg_status mg_nccl_wait(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, bool stops,
+                       const char *what) {
     const double until = mg_seconds() + c->comm.deadline;
     /* r->comm may become NULL whenever the lock is released: then abort has taken it. */
     while (result == ncclInProgress && r->comm) {
+        if (stops && mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
         if (mg_seconds() > until)
             return mg_fail(MG_COMM, "NCCL: %s: other ranks did not answer within %g seconds", what,
                            c->comm.deadline);
@@ -54,7 +56,7 @@ static mg_status begin_call(mg_nccl_comm *c, mg_nccl_rank *r) {
 
 /* Waits for the call and releases the lock. */
 static mg_status end_call(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, const char *what) {
-    const mg_status status = mg_nccl_wait(c, r, result, what);
+    const mg_status status = mg_nccl_wait(c, r, result, false, what);
     pthread_mutex_unlock(&r->lock);
     return status;
 }

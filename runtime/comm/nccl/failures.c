@@ -188,7 +188,7 @@ static ncclResult_t start_joining(mg_nccl_comm *c) {
 }
 
 /* The abort jobs come first: a communicator that exists can always be aborted. */
-mg_status mg_nccl_join_ranks(mg_nccl_comm *c) {
+mg_status mg_nccl_join_ranks(mg_nccl_comm *c, bool stops) {
     for (int i = 0; i < c->here; i++) {
         mg_nccl_abort_job **job = &c->ranks[i].abort_job;
         if (!*job && !(*job = mg_alloc(sizeof **job))) return MG_OOM;
@@ -198,7 +198,7 @@ mg_status mg_nccl_join_ranks(mg_nccl_comm *c) {
     for (int i = 0; i < c->here; i++) {
         mg_nccl_rank *r = &c->ranks[i];
         pthread_mutex_lock(&r->lock);
-        const mg_status status = mg_nccl_wait(c, r, ncclInProgress, "start");
+        const mg_status status = mg_nccl_wait(c, r, ncclInProgress, stops, "start");
         pthread_mutex_unlock(&r->lock);
         MG_TRY(status);
     }
@@ -212,7 +212,7 @@ static void rejoin(mg_nccl_comm *c) {
     c->aborted = false;
     c->reason[0] = 0;
     pthread_mutex_unlock(&c->mutex);
-    if (mg_nccl_join_ranks(c) == MG_OK) {
+    if (mg_nccl_join_ranks(c, false) == MG_OK) {
         c->comm.generation++; /* recordings hold the old communicators */
         return;
     }

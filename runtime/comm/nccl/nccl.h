@@ -87,8 +87,10 @@ static inline bool mg_nccl_failed(ncclResult_t result) {
  * cause, and the message is its reason. */
 mg_status mg_nccl_fail(mg_nccl_comm *c, ncclResult_t result, const char *what);
 /* With r's lock, which is released between polls: waits until NCCL has finished the call that
- * returned `result`, at most for the deadline. `what` is for messages. */
-mg_status mg_nccl_wait(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, const char *what);
+ * returned `result`, at most for the deadline, and with `stops` until an interrupt, which it takes.
+ * `what` is for messages. */
+mg_status mg_nccl_wait(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, bool stops,
+                       const char *what);
 /* mg_comm_api */
 mg_status mg_nccl_run(mg_comm *comm, int i, const mg_collective_call *x);
 mg_status mg_nccl_barrier(mg_comm *comm, int i);
@@ -96,8 +98,8 @@ mg_status mg_nccl_barrier(mg_comm *comm, int i);
 /* ---- failures.c ---- */
 
 /* Makes the NCCL communicators of all ranks here, and returns when they have connected to those of
- * the other processes. */
-mg_status mg_nccl_join_ranks(mg_nccl_comm *c);
+ * the other processes, or with `stops` after an interrupt. */
+mg_status mg_nccl_join_ranks(mg_nccl_comm *c, bool stops);
 /* With r's lock, which is released: takes the rank's communicator away and aborts it on a thread of
  * its own. */
 void mg_nccl_abort_rank(mg_nccl_comm *c, mg_nccl_rank *r);

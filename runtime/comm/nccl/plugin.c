@@ -24,7 +24,7 @@ static void end_ranks(mg_nccl_comm *c) {
     for (int i = 0; i < c->here; i++) {
         mg_nccl_rank *r = &c->ranks[i];
         pthread_mutex_lock(&r->lock);
-        if (r->comm && mg_nccl_wait(c, r, ncclInProgress, "end") == MG_OK) {
+        if (r->comm && mg_nccl_wait(c, r, ncclInProgress, false, "end") == MG_OK) {
             mg_nccl.ncclCommDestroy(r->comm);
             r->comm = NULL;
         } else if (r->comm) {
@@ -85,7 +85,7 @@ static mg_status nccl_set_up(mg_nccl_comm *c, const mg_comm_team *team) {
         pthread_mutex_init(&c->ranks[i].lock, NULL);
     }
     MG_TRY(mg_comm_set_up(&c->comm, &api, team->n));
-    MG_TRY(mg_nccl_join_ranks(c));
+    MG_TRY(mg_nccl_join_ranks(c, true));
     return mg_nccl_start_watcher(c);
 }
 

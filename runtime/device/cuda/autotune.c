@@ -81,21 +81,31 @@ static mg_status run_over(mg_autotune *t, int i, uint8_t byte, bool *is_nan) {
     const mg_status status = t->run(t, i);
     pthread_mutex_unlock(&mg_cuda_of(t->device)->turn);
     MG_TRY(status);
-    MG_TRY(
-        mg_cuda_fetch(t->device, &bits, result + (size_t)checked_element(t->result) * size, size));
+    MG_TRY(mg_cuda_copy_out(t->device, &bits, result + (size_t)checked_element(t->result) * size,
+                            size));
     mg_to_double(&value, &bits, t->result->dtype, 1);
     *is_nan = isnan(value) != 0;
     return MG_OK;
 }
 
+/* A candidate that failed is out, and the trial goes on with the others; but not after an interrupt
+ * or on a lost device: then the status is that failure. */
+static mg_status drop_candidate(const mg_autotune *t, int i, trial *r, mg_status failure) {
+    r->out[i] = true;
+    r->failure = failure;
+    const bool ends = failure == MG_INTERRUPTED || mg_device_is_lost(t->device);
+    return ends ? failure : MG_OK;
+}
+
 /* Sets trial.out[i]. Bytes of 0xff are NaN in every floating dtype. */
-static void check_candidate(mg_autotune *t, int i, trial *r) {
+static mg_status check_candidate(mg_autotune *t, int i, trial *r) {
     bool of_nan = true, of_zeros = false;
     mg_status status = MG_OK;
     if (t->must_keep_nan) status = run_over(t, i, 0xff, &of_nan);
     if (status == MG_OK) status = run_over(t, i, 0, &of_zeros);
-    if (status != MG_OK) r->failure = status;
-    r->out[i] = status != MG_OK || !of_nan || of_zeros;
+    if (status != MG_OK) return drop_candidate(t, i, r, status);
+    r->out[i] = !of_nan || of_zeros;
+    return MG_OK;
 }
 
 /* ---- timing; the caller holds the device's turn ---- */
@@ -107,27 +117,27 @@ static mg_status sample(mg_autotune *t, int i, const trial *r, int n, float *ms)
     for (int k = 0; k < n; k++) MG_TRY(t->run(t, i));
     if (e == CUDA_SUCCESS) e = mg_cu.cuEventRecord(r->end, s->stream);
     MG_TRY(mg_cuda_check(t->device, e, "time a kernel"));
-    MG_TRY(mg_cuda_wait(t->device, r->end, NULL));
+    MG_TRY(mg_cuda_wait(t->device, r->end, &mg_cuda_on_interrupt));
     e = mg_cu.cuEventElapsedTime(ms, r->begin, r->end);
     *ms /= (float)n;
     return mg_cuda_check(t->device, e, "time a kernel");
 }
 
 /* One sample of every candidate still in; those that fail are out. */
-static void sample_all(mg_autotune *t, trial *r, bool counts) {
+static mg_status sample_all(mg_autotune *t, trial *r, bool counts) {
     for (int i = 0; i < t->n; i++) {
         float ms = 0;
         if (r->out[i]) continue;
         const mg_status status = sample(t, i, r, counts ? r->runs[i] : 1, &ms);
         if (status != MG_OK) {
-            r->out[i] = true;
-            r->failure = status;
+            MG_TRY(drop_candidate(t, i, r, status));
         } else if (!counts) {
             r->runs[i] = ms < SHORT_MS ? RUNS_OF_SHORT : 1;
         } else if (ms < r->ms[i]) {
             r->ms[i] = ms;
         }
     }
+    return MG_OK;
 }
 
 /* How many candidates are still in. */
@@ -142,14 +152,15 @@ static mg_status time_candidates(mg_autotune *t, trial *r) {
     const double began = mg_seconds();
     CUresult e = mg_cu.cuEventCreate(&r->begin, CU_EVENT_DEFAULT);
     if (e == CUDA_SUCCESS) e = mg_cu.cuEventCreate(&r->end, CU_EVENT_DEFAULT);
-    if (e == CUDA_SUCCESS) {
-        do sample_all(t, r, false);
-        while (count_in(t, r) > 1 && mg_seconds() - began < WARM_UP_SECONDS);
-        for (int round = 0; round < ROUNDS; round++) sample_all(t, r, true);
+    mg_status status = mg_cuda_check(t->device, e, "time a kernel");
+    if (status == MG_OK) {
+        do status = sample_all(t, r, false);
+        while (status == MG_OK && count_in(t, r) > 1 && mg_seconds() - began < WARM_UP_SECONDS);
     }
+    for (int round = 0; round < ROUNDS && status == MG_OK; round++) status = sample_all(t, r, true);
     if (r->begin) mg_cu.cuEventDestroy(r->begin);
     if (r->end) mg_cu.cuEventDestroy(r->end);
-    return mg_cuda_check(t->device, e, "time a kernel");
+    return status;
 }
 
 /* ---- choosing ---- */
@@ -175,26 +186,27 @@ static int fastest(const mg_autotune *t, const trial *r) {
 }
 
 /* Under mgpu.deterministic(true): the first candidate that passes the checks. */
-static void choose_by_rule(mg_autotune *t, trial *r, int *best) {
+static mg_status choose_by_rule(mg_autotune *t, trial *r, int *best) {
     for (int i = 0; i < t->n && *best < 0; i++) {
-        check_candidate(t, i, r);
+        MG_TRY(check_candidate(t, i, r));
         if (!r->out[i]) *best = i;
     }
+    return MG_OK;
 }
 
 /* Checks all candidates, and times those that pass if there are several. */
 static mg_status choose_by_time(mg_autotune *t, trial *r, int *best) {
-    mg_status status = MG_OK;
-    for (int i = 0; i < t->n; i++) check_candidate(t, i, r);
+    for (int i = 0; i < t->n; i++) MG_TRY(check_candidate(t, i, r));
     if (count_in(t, r) > 1) {
         pthread_mutex_lock(&mg_cuda_of(t->device)->turn);
-        status = time_candidates(t, r);
+        const mg_status status = time_candidates(t, r);
         pthread_mutex_unlock(&mg_cuda_of(t->device)->turn);
+        MG_TRY(status);
     }
     if (mg_log_on("dispatch"))
         for (int i = 0; i < t->n; i++) log_candidate(t, i, r);
     *best = fastest(t, r);
-    return status;
+    return MG_OK;
 }
 
 /* What is known after a choice, and so what the cache may keep. */
@@ -209,10 +221,7 @@ static mg_status none_passes(const mg_autotune *t) {
 static mg_status choose_by_trial(mg_autotune *t, int *best, outcome *known) {
     trial r = {.failure = MG_OK};
     for (int i = 0; i < t->n; i++) r.ms[i] = INFINITY;
-    if (mg_deterministic())
-        choose_by_rule(t, &r, best);
-    else
-        MG_TRY(choose_by_time(t, &r, best));
+    MG_TRY(mg_deterministic() ? choose_by_rule(t, &r, best) : choose_by_time(t, &r, best));
     if (*best < 0 && r.failure != MG_OK) return r.failure;
     mg_error_clear();
     MG_TRY(mg_cuda_enter(t->device)); /* a failure may have brought the device down */

@@ -54,7 +54,8 @@ struct mg_autotune {
  * run. Where there is no memory for a trial the first candidate is taken, and nothing is cached;
  * but with must_keep_nan, which cannot be checked then, the answer is MG_UNSUPPORTED. It is also
  * MG_UNSUPPORTED if no candidate passes the checks, and the error of the last that failed if one
- * did. The calling thread must not hold the device's turn. */
+ * did. After MG_INTERRUPTED nothing is cached. The calling thread must not hold the device's
+ * turn. */
 mg_status mg_cuda_autotune(mg_autotune *t, int *best);
 
 #endif

@@ -272,9 +272,11 @@ mg_comm *mg_cuda_connect(const mg_device_team *team) {
     mg_comm *nccl = mg_nccl_connect(team);
     if (nccl || team->id || mg_error_code() != MG_OK) return nccl;
     if (n > MG_MOST_RANKS) return NULL;
+    bool open = true;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            if (!mg_cuda_enable_peer(team->devices[i], team->devices[k])) return NULL;
+            if (mg_cuda_enable_peer(team->devices[i], team->devices[k], &open) != MG_OK || !open)
+                return NULL;
     cuda_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
     if (!c) return NULL;
     mg_status status = mg_comm_over_set_up(&c->over, &api, n);

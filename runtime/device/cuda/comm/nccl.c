@@ -12,7 +12,7 @@ static mg_status enter_device(void *device) {
 }
 
 static mg_status sync_device(void *device) {
-    return mg_cuda_finish(device);
+    return mg_cuda_finish(device, NULL);
 }
 
 /* NCCL refuses two ranks on one GPU. */
@@ -26,12 +26,15 @@ static bool share_a_gpu(const mg_device_team *team) {
 /* Lets NCCL's kernels access the pools of other GPUs of this process directly. Where that is
  * refused, NCCL must copy through buffers of its own: inside one process it uses the pointers of
  * other ranks as they are. It reads this setting when it makes its first communicator. */
-static void open_pools(const mg_device_team *team) {
-    bool all_open = true;
+static mg_status open_pools(const mg_device_team *team) {
+    bool all_open = true, open;
     for (int i = 0; i < team->here; i++)
-        for (int k = 0; k < team->here; k++)
-            all_open &= mg_cuda_enable_peer(team->devices[i], team->devices[k]);
+        for (int k = 0; k < team->here; k++) {
+            MG_TRY(mg_cuda_enable_peer(team->devices[i], team->devices[k], &open));
+            all_open &= open;
+        }
     if (!all_open) setenv("NCCL_P2P_DIRECT_DISABLE", "1", 0);
+    return MG_OK;
 }
 
 /* Hands over what NCCL needs of each device of this process. `mark` is a byte of device memory
@@ -59,7 +62,7 @@ mg_comm *mg_nccl_connect(const mg_device_team *team) {
         return NULL;
     }
     const mg_comm_kind *nccl = mg_comm_find("nccl");
-    if (nccl) open_pools(team);
+    if (nccl && open_pools(team) != MG_OK) return NULL;
     mg_comm *comm = nccl ? join_team(nccl, team) : NULL;
     if (!comm && !team->id && mg_error_code() == MG_UNSUPPORTED) mg_error_clear();
     return comm;

@@ -139,9 +139,11 @@ mg_status mg_cuda_channel_fetch(mg_device *d, mg_cuda_channel *c, void *dst, con
 /* ---- memory.c ----
  *
  * Memory of a cuda device and copies to and from it: see the entries of mg_device_api. All
- * functions but mg_cuda_copy lock the device's turn. */
+ * functions but mg_cuda_copy lock the device's turn. Waits end at `stop` (NULL: never), or at an
+ * interrupt where there is no such parameter. */
 
 mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data);
+mg_status mg_cuda_alloc_or_stop(mg_device *d, size_t bytes, const mg_cuda_stop *stop, void **data);
 void mg_cuda_free(mg_device *d, void *data, size_t bytes);
 /* Gives freed memory that is cached for reuse back to the pool. */
 void mg_cuda_free_kept(mg_device *d);
@@ -149,14 +151,15 @@ void mg_cuda_free_kept(mg_device *d);
 mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes);
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes);
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes);
-/* The same in the midst of a step, where an interrupt must not end them. */
-mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes);
-mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes);
-mg_status mg_cuda_finish(mg_device *d);
+mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes,
+                       const mg_cuda_stop *stop);
+mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes,
+                        const mg_cuda_stop *stop);
 /* Enqueues a copy between addresses of the device. The caller holds the turn. */
 mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
 /* Waits until the stream has done all its work. */
 mg_status mg_cuda_sync(mg_device *d);
+mg_status mg_cuda_finish(mg_device *d, const mg_cuda_stop *stop);
 /* Enqueues the copy of one byte to the host; the second function waits for the first of those that
  * are under way, MG_READBACKS at most. */
 mg_status mg_cuda_readback_begin(mg_device *d, const void *byte);
@@ -166,9 +169,10 @@ mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer);
  *
  * Peer access: whether a GPU may use the memory of another, and copies between devices. */
 
-/* Lets the GPU of `reader` read and write the memory of `owner`; returns whether it can. The first
- * call for two GPUs tries it with a copy, later ones answer from memory. */
-bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader);
+/* Lets the GPU of `reader` read and write the memory of `owner`; *open: whether it can. The first
+ * call for two GPUs tries it with a copy, later ones answer from memory. Fails if an interrupt or
+ * the loss of a device ends the trial. */
+mg_status mg_cuda_enable_peer(mg_device *owner, mg_device *reader, bool *open);
 /* The entry of mg_device_api: enqueues the copy and does not wait. MG_UNSUPPORTED without peer
  * access. */
 mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,

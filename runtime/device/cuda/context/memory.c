@@ -41,10 +41,10 @@ static mg_status finish_stream(mg_device *d, const mg_cuda_stop *stop) {
 }
 
 /* When the pool is full: gives all unused memory back, which it is when the stream is done. */
-static mg_status make_room(mg_device *d) {
+static mg_status make_room(mg_device *d, const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     mg_cuda_free_kept(d);
-    MG_TRY(finish_stream(d, NULL));
+    MG_TRY(finish_stream(d, stop));
     pthread_mutex_lock(&s->turn);
     mg_cu.cuMemPoolTrimTo(s->pool, 0);
     pthread_mutex_unlock(&s->turn);
@@ -63,14 +63,18 @@ static CUresult take_memory(mg_cuda *s, size_t bytes, void **data) {
     return r;
 }
 
-mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
+mg_status mg_cuda_alloc_or_stop(mg_device *d, size_t bytes, const mg_cuda_stop *stop, void **data) {
     MG_TRY(mg_cuda_enter(d));
     CUresult r = take_memory(d->state, bytes, data);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-        MG_TRY(make_room(d));
+        MG_TRY(make_room(d, stop));
         r = take_memory(d->state, bytes, data);
     }
     return mg_cuda_check(d, r, "allocate memory"); /* reports errors of earlier work, too */
+}
+
+mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
+    return mg_cuda_alloc_or_stop(d, bytes, &mg_cuda_on_interrupt, data);
 }
 
 /* To the cache, from which the oldest blocks go to the pool until `kept_most` bytes are left. On
@@ -102,8 +106,8 @@ void mg_cuda_free_kept(mg_device *d) {
 
 /* ---- copies ---- */
 
-static mg_status send(mg_device *d, void *dst, const void *src, size_t bytes,
-                      const mg_cuda_stop *stop) {
+mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes,
+                       const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     if (bytes > SMALL) {
@@ -120,11 +124,7 @@ static mg_status send(mg_device *d, void *dst, const void *src, size_t bytes,
 }
 
 mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes) {
-    return send(d, dst, src, bytes, &mg_cuda_on_interrupt);
-}
-
-mg_status mg_cuda_send(mg_device *d, void *dst, const void *src, size_t bytes) {
-    return send(d, dst, src, bytes, NULL);
+    return mg_cuda_send(d, dst, src, bytes, &mg_cuda_on_interrupt);
 }
 
 /* Used for trial memory and peer access tests; ops are filled by kernels of their own. */
@@ -138,8 +138,8 @@ mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
 }
 
 /* Waits for the stream, and so for whatever computes the source. */
-static mg_status fetch(mg_device *d, void *dst, const void *src, size_t bytes,
-                       const mg_cuda_stop *stop) {
+mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes,
+                        const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
     if (bytes == 0) return finish_stream(d, stop);
@@ -150,11 +150,7 @@ static mg_status fetch(mg_device *d, void *dst, const void *src, size_t bytes,
 }
 
 mg_status mg_cuda_copy_out(mg_device *d, void *dst, const void *src, size_t bytes) {
-    return fetch(d, dst, src, bytes, &mg_cuda_on_interrupt);
-}
-
-mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes) {
-    return fetch(d, dst, src, bytes, NULL);
+    return mg_cuda_fetch(d, dst, src, bytes, &mg_cuda_on_interrupt);
 }
 
 mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
@@ -165,14 +161,13 @@ mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes) {
     return mg_cuda_check(d, r, "copy on the GPU");
 }
 
-mg_status mg_cuda_sync(mg_device *d) {
+mg_status mg_cuda_finish(mg_device *d, const mg_cuda_stop *stop) {
     MG_TRY(mg_cuda_enter(d));
-    return finish_stream(d, &mg_cuda_on_interrupt);
+    return finish_stream(d, stop);
 }
 
-mg_status mg_cuda_finish(mg_device *d) {
-    MG_TRY(mg_cuda_enter(d));
-    return finish_stream(d, NULL);
+mg_status mg_cuda_sync(mg_device *d) {
+    return mg_cuda_finish(d, &mg_cuda_on_interrupt);
 }
 
 /* ---- readback of a byte, such as a guard's verdict, without stopping the stream ---- */

@@ -59,14 +59,14 @@ static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader,
     unsigned char sent[PATTERN], got[PATTERN];
     for (int i = 0; i < PATTERN; i++) sent[i] = (unsigned char)(i * 37 + 11);
     MG_TRY(mg_cuda_fill(owner, there, 0, PATTERN));
-    MG_TRY(mg_cuda_finish(owner));
-    MG_TRY(mg_cuda_send(reader, here, sent, PATTERN));
-    MG_TRY(mg_cuda_finish(reader));
+    MG_TRY(mg_cuda_sync(owner));
+    MG_TRY(mg_cuda_copy_in(reader, here, sent, PATTERN));
+    MG_TRY(mg_cuda_sync(reader));
     MG_TRY(enqueue_copy(owner, there, reader->state, here, PATTERN));
-    MG_TRY(mg_cuda_finish(owner));
+    MG_TRY(mg_cuda_sync(owner));
     MG_TRY(mg_cuda_fill(reader, here, 0, PATTERN));
     MG_TRY(enqueue_copy(reader, here, owner->state, there, PATTERN));
-    MG_TRY(mg_cuda_fetch(reader, got, here, PATTERN));
+    MG_TRY(mg_cuda_copy_out(reader, got, here, PATTERN));
     *right = memcmp(sent, got, PATTERN) == 0;
     return MG_OK;
 }
@@ -89,33 +89,39 @@ static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_
     return mg_cu.cuMemPoolSetAccess(owner->pool, &access, 1) == CUDA_SUCCESS;
 }
 
-/* Turns access on and tries it; turns it off again, and logs why, if the trial fails. */
-static bool open_pool(mg_device *owner, mg_device *reader) {
+/* Turns access on and tries it; turns it off again, and logs why, if the trial fails. After an
+ * interrupt or on a lost device, which may still be at the trial's copies, access stays on. */
+static mg_status open_pool(mg_device *owner, mg_device *reader, bool *open) {
     const mg_cuda *from = owner->state, *to = reader->state;
     bool right = false;
     int can = 0;
+    *open = false;
     if (mg_cu.cuDeviceCanAccessPeer(&can, to->handle, from->handle) != CUDA_SUCCESS || !can ||
         !set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
-        return false;
-    if (try_copies(owner, reader, &right) == MG_OK && right) return true;
+        return MG_OK;
+    const mg_status status = try_copies(owner, reader, &right);
+    *open = status == MG_OK && right;
+    if (*open) return MG_OK;
+    if (status == MG_INTERRUPTED || mg_device_is_lost(owner) || mg_device_is_lost(reader))
+        return status;
     if (mg_log_on("fallback"))
         mg_log("fallback", "%s and %s copy through host memory: %s", owner->name, reader->name,
-               mg_error_code() ? mg_error_message() : "bytes do not arrive");
+               status != MG_OK ? mg_error_message() : "bytes do not arrive");
     mg_error_clear();
     set_access(from, to, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-    return false;
+    return MG_OK;
 }
 
 /* The outcome is kept as a bit per GPU, so the trial is made once. */
-bool mg_cuda_enable_peer(mg_device *owner, mg_device *reader) {
+mg_status mg_cuda_enable_peer(mg_device *owner, mg_device *reader, bool *open) {
     mg_cuda *from = owner->state;
     const mg_cuda *to = reader->state;
     const uint64_t bit = (uint64_t)1 << to->gpu;
-    if (from->gpu == to->gpu || from->open_to & bit) return true;
-    if (from->shut_to & bit) return false;
-    const bool open = open_pool(owner, reader);
-    *(open ? &from->open_to : &from->shut_to) |= bit;
-    return open;
+    *open = from->gpu == to->gpu || from->open_to & bit;
+    if (*open || from->shut_to & bit) return MG_OK;
+    MG_TRY(open_pool(owner, reader, open));
+    *(*open ? &from->open_to : &from->shut_to) |= bit;
+    return MG_OK;
 }
 
 /* ---- copies ---- */
@@ -126,8 +132,10 @@ mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const voi
                             size_t bytes) {
     if (bytes == 0) return MG_OK;
     if (to == from) return enqueue_copy(to, dst, from->state, src, bytes);
+    bool open;
     MG_TRY(mg_cuda_enter(to));
-    if (!mg_cuda_enable_peer(from, to)) return MG_UNSUPPORTED;
+    MG_TRY(mg_cuda_enable_peer(from, to, &open));
+    if (!open) return MG_UNSUPPORTED;
     MG_TRY(mark_stream(from));
     MG_TRY(wait_for_mark(to, from->state));
     MG_TRY(enqueue_copy(to, dst, from->state, src, bytes));

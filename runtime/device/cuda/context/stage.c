@@ -141,7 +141,7 @@ void *mg_cuda_stage_drop(mg_cuda *s) {
 /* ---- copies ---- */
 
 /* *data: a block for a copy, new or one that was freed. */
-static mg_status find_place(mg_device *d, size_t bytes, void **data) {
+static mg_status find_place(mg_device *d, size_t bytes, const mg_cuda_stop *stop, void **data) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->turn);
     mg_status status = open_stage(d);
@@ -149,7 +149,7 @@ static mg_status find_place(mg_device *d, size_t bytes, void **data) {
     *data = b ? b->data : NULL;
     pthread_mutex_unlock(&s->turn);
     if (status != MG_OK || *data) return status;
-    MG_TRY(mg_cuda_alloc(d, bytes, data));
+    MG_TRY(mg_cuda_alloc_or_stop(d, bytes, stop, data));
     pthread_mutex_lock(&s->turn);
     status = add_block(d, *data, bytes);
     pthread_mutex_unlock(&s->turn);
@@ -159,26 +159,27 @@ static mg_status find_place(mg_device *d, size_t bytes, void **data) {
 
 /* Copies into the block on the stream for copies. Whatever comes of it, `copied` is recorded. With
  * the channel's `busy` held. */
-static mg_status copy_ahead(mg_device *d, void *data, const mg_staging *what) {
+static mg_status copy_ahead(mg_device *d, void *data, const mg_staging *what,
+                            const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
-    const mg_cuda_stop stop = {what->stop, what->context};
     pthread_mutex_lock(&s->turn);
     const staged_block b = *find_block(s, data);
     pthread_mutex_unlock(&s->turn);
     MG_TRY(mg_cuda_check(d, mg_cu.cuStreamWaitEvent(s->stage->stream, b.released, 0),
                          "wait for an event"));
-    const mg_status status = mg_cuda_channel_send(d, &s->stage->channel, data, what->src,
-                                                  what->bytes, what->stop ? &stop : NULL);
+    const mg_status status =
+        mg_cuda_channel_send(d, &s->stage->channel, data, what->src, what->bytes, stop);
     const CUresult r = mg_cu.cuEventRecord(b.copied, s->stage->stream);
     return status != MG_OK ? status : mg_cuda_check(d, r, "record an event");
 }
 
 mg_status mg_cuda_stage_in(mg_device *d, const mg_staging *what, void **data) {
+    const mg_cuda_stop asked = {what->stop, what->context}, *stop = what->stop ? &asked : NULL;
     MG_TRY(mg_cuda_enter(d));
-    MG_TRY(find_place(d, what->bytes, data));
+    MG_TRY(find_place(d, what->bytes, stop, data));
     mg_cuda_channel *channel = &mg_cuda_of(d)->stage->channel;
     pthread_mutex_lock(&channel->busy);
-    const mg_status status = copy_ahead(d, *data, what);
+    const mg_status status = copy_ahead(d, *data, what, stop);
     pthread_mutex_unlock(&channel->busy);
     if (status != MG_OK) mg_cuda_free(d, *data, what->bytes);
     return status;

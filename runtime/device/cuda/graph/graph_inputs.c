@@ -9,6 +9,7 @@
  * times and in at least every PER_CHANGE-th run: data that changes once per epoch is read in place.
  */
 #include "core/alloc.h"
+#include "core/threads.h"
 #include "device/cuda/context/context.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include <string.h>
@@ -75,13 +76,16 @@ void mg_cuda_graph_inputs_free(mg_cuda_graph_inputs *p) {
 }
 
 /* Counts the run and the change of address, and allocates stable memory when the counts ask for it.
- * Without memory the value stays in place, and counting begins anew. */
+ * Without memory the value stays in place, and counting begins anew; so too after an interrupt,
+ * which is left to those who may stop the run. */
 static void count_run(value *v, mg_device *d, const void *address) {
     v->changes += v->runs > 0 && v->last != address;
     v->runs++;
     v->last = address;
     if (v->own_address || v->changes < CHANGES || v->changes * PER_CHANGE < v->runs) return;
-    if (mg_device_alloc(d, v->bytes, &v->own_address) != MG_OK) {
+    const mg_status status = mg_device_alloc(d, v->bytes, &v->own_address);
+    if (status != MG_OK) {
+        if (status == MG_INTERRUPTED) mg_interrupt_by(mg_interrupt_signal());
         v->own_address = NULL;
         v->changes = 0;
         mg_error_clear();

@@ -38,16 +38,22 @@ static void release_fallback(void *kept) {
     mg_free(s);
 }
 
+static bool is_stopped(void *run) {
+    return mg_program_check_stop(run) != MG_OK;
+}
+
 /* `memory` has room for scratch, then all inputs, then all outputs. */
 static mg_status run_on_host(const mg_call *call, char *memory, void **in, void **out) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const mg_step *step = plan->step;
+    const mg_cuda_stop asked = {is_stopped, (void *)(uintptr_t)call->stoppable};
+    const mg_cuda_stop *stop = call->stoppable ? &asked : NULL;
     char *at = memory + (s->scratch + 63) / 64 * 64;
     for (int i = 0; i < step->n_in; at += padded_bytes(&plan->in[i++])) {
         const size_t bytes = mg_value_bytes(plan->in[i].value);
         in[i] = at;
-        MG_TRY(mg_cuda_fetch(plan->device, at, call->in[i], bytes));
+        MG_TRY(mg_cuda_fetch(plan->device, at, call->in[i], bytes, stop));
     }
     for (int i = 0; i < step->n_out; at += padded_bytes(&plan->out[i++])) out[i] = at;
     const mg_call host = {
@@ -55,9 +61,9 @@ static mg_status run_on_host(const mg_call *call, char *memory, void **in, void 
     MG_TRY(mg_reference_kernel.run(&host));
     for (int i = 0; i < step->n_out; i++) {
         const size_t bytes = mg_value_bytes(plan->out[i].value);
-        MG_TRY(mg_cuda_send(plan->device, call->out[i], out[i], bytes));
+        MG_TRY(mg_cuda_send(plan->device, call->out[i], out[i], bytes, stop));
     }
-    return mg_cuda_finish(plan->device);
+    return mg_cuda_finish(plan->device, stop);
 }
 
 /* One block of host memory for everything, the lists of addresses at its end. */
