@@ -3,11 +3,12 @@
  * A tensor costs Lua a few dozen bytes, but the machine perhaps megabytes, which Lua's collector
  * does not see. So every n KiB taken outside the heap advance the collector by n * heap / budget
  * KiB: one collection cycle for each `budget` of such memory. The budget is the larger of 64 MiB
- * and 1.4 times the live bytes.
+ * and 1.4 times what the devices held at the end of the last cycle, when there was least garbage.
  *
  * Measured: the peak lies about half a budget above what is alive, with pauses below a millisecond.
  * Tried before: steps of a fixed size collected nothing, and steps of one KiB for each KiB taken
- * cost seconds. */
+ * cost seconds. With a budget of 1.4 times what the devices hold now, garbage made the budget
+ * larger, and freed more at once than the cpu device keeps for the next tensors. */
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "device/device.h"
@@ -17,10 +18,10 @@
 enum { LEAST_BUDGET_KIB = 64 << 10, BATCH_BYTES = 64 << 10 };
 
 static _Thread_local size_t unreported; /* bytes taken since then */
+static _Thread_local int64_t live_kib;  /* of the devices, at the end of the last cycle */
 
-/* What the library and all devices hold. */
-static int64_t live_kib(void) {
-    int64_t bytes = mg_alloc_get_stats().live_bytes;
+static int64_t used_kib(void) {
+    int64_t bytes = 0;
     for (mg_device *d = mg_device_first(); d; d = d->next) bytes += atomic_load(&d->used);
     return bytes >> 10;
 }
@@ -29,11 +30,12 @@ void bind_account(lua_State *L, size_t bytes) {
     unreported += bytes + mg_eval_take_bytes();
     if (unreported < BATCH_BYTES) return;
     const int64_t n = (int64_t)(unreported >> 10), heap = lua_gc(L, LUA_GCCOUNT, 0);
-    const int64_t wanted = live_kib() * 14 / 10;
+    const int64_t wanted = live_kib * 14 / 10;
     const int64_t budget = wanted > LEAST_BUDGET_KIB ? wanted : LEAST_BUDGET_KIB;
     const int64_t step = n * heap / budget;
     unreported = 0;
-    lua_gc(L, LUA_GCSTEP, (int)(step < 1 ? 1 : step > 1 << 20 ? 1 << 20 : step));
+    const bool ended = lua_gc(L, LUA_GCSTEP, (int)(step < 1 ? 1 : step > 1 << 20 ? 1 << 20 : step));
+    if (ended) live_kib = used_kib();
 }
 
 /* ---- tidy ---- */

@@ -4,25 +4,41 @@
 #include "device/buffer.h"
 #include <math.h>
 
+#define MAX_SEED 4294967295.0       /* of 32 bits */
+#define MAX_BASE 9007199254740992.0 /* 2^53: up to there Lua's numbers are exact */
+
 /* seed(n): the random state of a fresh program with this seed. */
 static int core_seed(lua_State *L) {
     bind_want(L, 1, LUA_TNUMBER, "seed");
     const double n = lua_tonumber(L, 1);
-    if (!(n >= 0) || n != floor(n) || n > 4294967295.0)
+    if (!(n >= 0) || n != floor(n) || n > MAX_SEED)
         return bind_fail(L, MG_USAGE,
                          "seed: expected a whole number from 0 to 4294967295, got %.14g", n);
     mg_rng_set((mg_rng_state){.seed = (uint32_t)n, .base = 0});
     return 0;
 }
 
+/* The field of the random state at stack position 1: a whole number from 0 to max. */
+static double state_field(lua_State *L, const char *name, double max) {
+    lua_getfield(L, 1, name);
+    const double n = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
+    lua_pop(L, 1);
+    if (!(n >= 0) || n != floor(n) || n > max)
+        bind_fail(L, MG_USAGE,
+                  "rng_state: the state's %s must be a whole number from 0 to %.0f: a state is a "
+                  "table {seed =, base =} that mgpu.rng_state() has returned",
+                  name, max);
+    return n;
+}
+
 /* rng_state([state]) -> {seed, base}, after setting it if one is given. base counts the draws;
  * checkpoints save both. */
 static int core_rng_state(lua_State *L) {
-    if (lua_istable(L, 1)) {
-        lua_getfield(L, 1, "seed");
-        lua_getfield(L, 1, "base");
-        mg_rng_set((mg_rng_state){.seed = (uint32_t)luaL_checknumber(L, -2),
-                                  .base = (uint64_t)luaL_checknumber(L, -1)});
+    if (!lua_isnoneornil(L, 1)) {
+        bind_want(L, 1, LUA_TTABLE, "rng_state");
+        const double seed = state_field(L, "seed", MAX_SEED);
+        const double base = state_field(L, "base", MAX_BASE);
+        mg_rng_set((mg_rng_state){.seed = (uint32_t)seed, .base = (uint64_t)base});
     }
     const mg_rng_state now = mg_rng_get();
     lua_newtable(L);
