@@ -18,10 +18,22 @@ end
 --- colon(example, is_self, fn, check) -> the method fn, which raises, showing `example`, unless is_self(self): it was
 --- called with a dot. Then check (nil: nothing) is called with its other arguments.
 function M.colon(example, is_self, fn, check)
-  return M.checked(fn, function(self, ...)
+  local function outer(self, ...)
     if not is_self(self) then core.fail("usage", ("a method is called with a colon: write %s"):format(example)) end
     if check then check(...) end
-  end)
+    return fn(self, ...)
+  end
+  inner[outer] = fn
+  return outer
+end
+
+--- want_colons(class, what, mark, names): makes these methods of the class refuse a call with a dot: without an object
+--- that has the field `mark`. The error shows what:name(...).
+function M.want_colons(class, what, mark, names)
+  local function is_self(value) return type(value) == "table" and value[mark] ~= nil end
+  for _, name in ipairs(names) do
+    class[name] = M.colon(("%s:%s(...)"):format(what, name), is_self, class[name])
+  end
 end
 
 --- inner(method) -> the function that colon or checked was given for it, whose docstring is the method's; else the

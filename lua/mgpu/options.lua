@@ -141,13 +141,13 @@ end
 local function check_bounds(who, option, value)
   if type(value) ~= "number" then return end
   if value ~= value or (option.min and value < option.min) then
-    fail(who, "option %q must be at least %g, got %g", option[1], option.min or 0, value)
+    fail(who, "option %q must be at least %.14g, got %.14g", option[1], option.min or 0, value)
   end
   if option.max and value > option.max then
-    fail(who, "option %q must be at most %g, got %g", option[1], option.max, value)
+    fail(who, "option %q must be at most %.14g, got %.14g", option[1], option.max, value)
   end
   if option.below and value >= option.below then
-    fail(who, "option %q must be below %g, got %g", option[1], option.below, value)
+    fail(who, "option %q must be below %.14g, got %.14g", option[1], option.below, value)
   end
 end
 

@@ -119,3 +119,65 @@ test("parallel.resolve checks its arguments", function()
   refused("resolve: the second argument must be a table of compile's options, got a number", mgpu.parallel.resolve,
     fixtures.linear(), 3)
 end)
+
+test("a random state that mgpu.rng_state cannot have returned is refused", function()
+  local before = mgpu.rng_state()
+  refused("rng_state: argument 1 must be a table, got number", mgpu.rng_state, 5)
+  for _, state in ipairs { {}, { seed = "x", base = 0 }, { seed = -1, base = 0 }, { seed = 2 ^ 32, base = 0 } } do
+    refused("rng_state: the state's seed must be a whole number from 0 to 4294967295", mgpu.rng_state, state)
+  end
+  for _, base in ipairs { -1, 1.5, 0 / 0, 1e300 } do
+    refused("rng_state: the state's base must be a whole number", mgpu.rng_state, { seed = 1, base = base })
+  end
+  check.equal(mgpu.rng_state(), before)
+end)
+
+test("methods of layers and models called with a dot are refused", function()
+  local model, dense = fixtures.linear(), L.Dense { 1 }
+  for _, name in ipairs { "add", "pop", "to_json", "losses", "get_weights" } do
+    refused("a method is called with a colon: write model:" .. name, model[name])
+    refused("a method is called with a colon: write model:" .. name, model[name], dense)
+  end
+  for _, name in ipairs { "add_weight", "add_loss", "get_weights", "set_weights", "count_params", "losses" } do
+    refused("a method is called with a colon: write layer:" .. name, dense[name], {})
+  end
+end)
+
+test("a model is not extended: only a layer is", function()
+  refused('Model:extend: write mgpu.Layer:extend%("Net", {...}%), and put the layer into a model',
+    mgpu.Model.extend, mgpu.Model, "Net", {})
+  refused("Sequential:extend: write mgpu.Layer:extend", mgpu.Sequential.extend, mgpu.Sequential, "Net")
+end)
+
+test("a tensor's method called with a dot is refused, and not applied to its first argument", function()
+  local t = mgpu.ones { 2, 3 }
+  for _, name in ipairs { "sum", "mean", "reshape", "slice", "to", "argmax" } do
+    refused("a method is called with a colon: write t:" .. name, t[name])
+    refused("a method is called with a colon: write t:" .. name, t[name], name == "reshape" and { 3, 2 } or 2)
+  end
+  check.equal(mgpu.sum(2), 2) -- a function takes numbers
+end)
+
+test("sizes without braces, a colon after mgpu, and a tensor in a concatenation are explained", function()
+  for _, name in ipairs { "zeros", "ones", "rand", "randn" } do
+    refused(("%s: the sizes are one list: write %s {2, 3}"):format(name, name), mgpu[name], 2, 3)
+    local dot = ("%s is a function of mgpu: write mgpu.%s%%(...%%), with a dot"):format(name, name)
+    refused(dot, mgpu[name], mgpu, { 2 })
+  end
+  local expected = "a tensor cannot be concatenated with ..: write t:item%(%)"
+  refused(expected, function() return "loss: " .. mgpu.ones {} end)
+  refused(expected, function() return mgpu.ones {} .. "%" end)
+end)
+
+test("what was given is shown as it was written", function()
+  refused('Adam: option "learning_rate" must be a number of at least 0 or one of mgpu.schedules, got "0.1"',
+    mgpu.optimizers.Adam, { learning_rate = "0.1" })
+  refused('glorot_uniform: option "seed" must be at most 2147483647, got 8589934592',
+    mgpu.initializers.glorot_uniform, { seed = 2 ^ 33 })
+  refused("randint: the limit must be a number, got a table", mgpu.randint, 5, { 2 })
+end)
+
+test("an error of a device names it once", function()
+  local message = check.raises(function() mgpu.eval(mgpu.zeros { 1e6, 1e6 }) end, "out of memory", "oom")
+  check.equal(select(2, message:gsub("cpu:0: ", "")), 1)
+end)

@@ -2,6 +2,7 @@
 --
 -- A node is one use of a layer (symbolic_tensor.lua).
 local core = require "mgpu.core"
+local layer_order = require "mgpu.nn.layer_order"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 -- ---- the graph ----------------------------------------------------------------------------------
@@ -76,18 +77,18 @@ local function check_names(self)
   end
 end
 
--- self.layers: the layers in the order of their first use, the Input layers first.
+-- self.layers: the layers between inputs and outputs, in Keras's order.
 local function list_layers(self)
-  self.layers = {}
-  local seen = {}
+  local list, seen = {}, {}
   local function add(layer)
-    if not seen[layer] then self.layers[#self.layers + 1] = layer end
+    if not seen[layer] then list[#list + 1] = layer end
     seen[layer] = true
   end
   for _, input in ipairs(self.inputs) do
     if input.node.layer.is_input then add(input.node.layer) end
   end
   for _, node in ipairs(self.order) do add(node.layer) end
+  self.layers = layer_order(self, list)
   check_names(self)
 end
 

@@ -17,6 +17,15 @@ for _, part in ipairs { require "mgpu.train.compile", require "mgpu.train.model_
   for name, method in pairs(part) do Network[name] = method end
 end
 
+-- Model and Sequential are no classes to derive from: fit runs the graph of their layers, not a call of a user's.
+function Network:extend(class_name, declared)
+  if self ~= Network then
+    core.fail("usage", ("%s:extend: write mgpu.Layer:extend(%q, {...}), and put the layer into a model to train it, as "
+      .. "in mgpu.Sequential {mgpu.Input {4}, %s {}}"):format(self.class_name, class_name, class_name))
+  end
+  return Layer.extend(self, class_name, declared)
+end
+
 --- model:contents() -> its layers.
 -- Example:
 --     local model = mgpu.Sequential { L.Flatten {}, L.Dense { 3 } }
@@ -148,16 +157,12 @@ end
 
 local USED = { "compile", "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch",
   "set_devices", "save", "save_weights", "load_weights", "summary", "plot", "get_layer", "get_weights", "set_weights",
-  "count_params", "get_config" }
+  "count_params", "get_config", "to_json", "losses" }
 
 -- Fields that a network may lack, though their names are near a method's.
 local ABSENT = { compiled = true, predict_step = true, saved_optimizer = true }
 
-local function is_network(value) return type(value) == "table" and value.is_network == true end
-
-for _, name in ipairs(USED) do
-  Network[name] = methods.colon(("model:%s(...)"):format(name), is_network, Network[name])
-end
+methods.want_colons(Network, "model", "is_network", USED)
 
 --- model:unknown_field(key): raises for the misspelt name of a method, as in model:evalute(x, y), and for the names
 --- that other frameworks use; any other field that a model lacks is nil.

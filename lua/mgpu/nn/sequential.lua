@@ -11,6 +11,7 @@
 --     print(model.built, #model.layers)  --> true 3
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
+local methods = require "mgpu.methods"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
@@ -204,5 +205,7 @@ function Sequential:get_config()
     input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),
     layers = self:layer_configs() }
 end
+
+methods.want_colons(Sequential, "model", "is_network", { "add", "pop" })
 
 return Sequential

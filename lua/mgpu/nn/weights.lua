@@ -2,6 +2,7 @@
 --- layer; layer.lua takes them over.
 local blank_weights = require "mgpu.nn.blank_weights"
 local core = require "mgpu.core"
+local methods = require "mgpu.methods"
 
 local M = {}
 
@@ -312,5 +313,10 @@ function M:losses()
   end)
   return all
 end
+
+-- ---- misuse that Lua would not explain ----------------------------------------------------------------
+
+methods.want_colons(M, "layer", "add_weight",
+  { "add_weight", "add_loss", "get_weights", "set_weights", "count_params", "losses" })
 
 return M

@@ -5,6 +5,7 @@
 -- dtype's limits becomes the limit.
 local arguments = require "mgpu.tensor.arguments"
 local core = require "mgpu.core"
+local misuse = require "mgpu.methods"
 
 local M, methods, ops = {}, core.methods, core.ops
 
@@ -41,6 +42,16 @@ local function on(device, t)
 end
 
 -- The shape as a list, whose faults are reported here: the op below has another name.
+-- The options of a function of a shape. Errors: what colons and sizes without braces lead to: mgpu:zeros {2, 3} and
+-- zeros(2, 3).
+local function read_shape_options(who, shape, options)
+  if shape == require "mgpu" then fail("%s is a function of mgpu: write mgpu.%s(...), with a dot", who, who) end
+  if type(shape) == "number" and type(options) == "number" then
+    fail("%s: the sizes are one list: write %s {%g, %g}", who, who, shape, options)
+  end
+  return read_options(who, options)
+end
+
 local function check_shape(who, shape)
   if type(shape) == "number" then shape = { shape } end
   if type(shape) ~= "table" then fail("%s: the shape must be a list, got %s", who, type(shape)) end
@@ -52,7 +63,7 @@ end
 
 local function check_number(what, value)
   if type(value) ~= "number" or value ~= value or math.abs(value) == math.huge then
-    fail("%s must be a number, got %s", what, tostring(value))
+    fail("%s must be a number, got %s", what, type(value) == "table" and "a table" or tostring(value))
   end
 end
 
@@ -94,7 +105,7 @@ end
 --     --> {{0, 0, 0},
 --     -->  {0, 0, 0}}
 function M.zeros(shape, options)
-  local dtype, device = read_options("zeros", options)
+  local dtype, device = read_shape_options("zeros", shape, options)
   return on(device, ops.full(check_shape("zeros", shape), 0, dtype or core.floatx()))
 end
 
@@ -104,7 +115,7 @@ end
 --     --> tensor {3} float64 cpu:0
 --     --> {1, 1, 1}
 function M.ones(shape, options)
-  local dtype, device = read_options("ones", options)
+  local dtype, device = read_shape_options("ones", shape, options)
   return on(device, ops.full(check_shape("ones", shape), 1, dtype or core.floatx()))
 end
 
@@ -172,7 +183,7 @@ function M.eye(n, m, options)
 end
 
 local function random(who, kind, shape, a, b, options)
-  local dtype, device = read_options(who, options)
+  local dtype, device = read_shape_options(who, shape, options)
   return on(device, ops.random { shape = check_shape(who, shape), kind = kind, a = a, b = b,
     dtype = dtype or (kind == "randint" and "int32") or core.floatx() })
 end
@@ -270,12 +281,19 @@ define("pointer", function(t)
 end)
 
 methods.text = require "mgpu.tensor.printing"
-methods.shape = require "mgpu.methods".no_field("t:shape()[1]", methods.shape) -- a field in Python
+methods.shape = misuse.no_field("t:shape()[1]", methods.shape) -- a field in Python
 
 -- ---- settings and the rest of mgpu's plain functions ---------------------------------------------
 
 for name, fn in pairs(ops) do
   if methods[name] and not M[name] then M[name] = fn end -- ops that are no methods are internal
+end
+
+-- A function takes a number where a tensor stands, so t.sum(2) instead of t:sum(2) would be the sum of the number 2.
+local function is_tensor(value) return type(value) == "userdata" end
+
+for name, fn in pairs(methods) do
+  if M[name] == fn or ops[name] then methods[name] = misuse.colon(("t:%s(...)"):format(name), is_tensor, fn) end
 end
 
 for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",

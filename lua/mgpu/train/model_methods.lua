@@ -127,10 +127,15 @@ local function without_y(what, declared, x, y, given)
   return y, given
 end
 
--- Makes the optimizer's slots and puts them where their variables are.
+-- Makes the optimizer's slots and puts them where their variables are. Says once if there is nothing to train.
 local function build_optimizer(model)
-  model.compiled.optimizer:build(model.trainable_variables)
-  placement.place_state(model.compiled, model)
+  local compiled, variables = model.compiled, model.trainable_variables
+  if #variables == 0 and not compiled.said_untrainable then
+    compiled.said_untrainable = true
+    require "mgpu".output(("fit: %s has no trainable weights: there is nothing to train\n"):format(tostring(model)))
+  end
+  compiled.optimizer:build(variables)
+  placement.place_state(compiled, model)
 end
 
 -- Raises for data whose length is not known, unless the number of steps is given.

@@ -7,7 +7,7 @@ local mgpu = require "mgpu"
 
 local test = check.test
 
-check.needs "build/mgpu-image.so"
+check.needs(check.program:match "^(.*)/[^/]*$" .. "/mgpu-image.so")
 
 local N, HEIGHT, WIDTH = 9, 70, 90
 

@@ -159,6 +159,28 @@ test("weights that are not finite are loaded with a warning that names them", fu
   check.matches(said[1], 'altered.safetensors: warning: NaN or infinite numbers in "hidden/bias", "out/bias"\n')
 end)
 
+test("numbers that are not finite are found with every instruction set", function()
+  local path, tensors = check.path "numbers.safetensors", {}
+  for _, dtype in ipairs { "float32", "float64", "float16", "bfloat16" } do
+    tensors[dtype] = mgpu.tensor({ 1, 2, 65504, 3, 4 }, { dtype = dtype })
+    tensors[dtype .. "_inf"] = mgpu.tensor({ 1, 2, 3, 4, -1 / 0 }, { dtype = dtype })
+    tensors[dtype .. "_nan"] = mgpu.tensor({ 0 / 0, 2, 3 }, { dtype = dtype })
+  end
+  core.store_save(path, tensors)
+  local script = check.path "numbers.lua"
+  check.write(script, [[
+    local _, bad = require "mgpu.core".store_open(arg[1]):read()
+    local names = {}
+    for name in pairs(bad) do names[#names + 1] = bad[name] == true and name or bad[name] end
+    table.sort(names)
+    print(table.concat(names, " "))]])
+  for _, isa in ipairs { "", "MGPU_ISA=baseline " } do
+    local out = check.run(("%s%s %s %s 2>&1"):format(isa, check.program, script, path))
+    check.equal(out, "bfloat16_inf bfloat16_nan float16_inf float16_nan float32_inf float32_nan float64_inf "
+      .. "float64_nan\n")
+  end
+end)
+
 test("a flipped bit anywhere in a model file is found", function()
   local path = check.path "flipped.safetensors"
   network():save(path)

@@ -7,7 +7,8 @@ local core = require "mgpu.core"
 local test = check.test
 local image = mgpu.image
 
-check.needs "build/mgpu-image.so"
+local BUILD = check.program:match "^(.*)/[^/]*$" -- the folder of the build that is tested
+check.needs(BUILD .. "/mgpu-image.so")
 
 local FOLDER = "tests/golden/images/"
 local PNG = { "gray", "rgb", "rgba", "palette", "palette_alpha", "gray_alpha", "one_bit", "gray16", "interlaced" }
@@ -216,10 +217,10 @@ end)
 
 test("without the plug-in the error names the packages", function()
   local bare = check.path "bare"
-  local output, status = check.run(("mkdir '%s' && cp build/libmgpu.so.0 build/mgpulua '%s' && "
+  local output, status = check.run(("mkdir '%s' && cp %s/libmgpu.so.0 %s/mgpulua '%s' && "
     .. "LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua' '%s/mgpulua' "
     .. "-e 'require [[mgpu]].image.encode_png(require [[mgpu]].ones{2,2})' 2>&1")
-    :format(bare, bare, core.root, core.root, bare))
+    :format(bare, BUILD, BUILD, bare, core.root, core.root, bare))
   check.truthy(status ~= 0, output)
   check.matches(output, "libpng%-dev and libjpeg%-dev")
 end)

@@ -35,6 +35,39 @@ test("a constraint whose axis is no axis is refused for what it says", function(
   end
 end)
 
+-- ---- the order of layers ------------------------------------------------------------------------
+
+-- A model whose shortcut was made before the other branch, though it is as near to the output as that one's end.
+local function with_shortcut()
+  local x, late = mgpu.Input { 4, name = "in" }, mgpu.Input { 4, name = "late" }
+  local shortcut = L.Dense { 4, name = "shortcut" } (x)
+  local branch = L.Dense { 4, name = "second" } (L.Dense { 4, name = "first" } (x))
+  local sum = L.Add { name = "sum" } { branch, shortcut }
+  return mgpu.Model { inputs = { x, late }, outputs = L.Concatenate { name = "cat" } { sum, late } }
+end
+
+local function names_of(model)
+  local names = {}
+  for i, layer in ipairs(model.layers) do names[i] = layer.name end
+  return table.concat(names, " ")
+end
+
+test("layers are in Keras's order, which a model from JSON or a clone keeps", function()
+  local model = with_shortcut()
+  check.equal(names_of(model), "in first second shortcut sum late cat") -- as Keras 3.15 prints them
+  check.equal(names_of(mgpu.model_from_json(model:to_json())), names_of(model))
+  check.equal(names_of(mgpu.clone_model(model)), names_of(model))
+end)
+
+test("each weight of a model inside a model returns to its place from an .h5 file", function()
+  local a, b = mgpu.Input { 4 }, mgpu.Input { 4 }
+  local model = mgpu.Model { inputs = { a, b }, outputs = with_shortcut() { a, b } }
+  local path = check.path "nested.h5"
+  model:save(path)
+  local x = { mgpu.rand { 3, 4 }, mgpu.rand { 3, 4 } }
+  check.equal(mgpu.load_model(path):predict(x, { verbose = 0 }), model:predict(x, { verbose = 0 }):totable())
+end)
+
 -- ---- JSON ---------------------------------------------------------------------------------------
 
 local function two_branches()

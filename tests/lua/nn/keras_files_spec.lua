@@ -106,6 +106,33 @@ test("files of weights are loaded into models that have the layers", function()
   check_predictions(model, "mlp", "2")
 end)
 
+-- Loads adam_3.h5 without the slots of Adam, and with this count of steps. Returns the model and what was printed.
+local function without_slots(steps)
+  local entries, path = {}, check.path "adam.h5"
+  for _, entry in ipairs(core.h5_read(FOLDER .. "adam_3.h5")) do
+    if entry.path == "optimizer_weights" and entry.attribute then
+      entry.text = { "adam/iteration", "adam/learning_rate" }
+    elseif entry.path == "optimizer_weights/adam/iteration" then
+      entry.tensor = mgpu.tensor(steps, { dtype = "int64" })
+    end
+    if not entry.path:find "^optimizer_weights/adam/adam_" then entries[#entries + 1] = entry end
+  end
+  core.h5_write(path, entries)
+  local output, text = mgpu.output, ""
+  mgpu.output = function(line) text = text .. line end
+  local model = mgpu.load_model(path)
+  mgpu.output = output
+  return model, text
+end
+
+test("an optimizer that Keras saved before its first step starts without a warning, another with one", function()
+  local model, text = without_slots(0)
+  check.equal({ model.optimizer:steps_taken(), text }, { 0, "" })
+  model, text = without_slots(3)
+  check.equal(model.optimizer:steps_taken(), 0)
+  check.matches(text, "adam.h5: the state of the optimizer Adam is not as ours and is left out: it starts anew")
+end)
+
 for _, version in ipairs { "3", "2" } do
   for _, base in ipairs { "sgd", "momentum", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam" } do
     for _, ending in ipairs { ".keras", ".h5" } do

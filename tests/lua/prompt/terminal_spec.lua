@@ -24,7 +24,7 @@ test("lines are edited, recalled and completed", function()
     t:expect "mgpu.ara"
     t:send "\t"
     t:expect "nge"
-    t:ask(" { 3 }", "must be a number, got table")
+    t:ask(" { 3 }", "must be a number, got a table")
     check.equal(t:close(), 0)
   end, "readline", "libedit")
 end)

@@ -320,6 +320,15 @@ test("garbage collection knows of tensors that were computed on the way to anoth
   check.truthy(most < 400e6, most)
 end)
 
+test("garbage is not taken for memory in use, which would leave more of it", function()
+  local out = check.run(("%s -e '%s' 2>&1"):format(check.program, [[
+    local mgpu = require "mgpu"
+    local x = mgpu.eval(mgpu.rand { 8 * 1024 * 1024 })
+    for _ = 1, 100 do mgpu.eval(x + 1) end
+    print(mgpu.memory(mgpu.devices()[1]).peak)]]))
+  check.truthy(tonumber(out) and tonumber(out) < 6 * 2 ^ 25, out) -- x and at most five others of 32 MiB
+end)
+
 test("wrong arguments of any kind are errors at the user's line, never a crash", function()
   local t, freed, circle = mgpu.ones { 2, 3 }, mgpu.ones { 2 }, {}
   freed:free()

@@ -421,6 +421,15 @@ test("CSVLogger continues from its state: rows of epochs that are done again are
   check.equal(check.read(path), "epoch,loss,mae\n1,1,1\n2,0.5,2\n3,1,3\n")
 end)
 
+test("a CSVLogger that appends and continues from before its first row keeps only the rows of earlier runs", function()
+  local path = check.path "log.csv"
+  check.write(path, "epoch,loss,mae\n1,7,7\n")
+  local _, state = continued(function() return C.CSVLogger { path, append = true } end, 0, 0)
+  check.write(path, check.read(path) .. "1,0,0\n") -- written after the checkpoint, before the kill
+  continued(function() return C.CSVLogger { path, append = true } end, 0, 2, state)
+  check.equal(check.read(path), "epoch,loss,mae\n1,7,7\n1,1,1\n2,0.5,2\n")
+end)
+
 test("timing, warm-up and history continue from their states", function()
   for name, make in pairs { BatchTiming = function() return C.BatchTiming {} end,
     SamplesPerSec = function() return C.SamplesPerSec {} end } do

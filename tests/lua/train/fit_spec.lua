@@ -435,6 +435,19 @@ fails("a label that is no whole number is an error", "the label in row 2 of y is
   classifier():fit(mgpu.zeros { 3, 2 }, { 0, 0.5, 2 }, quiet)
 end)
 
+test("labels pass on null devices, which compute nothing", function()
+  local script = check.path "null_labels.lua"
+  check.write(script, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 3, activation = "softmax" } }
+    model:compile { loss = "sparse_categorical_crossentropy", optimizer = "sgd" }
+    for _, y in ipairs { mgpu.zeros({ 8 }, { dtype = "int32" }), mgpu.zeros { 8 } } do
+      model:fit(mgpu.zeros { 8, 4 }, y, { verbose = 0, class_weight = { [0] = 1, 2, 3 } })
+    end
+    print "trained"]])
+  check.equal(check.run(check.program .. " --devices null:0 " .. script .. " 2>&1"), "trained\n")
+end)
+
 fails("class ids for one-hot loss: to_categorical is named", "mgpu.to_categorical(y, 3)", function()
   classifier "categorical_crossentropy":fit(mgpu.zeros { 3, 2 }, int { 0, 1, 2 }, quiet)
 end)
@@ -501,4 +514,14 @@ test("a weighted metric with the name of an unweighted one gets another name", f
   local one = mgpu.metrics.MeanAbsoluteError {}
   check.raises(function() linear { metrics = one, weighted_metrics = one } end,
     "is in both metrics and weighted_metrics", "usage")
+end)
+
+test("fit says once that a model has no trainable weights", function()
+  local model = linear()
+  model.trainable = false
+  local text = output_of(function()
+    model:fit(mgpu.ones { 2, 2 }, { 1, 1 }, with {})
+    model:train_on_batch(mgpu.ones { 2, 2 }, { 1, 1 })
+  end)
+  check.equal(text, ("fit: %s has no trainable weights: there is nothing to train\n"):format(tostring(model)))
 end)

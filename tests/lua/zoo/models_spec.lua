@@ -4,7 +4,6 @@
 local check = require "check"
 local golden = require "golden.load" "zoo"
 local hash = require "golden.hash"
-local layers_of = require "mgpu.nn.keras.weights".layers_of
 local mgpu = require "mgpu"
 local snake_case = require "mgpu.nn.keras.weights".snake_case
 local variables_of = require "mgpu.nn.keras.weights".variables_of
@@ -40,7 +39,7 @@ for _, case in ipairs(golden.summaries) do
   test(("%s has the layers of %s, %d parameters"):format(case.model, case.name, case.params), function()
     local model = models[case.model](case.options)
     local total, trainable = model:count_params()
-    local list = layers_of(model)
+    local list = model.layers
     check.equal({ model.name, total, trainable, #list }, { case.name, case.params, case.trainable, case.layers })
     check.equal(summary_hash(list), case.hash)
   end)
@@ -76,7 +75,7 @@ end
 -- Gives the model the weights of the golden set.
 local function hash_weights(model, gamma)
   local list, last = {}, nil
-  for _, layer in ipairs(layers_of(model)) do
+  for _, layer in ipairs(model.layers) do
     for _, v in ipairs(variables_of(layer)) do
       list[#list + 1] = { v, layer }
       if v.name:find "kernel$" then last = v end

@@ -30,7 +30,7 @@ function M.by_layer.load(model, file, root, how)
     local tensors = M.by_layer.tensors(file, join(root, name))
     if #tensors > 0 then groups[#groups + 1] = { name = name, tensors = tensors } end
   end
-  for _, layer in ipairs(weights.layers_of(model)) do
+  for _, layer in ipairs(model.layers) do
     local variables = weights.variables_of(layer)
     if #variables > 0 then layers[#layers + 1] = { name = layer.name, variables = variables } end
   end
@@ -58,7 +58,7 @@ end
 --- by_layer.add(entries, model, root, version): adds the weights of the model; `version` is what the file says about
 --- the version of Keras.
 function M.by_layer.add(entries, model, root, version)
-  local names, layers = {}, weights.layers_of(model)
+  local names, layers = {}, model.layers
   for i, layer in ipairs(layers) do names[i] = layer.name end
   h5_file.add_group(entries, {}, root)
   h5_file.add_texts(entries, root, "layer_names", names)

@@ -3,7 +3,6 @@
 -- A functional model of Keras names the inputs of each use (node) of a layer by {layer's name, which use of it, which
 -- output}, counted from 0; ours numbers the uses in an order in which they can be made.
 local core = require "mgpu.core"
-local layer_order = require "mgpu.nn.keras.layer_order"
 local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
@@ -315,7 +314,7 @@ end
 
 local function functional_to(model, style)
   local config, by_layer, list, input_names = model:get_config(), entries_of(model, style)
-  for _, layer in ipairs(layer_order(model)) do list[#list + 1] = by_layer[layer] end
+  for _, layer in ipairs(model.layers) do list[#list + 1] = by_layer[layer] end
   local function symbol(place)
     if place[1] == 0 then return model.inputs[place[2]] end
     return model.order[place[1]].outputs[place[2]]

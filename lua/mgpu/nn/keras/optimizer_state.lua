@@ -6,7 +6,6 @@
 -- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and those of
 -- the optimizer inside.
 local core = require "mgpu.core"
-local weights = require "mgpu.nn.keras.weights"
 
 local M = {}
 
@@ -56,11 +55,11 @@ local function wanted_slots(optimizer, keras2)
   return wanted
 end
 
--- The positions in model.variables of the variables that are trained, in Keras's order of layers.
+-- The positions in model.variables of the variables that are trained.
 local function trained_positions(model)
   local position, list = {}, {}
   for i, v in ipairs(model.variables) do position[v] = i end
-  for _, v in ipairs(weights.trained_variables(model)) do list[#list + 1] = position[v] end
+  for _, v in ipairs(model.trainable_variables) do list[#list + 1] = position[v] end
   return list
 end
 
@@ -179,6 +178,15 @@ function M.from_keras(model, optimizer, tensors, names, at)
     state["optimizer/skipped"] = core.tensor(0, { dtype = "int64" })
   end
   return found and state, scaled
+end
+
+--- is_untrained(tensors) -> whether Keras saved the optimizer before its first step: it has no slots of variables yet,
+--- and its count of steps is 0.
+function M.is_untrained(tensors)
+  for _, t in ipairs(tensors) do
+    if t:rank() > 0 then return false end
+  end
+  return #tensors == 0 or tensors[1]:item() == 0
 end
 
 -- ---- to Keras -----------------------------------------------------------------------------------

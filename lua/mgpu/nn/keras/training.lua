@@ -234,7 +234,7 @@ function M.from_keras(model, config, tensors, names, at)
   local steps = given(config.steps_per_execution)
   local state
   state, optimizer = optimizer_state.from_keras(model, optimizer, tensors, names, at)
-  if not state and #tensors > 0 then
+  if not state and not optimizer_state.is_untrained(tensors) then
     require "mgpu".output(("load_model: %s: the state of the optimizer %s is not as ours and is left out: it starts "
       .. "anew\n"):format(at.path, optimizer.class_name))
   end

@@ -2,16 +2,10 @@
 --
 -- Two layouts. By layer (.h5): a group for each layer of the model, with the list of its weights: the trainable ones,
 -- then the others. By path (.weights.h5, .keras): layers/dense_1/vars/0 and so on, where layers have automatic names by
--- class, counted in Keras's order.
+-- class, counted in the order of model.layers.
 local core = require "mgpu.core"
-local layer_order = require "mgpu.nn.keras.layer_order"
 
 local M = {}
-
---- layers_of(model) -> its layers in Keras's order, without the Input of a Sequential, which we do not keep.
-function M.layers_of(model)
-  return model.class_name == "Sequential" and model.layers or layer_order(model)
-end
 
 --- variables_of(layer) -> its variables and those of the layers inside it, the trainable ones first.
 function M.variables_of(layer)
@@ -19,21 +13,6 @@ function M.variables_of(layer)
   for _, v in ipairs(layer.non_trainable_variables) do list[#list + 1] = v end
   return list
 end
-
--- Adds the trainable variables of the layer, with those of inner models in Keras's order.
-local function add_trained(layer, list, seen)
-  if not layer.is_network then
-    for _, v in ipairs(layer.trainable_variables) do
-      if not seen[v] then list[#list + 1], seen[v] = v, true end
-    end
-  elseif layer.trainable then
-    for _, inner in ipairs(M.layers_of(layer)) do add_trained(inner, list, seen) end
-  end
-  return list
-end
-
---- trained_variables(model) -> its trainable variables in the order of Keras's layers.
-function M.trained_variables(model) return add_trained(model, {}, {}) end
 
 -- The variables of the layer itself, the trainable ones first.
 local function own_variables(layer)
@@ -67,7 +46,7 @@ end
 local function inner_layers(layer)
   local list, names = {}, { layers = numbering() }
   if layer.is_network then
-    for _, inner in ipairs(M.layers_of(layer)) do list[#list + 1] = { inner, "layers/" .. names.layers(inner) } end
+    for _, inner in ipairs(layer.layers) do list[#list + 1] = { inner, "layers/" .. names.layers(inner) } end
     return list
   end
   layer:each_content(function(inner, field, in_array)

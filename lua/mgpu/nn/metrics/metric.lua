@@ -177,13 +177,9 @@ Metric.update_state, Metric.reset_state = Metric.update, Metric.reset
 -- Methods that users call: with a colon.
 local USED = { "update", "result", "reset" }
 
-local function is_metric(value) return type(value) == "table" and value.state ~= nil end
-
 -- Makes the methods of the class refuse a call with a dot.
 local function want_colons(class)
-  for _, name in ipairs(USED) do
-    class[name] = methods.colon(("metric:%s(...)"):format(name), is_metric, class[name])
-  end
+  methods.want_colons(class, "metric", "state", USED)
   class.update_state, class.reset_state = class.update, class.reset
 end
 

@@ -6,8 +6,9 @@ local M = {}
 
 local function check_rate(who, value)
   if type(value) ~= "number" or not (value >= 0) or value == math.huge then
+    local shown = type(value) == "table" and "a table" or type(value) == "string" and ("%q"):format(value)
     core.fail("usage", ('%s: option "learning_rate" must be a number of at least 0 or one of '
-      .. "mgpu.schedules, got %s"):format(who, type(value) == "table" and "a table" or tostring(value)))
+      .. "mgpu.schedules, got %s"):format(who, shown or tostring(value)))
   end
 end
 

@@ -139,15 +139,16 @@ function CSVLogger:check_fit()
   columns_of_file(self)
 end
 
---- Starts a file, at the first row.
-function CSVLogger:on_train_begin() self.columns, self.size, self.pending, self.clean = nil, nil, "", false end
+--- Finds where this run's rows begin, so that a checkpoint has that even before the first of them is written.
+function CSVLogger:on_train_begin()
+  self.columns, self.pending, self.clean = nil, "", false
+  self.size = self.append and #(read(self.filename):match "^.*\n" or "") or 0
+end
 
 -- Cuts the file where this run continues: after the rows it has written, or at first after those it is to keep.
 -- RETURNS true, or nil and the reason.
 local function prepare(self)
-  local bytes = read(self.filename)
-  if not self.size then self.size = self.append and #(bytes:match "^.*\n" or "") or 0 end
-  self.size = math.min(self.size, #bytes)
+  self.size = math.min(self.size, #read(self.filename))
   return cut(self.filename, self.size)
 end
 
