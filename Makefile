@@ -132,9 +132,9 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(if $(HAVE_image),$(OUT)/mgpu-image.so)
 
 .DEFAULT_GOAL = all
-.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan fault fuzz fuzz-run reliability bench cover error-sites \
-        gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install uninstall \
-        clean help FORCE
+.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
+        error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install \
+        uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -285,8 +285,18 @@ SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 UBSAN_OPTIONS=print_stacktrace=1 \
   TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:ignore_noninstrumented_modules=1
 asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefined, leaks)
 	@$(SANITIZED) $(MAKE) --no-print-directory MODE=$@ test
-cover: ## which lines and branches the tests run, and whether the parsers reach the goal
-	@$(MAKE) --no-print-directory MODE=cover cover-run
+# The baseline, because valgrind does not know AVX-512; without LuaJIT's compiler, whose code it does not understand.
+MEMCHECK = MGPU_ISA=baseline MGPU_THREADS=1 $(RUN) --timeout 7200 --lua \
+  "valgrind -q --error-exitcode=9 --suppressions=$(CURDIR)/tests/memcheck.supp $(PROGRAM) -joff"
+memcheck: all ## the op rows under valgrind, for reads of unset memory: 9 minutes of a core; TESTS="FILE..." instead
+	@which valgrind >/dev/null || { echo 'memcheck: wants valgrind (apt-get install valgrind)'; exit 1; }
+	@$(MEMCHECK) $(if $(filter file,$(origin TESTS)),$(foreach k,1 2 3 4 5 6 7 8,tests/ops/ops_spec.lua:$k/8),$(TESTS))
+# The tests of what reads files, archives and the answers of other processes: without the slow ones and without a GPU.
+READING = $(filter-out $B/tests/c/test_cuda_% $B/tests/cuda/%,$(C_TESTS)) $(wildcard $(patsubst \
+  %,tests/lua/%_spec.lua,files/* data/* errors/* nn/save_load nn/keras_files nn/keras_config train/resume \
+  train/model_checkpoint program))
+cover: ## whether the tests run enough lines and branches of the parsers
+	@MGPU_TEST_FAST=1 $(MAKE) --no-print-directory MODE=cover SKIP_KINDS=cuda cover-run
 FUZZ_SECONDS = 20
 fuzz: all ## wrong calls, cpu against ref on random cases, then each fuzz target, for FUZZ_SECONDS each
 	@$(PROGRAM) tests/fuzz/wrong_calls.lua $(FUZZ_SECONDS)
@@ -297,9 +307,10 @@ fuzz-run: $(patsubst %.c,$B/%,$(FUZZ_C))
 	  mkdir -p build/corpus/$$n; $$f build/corpus/$$n $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) -verbosity=0 \
 	  -max_total_time=$(FUZZ_SECONDS) -timeout=1 -rss_limit_mb=256 -artifact_prefix=build/ -print_final_stats=1 \
 	  || exit 1; done
-cover-run: all $(C_TESTS)
+cover-run: COVERED = $(if $(filter file,$(origin TESTS)),$(READING),$(TESTS))
+cover-run: all $(filter $B/tests/c/%,$(READING))
 	$(if $(filter file,$(origin TESTS)),@find $B -name '*.gcda' -delete)
-	-@$(RUN) $(TESTS)
+	-@$(RUN) $(COVERED)
 	@luajit tests/coverage/report.lua $B
 reliability: all ## long checks of what must never happen: build/reliability.md
 	@$(PROGRAM) tests/reliability/run.lua $(and $(SCALE),--scale $(SCALE))

@@ -194,7 +194,7 @@ static mg_status send_to_device(mg_buffer **buffer, mg_device *device,
         return *buffer ? MG_OK : mg_error_code();
     }
     mg_buffer *there = mg_buffer_new(device, host->bytes);
-    if (!there) return MG_OOM;
+    if (!there) return mg_error_code();
     const mg_status status =
         mg_device_copy(device, there->data, host->device, host->data, host->bytes);
     *buffer = there;

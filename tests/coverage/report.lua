@@ -3,10 +3,11 @@
 --     luajit tests/coverage/report.lua build/HASH          -- as `make cover` calls it
 --     luajit tests/coverage/report.lua build/HASH FILE.c   -- the lines and branches of FILE.c that were missed
 -- First a row for each other C file, then one for each parser: a file that reads bytes from outside, see parsers.lua.
--- A parser must reach GOAL, or what parsers.lua demands of it with a reason. The exit status is 1 if one does not.
+-- A parser must reach GOAL. The exit status is 1 if one does not, or if what parsers.lua lists as impossible was run.
 --
 -- Branches are those of gcc without optimization (-O0): two for each condition, `&&` and `||` included, and one for
--- each case of a switch. Not counted are the branches of assert(), since only a bug takes the second one.
+-- each case of a switch; what optimization and inlining add is not there. Not counted are the branches of assert(),
+-- since only a bug takes the second one, and what parsers.lua lists.
 local GOAL = { lines = 97, branches = 90 }
 
 local here = arg[0]:match "^.*/" or "./"
@@ -54,6 +55,24 @@ local function measure(source)
   return m
 end
 
+-- Takes what parsers.lua lists for the file out of the counts. False: some of it was run, or is not there.
+local function leave_out_accepted(source, m)
+  local right = true
+  for _, item in ipairs(parsers.accepted[source] or {}) do
+    local what, left = item.branches and "branch" or "line", item.branches or 1
+    for i = #m.missed, 1, -1 do
+      local miss = m.missed[i]
+      if left > 0 and miss.what:find(what, 1, true) == 1 and miss.text:find(item.text, 1, true) then
+        local counted = what == "line" and "lines" or "branches"
+        m[counted], left = m[counted] - 1, left - 1
+        table.remove(m.missed, i)
+      end
+    end
+    right = right and left == 0
+  end
+  return right
+end
+
 local function percent(part, whole) return whole == 0 and 100 or 100 * part / whole end
 
 local function print_missed(source)
@@ -69,14 +88,11 @@ end
 
 -- What is to be said about a parser; the second result is true if that is a failure.
 local function judge(source, m)
-  local goal, accepted = GOAL, parsers.accepted[source]
-  local lines, branches = percent(m.lines_run, m.lines), percent(m.branches_taken, m.branches)
-  if lines >= goal.lines and branches >= goal.branches then
-    return accepted and "reaches the goal: remove it from `accepted`" or "", accepted ~= nil
+  if not leave_out_accepted(source, m) then return "RUN, or not there: what is `accepted`", true end
+  if percent(m.lines_run, m.lines) < GOAL.lines or percent(m.branches_taken, m.branches) < GOAL.branches then
+    return "BELOW THE GOAL", true
   end
-  if not accepted then return "BELOW THE GOAL", true end
-  if lines >= accepted.lines and branches >= accepted.branches then return "accepted: " .. accepted.why, false end
-  return ("BELOW the %d and %d %% that are accepted"):format(accepted.lines, accepted.branches), true
+  return "", false
 end
 
 local function print_table(sources, is_parser)
@@ -84,9 +100,9 @@ local function print_table(sources, is_parser)
   for _, source in ipairs(sources) do
     if parsers.is_parser(source) == is_parser then
       local m = measure(source)
-      for key in pairs(total) do total[key] = total[key] + m[key] end
       local verdict, failed = "", false
       if is_parser then verdict, failed = judge(source, m) end
+      for key in pairs(total) do total[key] = total[key] + m[key] end
       if failed then failures = failures + 1 end
       print_row(source, m, verdict)
     end

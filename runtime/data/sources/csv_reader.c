@@ -169,7 +169,7 @@ static mg_status read_cell(mg_csv_reader *r, int *after) {
                            "csv: %s: line %lld: text behind a closing quote: quotes "
                            "inside of quotes are written twice",
                            r->path, (long long)r->line);
-    } else {
+    } else if (*after != FAILED) {
         *after = add_until(r, r->plain_stop);
         if (r->format.trim) trim_end(r, begin);
     }

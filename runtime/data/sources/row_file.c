@@ -82,9 +82,9 @@ static mg_status check_space(const mg_row_writer *w, const char *path) {
     size_t needed;
     if (!row) return MG_OK;
     MG_TRY(mg_io_free_space(w->file, &left));
-    if (mg_size_mul(row + sizeof(row_entry), (size_t)w->source->n_rows, &needed) &&
-        needed <= (size_t)left)
-        return MG_OK;
+    if (!mg_size_mul(row + sizeof(row_entry), (size_t)w->source->n_rows, &needed))
+        needed = SIZE_MAX;
+    if (needed <= (size_t)left) return MG_OK;
     return mg_fail(MG_IO, "cannot write %s: it needs %s, but the disk has only %s left", path,
                    MG_SIZE_TEXT(needed), MG_SIZE_TEXT(left));
 }
