@@ -200,7 +200,7 @@ end
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
 function check.run(command)
-  local pipe = assert(io.popen("( " .. command .. " ) 2>&1; echo \"@@status $?\""))
+  local pipe = assert(io.popen("{ ( " .. command .. " ) 2>&1; echo \"@@status $?\"; } 2>/dev/null"))
   local output, status = pipe:read("*a"):match("^(.*)@@status (%d+)\n$")
   pipe:close()
   return output, tonumber(status)

@@ -290,8 +290,10 @@ static mg_status retire(const char *folder, int64_t number, mg_checkpoint_part *
     mg_status status = mg_io_rename(from, to);
     if (status == MG_OK && spare && !spare->lock) {
         status = make_spare(folder, &part);
-        if (status == MG_OK) *spare = part;
-        if (status == MG_OK) return MG_OK;
+        if (status == MG_OK) {
+            *spare = part;
+            return MG_OK;
+        }
     } else if (status == MG_OK) {
         status = remove_part(folder, number);
     }

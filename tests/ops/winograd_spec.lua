@@ -83,23 +83,30 @@ test("precision highest does not use Winograd, fast does", function()
   end
 end)
 
-test("the bits of a Winograd convolution do not depend on the number of threads", function()
-  local script = check.path "bits.lua"
-  check.write(script, [[
+-- Writes a script that prints a sum for each pass of the convolution; every bit of the results changes it. x, w, y: the
+-- shapes of images, filters and results. RETURNS its path.
+local function sums_of_passes(name, x, w, y)
+  local path = check.path(name)
+  check.write(path, ([[
     local core = require "mgpu.core"
     local mgpu = require "mgpu"
     core.default_device "cpu:0"
     mgpu.seed(3)
-    -- 300 tiles: several blocks, whoever shares them
-    local x, w, y = mgpu.randn { 12, 19, 22, 40 }, mgpu.randn { 3, 3, 40, 33 }, mgpu.randn { 12, 17, 20, 33 }
+    local x, w, y = mgpu.randn { %s }, mgpu.randn { %s }, mgpu.randn { %s }
     local results = { core.ops.conv2d(x, w), core.ops.conv2d_grad_input(y, w, { input_shape = x:shape() }),
       core.ops.conv2d_grad_weight(x, y, { kernel_shape = w:shape() }) }
     for _, t in ipairs(results) do
       local sum = 0
-      for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i % 1021) end
-      print(("%.17g"):format(sum))
+      for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i %% 1021) end
+      print(("%%.17g"):format(sum))
     end
-  ]])
+  ]]):format(x, w, y))
+  return path
+end
+
+test("the bits of a Winograd convolution do not depend on the number of threads", function()
+  -- 300 tiles: several blocks, whoever shares them
+  local script = sums_of_passes("bits.lua", "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33")
   local expected
   for _, threads in ipairs { 1, 2, 3, 8, 13 } do
     local output, status = check.run(("MGPU_THREADS=%d %s %s"):format(threads, check.program, script))
@@ -111,21 +118,7 @@ test("the bits of a Winograd convolution do not depend on the number of threads"
 end)
 
 test("with few channels, the bits depend on the number of threads alone", function()
-  local script = check.path "few.lua"
-  check.write(script, [[
-    local core = require "mgpu.core"
-    local mgpu = require "mgpu"
-    core.default_device "cpu:0"
-    mgpu.seed(3)
-    local x, w, y = mgpu.randn { 70, 13, 14, 6 }, mgpu.randn { 5, 5, 6, 9 }, mgpu.randn { 70, 9, 10, 9 }
-    local results = { core.ops.conv2d(x, w), core.ops.conv2d_grad_input(y, w, { input_shape = x:shape() }),
-      core.ops.conv2d_grad_weight(x, y, { kernel_shape = w:shape() }) }
-    for _, t in ipairs(results) do
-      local sum = 0
-      for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i % 1021) end
-      print(("%.17g"):format(sum))
-    end
-  ]])
+  local script = sums_of_passes("few.lua", "70, 13, 14, 6", "5, 5, 6, 9", "70, 9, 10, 9")
   for threads = 1, 4 do
     local command = ("MGPU_LOG=dispatch MGPU_THREADS=%d %s %s"):format(threads, check.program, script)
     local output, status = check.run(command)

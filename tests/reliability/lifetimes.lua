@@ -25,6 +25,7 @@ local MAKES = [[
   end
   local function report()
     mgpu.reset_names()
+    jit.flush() -- the constants of compiled code keep the model alive in whose life it was recorded
     for _ = 1, 3 do collectgarbage() end
     local memory = core.memory()
     local status = io.open("/proc/self/status"):read "*a"

@@ -5,14 +5,6 @@ local core = require "mgpu.core"
 
 local M = {}
 
--- Runs a shell command. RETURNS its output and exit status. The shell itself need not tell that a process was killed.
-local function run(command)
-  local pipe = assert(io.popen("{ ( " .. command .. " ) 2>&1; echo \"@@status $?\"; } 2>/dev/null"))
-  local output, status = pipe:read("*a"):match("^(.*)@@status (%d+)\n$")
-  pipe:close()
-  return output, tonumber(status)
-end
-
 --- command(folder, result, options, ...) -> the command of a training; options with %d and the like are formatted.
 function M.command(folder, result, options, ...)
   return ("%s tests/reliability/resumed_run.lua %s %s '%s'"):format(check.program, folder, result, options:format(...))
@@ -24,7 +16,7 @@ local undisturbed = {} -- options -> the result of a training that was not distu
 function M.expected(folder, options)
   if not undisturbed[options] then
     local result = folder .. "/undisturbed"
-    local text, status = run(M.command("none", result, options))
+    local text, status = check.run(M.command("none", result, options))
     if status ~= 0 then error(text, 0) end
     undisturbed[options] = check.read(result)
   end
@@ -53,7 +45,7 @@ end
 --- continue(folder, command, known) -> the exit status of the training, and a problem or nil: a damaged checkpoint, one
 --- older than an acknowledged one, an error. known.at: the last acknowledged position, 0 at first; it is updated.
 function M.continue(folder, command, known)
-  local text, status = run(command)
+  local text, status = check.run(command)
   local epoch, step = text:match "first%s+(%d+)%s+(%d+)"
   if epoch and position(epoch, step) <= known.at then
     return status, ("began at epoch %s, step %s, before an acknowledged checkpoint"):format(epoch, step)
