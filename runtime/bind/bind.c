@@ -21,6 +21,7 @@
 
 /* Errors are reported at the first caller outside these files, which is the user's line. */
 bool bind_is_ours(lua_State *L, const char *source) {
+    if (strcmp(source, "=mgpulua") == 0) return true;
     if (source[0] != '@') return false;
     if (strstr(source, "lua/mgpu/")) return true;
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");

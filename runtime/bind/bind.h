@@ -44,8 +44,8 @@ void bind_poll(lua_State *L);
 /* Remembers the user's line for the tensors made from here on, so that dumps of plans can show it.
  * Does nothing unless MGPU_CHECK or MGPU_LOG is set and a trace is open. */
 void bind_note_line(lua_State *L);
-/* True if the source of a function (lua_Debug) is a Lua file of this project: in lua/mgpu/, or in
- * the model zoo models/ beside it. */
+/* True if the source of a function (lua_Debug) is this project's: a Lua file in lua/mgpu/ or in the
+ * model zoo models/ beside it, or a piece of Lua that the program runs for an option. */
 bool bind_is_ours(lua_State *L, const char *source);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);

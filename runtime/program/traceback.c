@@ -23,7 +23,7 @@ static bool is_users(lua_State *L, int level) {
     if (level < 0 || !lua_getstack(L, level, &frame)) return false;
     lua_getinfo(L, "S", &frame);
     return strcmp(frame.what, "C") != 0 && frame.short_src[0] != '[' &&
-           strcmp(frame.source, "=mgpulua") != 0 && !bind_is_ours(L, frame.source);
+           !bind_is_ours(L, frame.source);
 }
 
 static bool is_shown(lua_State *L, int level, bool all) {

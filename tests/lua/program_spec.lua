@@ -225,7 +225,7 @@ test("--devices sets what mgpu.devices() returns", function()
   check.equal(run "--devices ref:0-1 -e 'print(unpack(require(\"mgpu.core\").devices()))'",
     "ref:0\tref:1\n")
   local text, status = run "--devices rff:0 -e ''"
-  check.matches(text, "rff")
+  check.matches(text, '^mgpulua: unknown device "rff:0"')
   check.equal(status, 1)
 end)
 
