@@ -85,6 +85,15 @@ function M.each(logs)
   end
 end
 
+-- {loss = 0.4579, accuracy = 0.85}
+function Logs.__tostring(self)
+  local parts = {}
+  for name, value in M.each(self) do
+    parts[#parts + 1] = ("%s = %s"):format(name, type(value) == "number" and ("%.4g"):format(value) or tostring(value))
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
 --- with_positions(logs) -> a copy whose values can be read by position too.
 function M.with_positions(logs)
   local copy = M.new()

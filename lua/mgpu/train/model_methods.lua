@@ -195,7 +195,8 @@ end
 --     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1, kernel_initializer = "zeros" } }
 --     model:compile { loss = "mse", metrics = { "mae" } }
 --     local logs = model:evaluate(mgpu.ones { 8, 2 }, mgpu.full({ 8, 1 }, 3), { verbose = 0 })
---     print(logs.loss, logs.mae)  --> 9 3
+--     print(logs.mae)  --> 3
+--     print(logs)      --> {loss = 9, mae = 3}
 function M:evaluate(x, y, given)
   y, given = without_y("evaluate", EVALUATE, x, y, given)
   local chosen = check("evaluate", EVALUATE, given)
