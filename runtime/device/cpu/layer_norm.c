@@ -73,10 +73,12 @@ static int64_t chunks_of(const rows *r) {
     return (r->n + CHUNK - 1) / CHUNK;
 }
 
-/* Scratch: the sums {2, length} of each chunk, and their total. */
+/* Scratch: the sums {2, length} of each chunk, their total, and partial sums of each chunk. */
 static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
-    plan->scratch = (size_t)((chunks_of(&r) + 1) * 2 * r.length) * sizeof(double);
+    const int64_t chunks = chunks_of(&r), width = 2 * r.length;
+    plan->scratch =
+        (size_t)((chunks + 1) * width) * sizeof(double) + (size_t)(chunks * width) * (size_t)r.size;
     return MG_OK;
 }
 
@@ -84,15 +86,17 @@ static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
  * their order. */
 static mg_status layer_norm_reduce_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
-    const int64_t chunks = chunks_of(&r), width = 2 * r.length;
+    const int64_t chunks = chunks_of(&r), width = 2 * r.length, block = rows_of_block(&r);
     double *parts = call->scratch, *total = parts + chunks * width;
+    char *partial = (char *)(total + width);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
     for (int64_t k = 0; k < chunks; k++) {
         const int64_t first = k * CHUNK, left = r.n - first;
         double *part = parts + k * width;
         for (int64_t j = 0; j < width; j++) part[j] = 0;
         r.loops->reduce_rows(row_at(call->in[0], &r, first), row_at(call->in[1], &r, first),
-                             left < CHUNK ? left : CHUNK, r.length, r.epsilon, part);
+                             left < CHUNK ? left : CHUNK, block, r.length, r.epsilon,
+                             partial + k * width * r.size, part);
     }
     /* the chunks in order, whichever thread made them */
     for (int64_t j = 0; j < width; j++) total[j] = 0;

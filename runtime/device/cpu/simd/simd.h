@@ -222,9 +222,10 @@ typedef struct mg_simd_layer_norm {
                            int64_t c, double epsilon);
     void (*grad_rows)(const void *x, const void *gamma, const void *dy, void *dx, int64_t n,
                       int64_t c, double epsilon);
-    /* adds the dy and dy * xhat of any number of rows to sums {2, c} */
-    void (*reduce_rows)(const void *x, const void *dy, int64_t rows, int64_t c, double epsilon,
-                        double *sums);
+    /* adds the dy and dy * xhat of any number of rows to sums {2, c}, `few` <= MG_NORM_ROWS rows at
+     * a time; `partial` has room for 2 c numbers */
+    void (*reduce_rows)(const void *x, const void *dy, int64_t rows, int64_t few, int64_t c,
+                        double epsilon, void *partial, double *sums);
 } mg_simd_layer_norm;
 
 typedef struct mg_simd_softmax {
