@@ -74,15 +74,33 @@ static void add_all_kinds(void) {
     mg_plugin_each("mg_device_plugin", add_plugin, NULL);
 }
 
+/* What the plug-in of a kind exports. Any kind may bring OpenMP along, and libgomp reads these
+ * variables once, when it is loaded; other programs that are started from here shall not.
+ *
+ * By default, idle threads spin for long, which costs a factor of fifty while other threads keep
+ * the cores busy; 1000 turns cost five per cent on a quiet machine. But while there are more
+ * threads than cores, libgomp spins for 100 turns only, unless the policy is active: one run on the
+ * device's own thread, which has OpenMP threads of its own, made all later steps of a small network
+ * take twice as long. */
+static void *plugin_symbol(const char *kind, const char **why) {
+    static const char *const spin[][2] = {{"GOMP_SPINCOUNT", "1000"},
+                                          {"OMP_WAIT_POLICY", "active"}};
+    bool is_set[2];
+    for (int i = 0; i < 2; i++) {
+        is_set[i] = getenv(spin[i][0]) != NULL;
+        setenv(spin[i][0], spin[i][1], 0);
+    }
+    void *symbol = mg_plugin_symbol(kind, "mg_device_plugin", why);
+    for (int i = 0; i < 2; i++)
+        if (!is_set[i]) unsetenv(spin[i][0]);
+    return symbol;
+}
+
 /* NULL, with a message: the file is missing, does not load, or is not what its name says. */
 static const mg_device_api *load_plugin(const char *kind) {
-    /* libgomp reads this variable once, when it is loaded. Its default lets idle threads spin for
-     * long, which costs a factor of fifty while other threads keep the cores busy; this value costs
-     * five per cent on a quiet machine. Any kind may bring OpenMP along. */
-    setenv("GOMP_SPINCOUNT", "1000", 0);
     const char *why = NULL;
     const mg_device_api *(*plugin)(void) = NULL;
-    *(void **)&plugin = mg_plugin_symbol(kind, "mg_device_plugin", &why);
+    *(void **)&plugin = plugin_symbol(kind, &why);
     const mg_device_api *api = plugin ? plugin() : NULL;
     if (api && api->size == sizeof *api && strcmp(api->kind, kind) == 0) return api;
     if (api)

@@ -97,3 +97,18 @@ test("an unknown instruction set is an error that names the choices", function()
   output = run_script("MGPU_ISA=mmx", 'print(pcall(require("mgpu").ones, { 2 }))') -- not ref:0 in silence
   check.matches(output, "false%s+.*MGPU_ISA=mmx: unknown instruction set")
 end)
+
+-- The time of a step is not tested, since it depends on the machine; libgomp tells what it was told.
+test("idle threads spin for a moment, also while there are more of them than cores", function()
+  local settings = "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose"
+  local output = run_script(settings, [[
+    require("mgpu.core").device_info "cpu:0"
+    print(os.getenv "OMP_WAIT_POLICY", os.getenv "GOMP_SPINCOUNT")]])
+  if not output:find "GOMP_SPINCOUNT" then check.skip "OpenMP is not libgomp's" end
+  check.matches(output, "OMP_WAIT_POLICY = 'ACTIVE'")
+  check.matches(output, "GOMP_SPINCOUNT = '1000'")
+  check.matches(output, "nil\tnil\n") -- programs that are started from here are not affected
+  local passive = run_script("OMP_WAIT_POLICY=passive OMP_DISPLAY_ENV=verbose",
+    [[require("mgpu.core").device_info "cpu:0"]])
+  check.matches(passive, "OMP_WAIT_POLICY = 'PASSIVE'")
+end)
