@@ -1,19 +1,15 @@
 """Keras's side of the benchmark (TensorFlow behind it): times training steps on request.
 
-    python tests/bench/peer_keras.py --net lenet5 --threads 2 [--mode auto|graph|xla]
+    python tests/bench/peer_keras.py --net lenet5 --threads 2 [--mode graph|xla]
 
 See peer_protocol.py for the requests. The step is that of ours.lua: forward, categorical cross-
 entropy, gradients, RMSprop, and reading the loss, as one compiled function without the bookkeeping
 of model.fit; one batch of random images, float32. --mode graph compiles by tf.function, xla by
-tf.function with jit_compile; auto first times a few steps of each in separate processes, so that
-the peak memory of this one is not affected, and takes the faster. --layout is accepted because the
-driver passes it, but has no effect: on CPUs TensorFlow trains convolutions in channels-last only.
+tf.function with jit_compile. --layout is accepted because the driver passes it, but has no effect:
+on CPUs TensorFlow trains convolutions in channels-last only.
 """
 
-import json
 import os
-import statistics
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -68,27 +64,11 @@ def _make_step(options):
     return lambda: train(images, labels).numpy()
 
 
-def _faster_mode(options):
-    """Times both modes in separate processes; a mode that fails loses."""
-    times = {}
-    for mode in MODES:
-        command = [sys.executable, __file__, "--mode", mode, "--net", options.net, "--steps", "5",
-                   "--batch", str(options.batch), "--threads", str(options.threads)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, check=False)
-        if done.returncode == 0:
-            times[mode] = statistics.median(json.loads(done.stdout.splitlines()[0])["ms"])
-    print(f"milliseconds a step: {times}", file=sys.stderr)
-    return min(times, key=times.get, default="graph")
-
-
 def main():
     """Reads the options and serves."""
     parser = peer_protocol.parser(__doc__)
-    parser.add_argument("--mode", choices=("auto", *MODES), default="auto")
+    parser.add_argument("--mode", choices=MODES, default="graph")
     options = parser.parse_args()
-    if options.mode == "auto":
-        options.mode = _faster_mode(options)
     os.environ.update(CUDA_VISIBLE_DEVICES="", KERAS_BACKEND="tensorflow",
                       TF_CPP_MIN_LOG_LEVEL="2", OMP_NUM_THREADS=str(options.threads))
     peer_protocol.serve(_make_step(options), options)

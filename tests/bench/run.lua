@@ -18,7 +18,7 @@ local options = {
 }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
-local STEPS = { mnist_cnn = 4, lenet5 = 60, mlp = 60 } -- of a round, which takes a second or two
+local STEPS = { mnist_cnn = 4, lenet5 = 200, mlp = 60 } -- of a round, which takes a second or two
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
@@ -52,7 +52,8 @@ local function contenders()
     list[#list + 1] = { name = name, command = interpreter .. " " .. HERE .. script
       .. " --threads " .. options.threads }
   end
-  peer("Keras (tensorflow)", python, "peer_keras.py")
+  peer("Keras (tensorflow)", python, "peer_keras.py --mode graph")
+  peer("Keras (XLA)", python, "peer_keras.py --mode xla")
   peer("PyTorch", python, "peer_torch.py --layout default")
   peer("PyTorch channels_last", python, "peer_torch.py --layout channels_last")
   local compiler = python
