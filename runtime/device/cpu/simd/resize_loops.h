@@ -41,6 +41,13 @@ MG_INLINE void NAME(blend_pixels)(const mg_taps *taps, const REAL *x, REAL *y, i
             for (int64_t k = 0; k < c; k++) y[k] = weight[0] * cell[k] + weight[1] * cell[c + k];
             continue;
         }
+        if (n == 4) { /* the gradient of images that become twice as large */
+#pragma omp simd
+            for (int64_t k = 0; k < c; k++)
+                y[k] = weight[0] * cell[k] + weight[1] * cell[c + k] +
+                       (weight[2] * cell[2 * c + k] + weight[3] * cell[3 * c + k]);
+            continue;
+        }
         for (int64_t from = 0; from < c; from += MG_LANES) {
             REAL sum[MG_LANES] = {0};
             const int64_t run = c - from < MG_LANES ? c - from : MG_LANES;
