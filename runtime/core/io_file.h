@@ -15,6 +15,7 @@ struct mg_file {
     char *folder;            /* owned: new files: the folder of target */
     char *temporary;         /* owned: the temporary name, or NULL while the file has none */
     bool reused;             /* mg_io_reuse: its old bytes are written over */
+    size_t unsent;           /* bytes written since the disk was last told to begin */
     bool replaces;           /* new files: there is a file at target, with this mode and owner */
     struct stat old;
 };
