@@ -71,7 +71,8 @@ typedef struct mg_checkpoint_result {
 } mg_checkpoint_result;
 
 /* A writer for the folder, which is made if it is missing; what earlier processes left half-written
- * is removed. The newest `keep` checkpoints stay. Owned; NULL: MG_IO, MG_OOM. */
+ * is removed. The newest `keep` checkpoints stay. Owned; NULL: MG_IO, also if there is another
+ * writer for the folder, in this process or another; MG_OOM. */
 mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep);
 /* Starts saving the state as the next checkpoint and returns. Takes the store over, also on
  * failure. Its tensors must be evaluated and lie in host memory. Waits for a save in progress, and

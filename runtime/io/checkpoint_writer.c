@@ -3,6 +3,7 @@
 #include "io/checkpoint.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 enum { LOW_PRIORITY = 10 };
 
 struct mg_checkpoint_writer {
-    char *folder; /* owned */
+    char *folder;  /* owned */
+    mg_file *lock; /* owned: of the folder */
     int keep;
     int64_t next; /* the number of the next checkpoint */
     bool started; /* there is a thread to join */
@@ -73,6 +75,21 @@ static void *writer_thread(void *argument) {
     return NULL;
 }
 
+/* Makes the folder and locks it. Two trainings that took turns in one folder would remove each
+ * other's checkpoints, and a resume would go on from either. */
+static mg_status take_folder(mg_checkpoint_writer *w) {
+    char inside[PATH_MAX]; /* the folder itself if its name is a link */
+    MG_TRY(mg_io_make_folder(w->folder));
+    snprintf(inside, sizeof inside, "%s/.", w->folder);
+    MG_TRY(mg_io_lock_folder(inside, &w->lock));
+    if (w->lock) return MG_OK;
+    return mg_fail(
+        MG_IO,
+        "another training saves its checkpoints in %s: wait until it has ended, or choose "
+        "another folder",
+        w->folder);
+}
+
 /* The numbers go on from the newest checkpoint that is there. */
 mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep) {
     mg_checkpoint_writer *w = mg_alloc_zero(sizeof *w);
@@ -81,7 +98,7 @@ mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep) {
     int64_t *numbers = NULL;
     w->keep = keep;
     w->folder = mg_strdup(folder);
-    if (w->folder && mg_io_make_folder(folder) == MG_OK && mg_checkpoint_clean(folder) == MG_OK)
+    if (w->folder && take_folder(w) == MG_OK && mg_checkpoint_clean(folder) == MG_OK)
         numbers = mg_checkpoint_list(folder, &n);
     if (!numbers) {
         mg_checkpoint_writer_free(w);
@@ -124,7 +141,8 @@ void mg_checkpoint_writer_free(mg_checkpoint_writer *w) {
     if (!w) return;
     join_thread(w);
     /* What cannot be removed now is removed by the next writer. */
-    if (mg_checkpoint_drop(w->folder, &w->spare) != MG_OK) mg_error_clear();
+    if (w->lock && mg_checkpoint_drop(w->folder, &w->spare) != MG_OK) mg_error_clear();
+    mg_io_close(w->lock);
     mg_free(w->folder);
     mg_free(w);
 }

@@ -302,6 +302,30 @@ static void a_thread_that_cannot_start_is_an_error(void **state) {
     assert_string_equal(list(folder), "3 1 ");
 }
 
+/* A second writer for a folder is refused, whatever name the folder has, and damages nothing. */
+static void a_folder_has_one_writer(void **state) {
+    (void)state;
+    char link[160];
+    mg_checkpoint_result result;
+    begin(1);
+    snprintf(link, sizeof link, "%s/link", root);
+    assert_int_equal(symlink(folder, link), 0);
+    mg_checkpoint_writer *w = mg_checkpoint_writer_new(link, KEEP);
+    assert_non_null(w);
+    assert_int_equal(mg_checkpoint_writer_start(w, state_of(2)), MG_OK);
+    assert_null(mg_checkpoint_writer_new(folder, KEEP));
+    assert_int_equal(mg_error_code(), MG_IO);
+    assert_non_null(strstr(mg_error_message(), folder));
+    assert_true(mg_checkpoint_writer_wait(w, &result));
+    assert_int_equal(result.status, MG_OK);
+    mg_checkpoint_writer_free(w);
+    w = mg_checkpoint_writer_new(folder, KEEP);
+    assert_non_null(w);
+    mg_checkpoint_writer_free(w);
+    assert_string_equal(list(folder), "2 1 ");
+    unlink(link);
+}
+
 /* Setup of the group: ref:0 as the default device and a temporary folder. */
 static int open_ref(void **state) {
     (void)state;
@@ -329,6 +353,7 @@ int main(void) {
         cmocka_unit_test(a_path_that_is_too_long_is_an_error),
         cmocka_unit_test(failing_calls_damage_nothing),
         cmocka_unit_test(a_thread_that_cannot_start_is_an_error),
+        cmocka_unit_test(a_folder_has_one_writer),
     };
     return cmocka_run_group_tests(tests, open_ref, close_all);
 }
