@@ -248,22 +248,25 @@ static mg_status grad_input_run(const mg_call *call) {
 }
 
 /* One group of channels. Threads share the images, and every thread has sums of its own, which are
- * added in the order of the threads. All are cleared first, because fewer threads may come. */
+ * added in the order of the threads. Fewer threads than s->team may come. */
 static void share_images(const state *s, const mg_call *call) {
     const float *x = call->in[0], *dy = call->in[1];
     const size_t floats = s->loops->sum_floats(&s->sizes);
     float *sums = call->scratch;
-    memset(sums, 0, (size_t)s->team * floats * sizeof *sums);
 #pragma omp parallel num_threads(s->team)
     {
         float *own = own_scratch(s, call->scratch);
-        const size_t thread = (size_t)omp_get_thread_num();
+        float *own_sums = sums + (size_t)omp_get_thread_num() * floats;
+        memset(own_sums, 0, floats * sizeof *sums);
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < s->parts; part++)
             s->loops->add_gradient(&s->sizes, x + image_at(s, part, 0), dy + result_at(s, part, 0),
-                                   images_of(s, part), own, sums + thread * floats);
+                                   images_of(s, part), own, own_sums);
+#pragma omp for schedule(static)
+        for (int e = 0; e < s->loops->elements; e++)
+            s->loops->fold_sums(&s->sizes, sums, omp_get_num_threads(), floats, e, own);
     }
-    s->loops->filter_gradient(&s->sizes, sums, s->team, floats, sums + s->threads_at, call->out[0]);
+    s->loops->filter_gradient(&s->sizes, sums, call->out[0]);
 }
 
 /* Several groups, which threads share. */
@@ -281,7 +284,9 @@ static void share_groups(const state *s, const mg_call *call) {
             for (int64_t part = 0; part < s->parts; part++)
                 s->loops->add_gradient(&s->sizes, x + image_at(s, part, g),
                                        dy + result_at(s, part, g), images_of(s, part), own, sums);
-            s->loops->filter_gradient(&s->sizes, sums, 1, 0, own, dw + g * s->sizes.k);
+            for (int e = 0; e < s->loops->elements; e++)
+                s->loops->fold_sums(&s->sizes, sums, 1, 0, e, own);
+            s->loops->filter_gradient(&s->sizes, sums, dw + g * s->sizes.k);
         }
     }
 }

@@ -141,41 +141,39 @@ static void transform_filters(const mg_winograd_images *s, const float *w, bool 
         }
 }
 
-/* The elements {c, k} of dU: the lanes of all sums, added up. */
-static void fold_sums(const mg_winograd_images *s, const float *sums, int teams, size_t step,
-                      float *vectors, float *to) {
+/* An element of dU as {padded_c, padded_k}: scratch holds its vectors, then its lanes one after
+ * another. */
+static void fold_sums(const mg_winograd_images *s, float *sums, int teams, size_t step, int element,
+                      float *scratch) {
     const int64_t n = padded_c(s) * padded_k(s);
-    float *flat = vectors + n * LANES;
+    float *of_element = sums + element * n * LANES, *flat = scratch + n * LANES;
     for (int64_t i = 0; i < n * LANES; i += LANES) {
-        vec sum = load(sums + i);
-        for (int t = 1; t < teams; t++) sum += load(sums + (size_t)t * step + i);
-        store(vectors + i, sum);
+        vec sum = load(of_element + i);
+        for (int t = 1; t < teams; t++) sum += load(of_element + (size_t)t * step + i);
+        store(scratch + i, sum);
     }
-    scatter_lanes(vectors, n, LANES, n, flat);
-    for (int64_t c = 0; c < s->c; c++)
-        for (int64_t k = 0; k < s->k; k++) {
-            double sum = 0;
-            for (int64_t lane = 0; lane < LANES; lane++)
-                sum += (double)flat[lane * n + c * padded_k(s) + k];
-            to[c * s->k + k] = (float)sum;
-        }
+    scatter_lanes(scratch, n, LANES, n, flat);
+    for (int64_t i = 0; i < n; i += KERNELS) {
+        double sum[KERNELS] = {0};
+        for (int64_t lane = 0; lane < LANES; lane++)
+#pragma omp simd
+            for (int j = 0; j < KERNELS; j++) sum[j] += (double)flat[lane * n + i + j];
+        for (int j = 0; j < KERNELS; j++) of_element[i + j] = (float)sum[j];
+    }
 }
 
-static void transform_filter_gradient(const mg_winograd_images *s, const float *sums, int teams,
-                                      size_t step, float *scratch, float *dw) {
+static void transform_filter_gradient(const mg_winograd_images *s, const float *sums, float *dw) {
     const int taps = EDGE + 1 - s->side;
-    const int64_t n = padded_c(s) * padded_k(s), ends = s->c * s->k;
-    float g[EDGE][MOST_TAPS], *du = scratch + 2 * n * LANES;
+    const int64_t n = padded_c(s) * padded_k(s);
+    float g[EDGE][MOST_TAPS];
     kernels from[EDGE][EDGE] = {{{0}}}, to[EDGE][EDGE];
     fill_filter_table(g, taps);
-    for (int e = 0; e < ELEMENTS; e++)
-        fold_sums(s, sums + e * n * LANES, teams, step, scratch, du + e * ends);
     for (int64_t c = 0; c < s->c; c++)
         for (int64_t k = 0; k < s->k; k += RUN) {
             const int64_t count = s->k - k < RUN ? s->k - k : RUN;
             for (int e = 0; e < ELEMENTS; e++)
-                memcpy(from[e / EDGE][e % EDGE], du + e * ends + c * s->k + k,
-                       (size_t)count * sizeof *du);
+                memcpy(from[e / EDGE][e % EDGE], sums + e * n * LANES + c * padded_k(s) + k,
+                       (size_t)count * sizeof *sums);
             transform_runs(g[0], 1, MOST_TAPS, taps, EDGE, from, to);
             for (int i = 0; i < taps * taps; i++)
                 memcpy(dw + (i * s->c + c) * s->k_total + k, to[i / taps][i % taps],
@@ -507,11 +505,13 @@ static void add_gradient(const mg_winograd_images *s, const float *x, const floa
 
 const mg_simd_winograd_images MG_ISA_NAME(mg_simd_winograd_images) = {
     .images = LANES,
+    .elements = ELEMENTS,
     .scratch_floats = scratch_floats,
     .sum_floats = sum_floats,
     .filters = transform_filters,
     .forward = forward,
     .image_gradient = image_gradient,
     .add_gradient = add_gradient,
+    .fold_sums = fold_sums,
     .filter_gradient = transform_filter_gradient,
 };

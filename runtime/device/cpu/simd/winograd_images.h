@@ -20,7 +20,8 @@ typedef struct mg_winograd_images {
 /* Operands point at the first image and the first channel of the group. `count` images are taken
  * together, at most `images`; `scratch` has room for scratch_floats. */
 typedef struct mg_simd_winograd_images {
-    int images; /* one per lane of a vector */
+    int images;   /* one per lane of a vector */
+    int elements; /* of a transformed tile */
     size_t (*scratch_floats)(const mg_winograd_images *s);
     size_t (*sum_floats)(const mg_winograd_images *s);
     /* u {36, c, k} of w {side, side, c, k_total}, or u {36, k, c} if transposed. */
@@ -31,12 +32,15 @@ typedef struct mg_simd_winograd_images {
     /* u is transposed */
     void (*image_gradient)(const mg_winograd_images *s, const float *dy, int64_t count,
                            const float *u, float *scratch, float *dx);
-    /* Adds the images' part to sums, sum_floats of them, which filter_gradient reads: `teams`
-     * sums, `step` floats apart, are added in their order. */
+    /* Adds the images' part to sums, sum_floats of them. */
     void (*add_gradient)(const mg_winograd_images *s, const float *x, const float *dy,
                          int64_t count, float *scratch, float *sums);
-    void (*filter_gradient)(const mg_winograd_images *s, const float *sums, int teams, size_t step,
-                            float *scratch, float *dw);
+    /* Adds up the lanes of `teams` sums, `step` floats apart, in their order, for one of the
+     * `elements` of a tile. The result takes the place of the element's first sums. */
+    void (*fold_sums)(const mg_winograd_images *s, float *sums, int teams, size_t step, int element,
+                      float *scratch);
+    /* From sums whose elements have all been folded. */
+    void (*filter_gradient)(const mg_winograd_images *s, const float *sums, float *dw);
 } mg_simd_winograd_images;
 
 #endif
