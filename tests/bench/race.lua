@@ -115,20 +115,15 @@ local function patience(limit, last)
   return last and math.max(1, math.min(limit, last - os.time())) or limit
 end
 
--- Starts all contenders at once and has each run its first steps alone, so that choices by timing are made
--- undisturbed -> those that answered. If ours, the first, does not, that is an error.
+-- Starts the contenders one after another -> those that answered. Each runs its first steps alone, so that nothing
+-- disturbs what it chooses by timing. If ours, the first, does not answer, that is an error.
 local function start_all(contenders, folder, limit, last)
   local list = {}
   for i, c in ipairs(contenders) do
     start(c, folder, i, last and math.max(last - os.time(), 1) + 2 * limit or 86400)
-  end
-  for i, c in ipairs(contenders) do
     local ok, problem = pcall(ask, c, "run 3", patience(limit, last))
     if not ok then stop(c) end
-    if not ok and i == 1 then
-      for k = 2, #contenders do stop(contenders[k]) end
-      error(problem, 0) -- without us there is nothing to compare
-    end
+    if not ok and i == 1 then error(problem, 0) end -- without us there is nothing to compare
     if ok then list[#list + 1] = c else print("skipped: " .. problem) end
   end
   return list
