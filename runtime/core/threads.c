@@ -164,13 +164,20 @@ static int core_of(int cpu) {
     return leader;
 }
 
+static cpu_set_t kept; /* by mg_core_count_keep */
+static bool is_kept;
+
+void mg_core_count_keep(void) {
+    if (!is_kept) is_kept = sched_getaffinity(0, sizeof kept, &kept) == 0;
+}
+
 /* Counts each core once, however many hardware threads it has: two threads on one core share its
  * arithmetic units. A quota below that count is a limit as well: more threads than it pays for are
  * stopped by the kernel for a part of each period. */
 int mg_core_count(void) {
-    cpu_set_t allowed, cores;
+    cpu_set_t allowed = kept, cores;
     CPU_ZERO(&cores);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    if (!is_kept && sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed)) CPU_SET((size_t)core_of((int)cpu), &cores);
     const int n = CPU_COUNT(&cores), quota = mg_cgroup_cpus("");

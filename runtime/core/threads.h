@@ -60,6 +60,9 @@ double mg_deadline(void);
 /* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
  * at least 1. */
 int mg_core_count(void);
+/* Lets mg_core_count go by the affinity that this thread has now. To be called before OpenMP is
+ * loaded: with OMP_PROC_BIND it binds the thread that loads it to a single core. */
+void mg_core_count_keep(void);
 /* cgroup.c: the CPU quota of this process's cgroup and of those around it, in CPUs: the smallest
  * counts, rounded up. 0: no limit, or the system does not tell. `root` is put before the paths of
  * /proc and of the cgroups' folders: "" except in tests. */

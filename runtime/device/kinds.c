@@ -5,6 +5,7 @@
  * reported as missing), or when its plug-in is found. */
 #include "device/kinds.h"
 #include "core/plugin.h"
+#include "core/threads.h"
 #include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -86,6 +87,7 @@ static void *plugin_symbol(const char *kind, const char **why) {
     static const char *const spin[][2] = {{"GOMP_SPINCOUNT", "1000"},
                                           {"OMP_WAIT_POLICY", "active"}};
     bool is_set[2];
+    mg_core_count_keep();
     for (int i = 0; i < 2; i++) {
         is_set[i] = getenv(spin[i][0]) != NULL;
         setenv(spin[i][0], spin[i][1], 0);

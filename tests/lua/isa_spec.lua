@@ -112,3 +112,7 @@ test("idle threads spin for a moment, also while there are more of them than cor
     [[require("mgpu.core").device_info "cpu:0"]])
   check.matches(passive, "OMP_WAIT_POLICY = 'PASSIVE'")
 end)
+
+test("OMP_PROC_BIND, which binds the first thread to a core, leaves the number of threads as it is", function()
+  check.equal(run_script("OMP_PROC_BIND=true", DESCRIBE), run_script("OMP_PROC_BIND=false", DESCRIBE))
+end)
