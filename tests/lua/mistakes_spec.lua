@@ -74,6 +74,17 @@ test("names of other frameworks lead to ours", function()
   check.raises(function() return x:softmax { dim = 1 } end, 'did you mean "axis"', "usage")
 end)
 
+test("a field of an optimizer that would have no effect cannot be set", function()
+  for _, opt in ipairs { mgpu.optimizers.Adam {}, mgpu.optimizers.LossScaleOptimizer { "adam" } } do
+    check.raises(function() opt.lr = 0.1 end, 'there is no "lr": write opt.learning_rate', "usage")
+    check.raises(function() opt.learnin_rate = 0.1 end, 'did you mean "learning_rate"', "usage")
+    opt.learning_rate, opt.mine = 0.25, "kept"
+    check.equal({ opt.learning_rate, opt.mine }, { 0.25, "kept" })
+  end
+  local opt = mgpu.optimizers.Adam {}
+  check.raises(function() opt.beta_1 = 0.5 end, '"beta_1" is fixed when the optimizer is made', "usage")
+end)
+
 test("only what is near is suggested, and first what begins alike", function()
   local x, v = mgpu.ones { 2 }, mgpu.variable(mgpu.tensor { 2, 3 })
   check.raises(function() return x:wibble() end, 'a tensor has no method "wibble"$')

@@ -169,7 +169,12 @@ function meta.__index(self, key)
   return LossScale[key]
 end
 function meta.__newindex(self, key, value)
-  if INNER[key] then self.inner_optimizer[key] = value else rawset(self, key, value) end
+  if INNER[key] then
+    self.inner_optimizer[key] = value
+  else
+    Optimizer.check_assignment(self, LossScale, key)
+    rawset(self, key, value)
+  end
 end
 function meta.__tostring(self) return "optimizer " .. self.name end
 

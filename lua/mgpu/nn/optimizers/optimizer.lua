@@ -75,6 +75,20 @@ local function check_name(self, key)
   if advice then core.fail("usage", ("%s: there is no %q%s"):format(tostring(self), key, advice)) end
 end
 
+--- check_assignment(self, class, key): raises for a field that would be set without effect: a name of other frameworks,
+--- an option that is fixed when the optimizer is made, or a misspelled learning_rate. Other fields are the user's own.
+function Optimizer.check_assignment(self, class, key)
+  check_name(self, key)
+  for _, option in ipairs(class.declared) do
+    if option[1] == key then
+      core.fail("usage", ("%s: %q is fixed when the optimizer is made; only learning_rate can be set afterwards")
+        :format(tostring(self), key))
+    end
+  end
+  local hint = type(key) == "string" and core.did_you_mean(key, { "learning_rate" }) or ""
+  if hint ~= "" then core.fail("usage", ("%s: there is no %q%s"):format(tostring(self), key, hint)) end
+end
+
 -- ---- slots --------------------------------------------------------------------------------------
 
 --- opt:build(variables): makes the slots of the variables that have none yet. `apply` does so too.
@@ -332,7 +346,9 @@ function Optimizer.define(definition)
     return value
   end
   function meta.__newindex(self, key, value)
-    if key == "learning_rate" then learning_rate.set(self, value) else rawset(self, key, value) end
+    if key == "learning_rate" then return learning_rate.set(self, value) end
+    Optimizer.check_assignment(self, class, key)
+    rawset(self, key, value)
   end
   function meta.__tostring(self) return "optimizer " .. self.name end
 
