@@ -169,19 +169,17 @@ static void transform_images(const mg_winograd_tiles *g, const float *x, int64_t
 }
 
 /* A vector of channels of a 4x4 tile of gradients, `high` x `wide` pixels of it in the image. */
-static void transform_gradient_tile(const mg_winograd_tiles *g, const float *dy, int64_t high,
-                                    int64_t wide, int64_t lanes, float *d, int64_t plane) {
+MG_INLINE void transform_gradient_tile(const mg_winograd_tiles *g, const float *dy, int64_t high,
+                                       int64_t wide, int64_t lanes, float *d, int64_t plane) {
     vec t[6][4], in[4], out[6];
     for (int q = 0; q < 4; q++) {
-        for (int r = 0; r < 4; r++) {
-            const bool inside = r < high && q < wide && lanes > 0;
-            in[r] = load_lanes(inside ? dy + (r * g->w + q) * g->c : dy, inside ? lanes : 0);
-        }
+        UNROLL for (int r = 0; r < 4; r++) in[r] =
+            r < high && q < wide ? load_lanes(dy + (r * g->w + q) * g->c, lanes) : (vec){0};
         gradient_line_4(in, &t[0][q], 4);
     }
     for (int r = 0; r < 6; r++) {
         gradient_line_4(t[r], out, 1);
-        for (int q = 0; q < 6; q++) store(d + (r * 6 + q) * plane, out[q]);
+        UNROLL for (int q = 0; q < 6; q++) store(d + (r * 6 + q) * plane, out[q]);
     }
 }
 
@@ -194,8 +192,14 @@ static void transform_gradients(const mg_winograd_tiles *g, const float *dy, int
         for (int64_t c = 0, strip = 0; c < g->c; c += STRIP, strip++)
             for (int64_t lane = 0; lane < STRIP; lane += LANES) {
                 const int64_t lanes = g->c - c - lane;
-                transform_gradient_tile(g, lanes > 0 ? from + c + lane : from, high, wide, lanes,
-                                        d + (strip * tiles + i) * STRIP + lane, plane);
+                const float *tile = lanes > 0 ? from + c + lane : from;
+                float *to = d + (strip * tiles + i) * STRIP + lane;
+                if (lanes < LANES)
+                    transform_gradient_tile(g, tile, lanes > 0 ? high : 0, wide, lanes, to, plane);
+                else if (high >= 4 && wide >= 4) /* most tiles */
+                    transform_gradient_tile(g, tile, 4, 4, LANES, to, plane);
+                else
+                    transform_gradient_tile(g, tile, high, wide, LANES, to, plane);
             }
     }
 }
