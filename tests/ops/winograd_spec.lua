@@ -48,6 +48,15 @@ local function random_case(seed)
     w = math.random(11, 24), from = math.random(16, 70), to = math.random(16, 70) }
 end
 
+-- One side of few results, which one tile or two of different sizes make.
+local function narrow_case(seed)
+  math.randomseed(seed)
+  local c = { pads = random_pads(), side = 3, groups = 1, n = math.random(30, 40), h = math.random(3, 13),
+    w = math.random(11, 15), from = math.random(16, 40), to = math.random(16, 40) }
+  if seed % 2 == 0 then c.h, c.w = c.w, c.h end
+  return c
+end
+
 -- With enough images for vectors of them.
 local function few_channels(seed)
   math.randomseed(seed)
@@ -57,13 +66,19 @@ local function few_channels(seed)
     to = groups * math.random(2, 20) }
 end
 
-for seed = 1, 24 do
-  local c = (seed <= 12 and random_case or few_channels)(seed)
-  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, pads %s"):format(
+local cases = {
+  -- filters too many for tiles of 6x6 results
+  { pads = { 1, 1, 1, 1 }, side = 3, groups = 1, n = 8, h = 7, w = 9, from = 264, to = 256 },
+}
+for seed = 1, 36 do
+  table.insert(cases, (seed <= 12 and random_case or seed <= 24 and few_channels or narrow_case)(seed))
+end
+for _, c in ipairs(cases) do
+  test(("Winograd is within 2e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, pads %s"):format(
     c.n, c.h, c.w, c.from, c.to, c.side, c.side, table.concat(c.pads, " ")), function()
     for op, pass in pairs(passes(c)) do
       local off = error_of(op, pass)
-      if not (off <= 1e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
+      if not (off <= 2e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
     end
   end)
 end

@@ -557,5 +557,6 @@ test("mnist_cnn with batches of 10 on three cpu devices has one device's gradien
   local one, loss = run(1)
   local three, again = run(3)
   check.near(again, loss, 1e-5)
-  for i, g in ipairs(one) do check.near_norm(three[i]:reshape { -1 }, g:reshape { -1 }, 1e-5) end
+  -- three layers of Winograd convolutions, each of which rounds by up to 1e-5
+  for i, g in ipairs(one) do check.near_norm(three[i]:reshape { -1 }, g:reshape { -1 }, 3e-5) end
 end)

@@ -18,8 +18,6 @@ enum { FORWARD_PIXELS = 2, WEIGHT_KERNELS = 2 };
 /* The input's gradient: 8 sums, which is how many multiply-adds two units have under way. */
 #define INPUT_PIXELS(vectors) ((vectors) > 2 ? 8 / (vectors) : 4)
 
-#define UNROLL _Pragma("GCC unroll 8")
-
 /* Reads rows of images with one channel as pixels of LANES images each, with zeros for padding and
  * for lanes without an image. */
 static void gather_images(const mg_conv_small *s, const float *x, const mg_conv_rows *rows,

@@ -11,6 +11,16 @@
 typedef float vec __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
 typedef int32_t vec_mask __attribute__((vector_size(MG_VECTOR), aligned(4), may_alias));
 
+#define UNROLL _Pragma("GCC unroll 16")
+
+MG_INLINE vec load(const float *p) {
+    return *(const vec *)p;
+}
+
+MG_INLINE void store(float *p, vec v) {
+    *(vec *)p = v;
+}
+
 /* Images and elements that are exchanged at a time. */
 enum { LANES = MG_WIDTH, SIDE = MG_VECTOR < 32 ? 4 : MG_SQUARE };
 

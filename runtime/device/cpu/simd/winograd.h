@@ -16,34 +16,51 @@ typedef struct mg_winograd_product {
     bool add;       /* to what c holds */
 } mg_winograd_product;
 
-/* Images cut into tiles: rows x columns of them per image. For the 6x6 tiles that are read, (top,
- * left) is how far the first tile lies above and left of the image. */
-typedef struct mg_winograd_tiles {
-    int64_t h, w, c, top, left, rows, columns;
-} mg_winograd_tiles;
+/* An image, of which (top, left) pixels are padding. */
+typedef struct mg_winograd_image {
+    int64_t h, w, c, top, left;
+} mg_winograd_image;
+
+/* The part of every image whose tiles have the same size: rows x columns tiles with high x wide
+ * elements, two more than results either way, which are 6, 4 or 2. (y, x): its first result. */
+typedef struct mg_winograd_region {
+    int64_t y, x, rows, columns;
+    int high, wide;
+} mg_winograd_region;
+
+/* A transformed operand has a plane for each element of the largest tiles; (i, j) lies at
+ * at + (i * wide + j) * plane. Smaller tiles have the first elements of some rows. */
+typedef struct mg_winograd_planes {
+    float *at;
+    int high, wide;
+    int64_t plane;
+} mg_winograd_planes;
+
+/* What becomes of results. Written past the caches, they are visible to other threads after
+ * end_stream. */
+typedef struct mg_winograd_finish {
+    const float *bias; /* or NULL */
+    bool relu, past_caches;
+} mg_winograd_finish;
 
 typedef struct mg_simd_winograd {
     int strip; /* columns of a strip: floats of two vectors */
     void (*multiply)(const mg_winograd_product *p, int64_t rows);
-    /* A transformed operand is 36 planes, one for each element of a tile, `plane` floats apart.
-     *
-     * Filters w {3, 3, c, k} become planes {strips, c, strip}, of which strips [first, end) are
+    /* Filters w {3, 3, c, k} become planes {strips, c, strip}, of which strips [first, end) are
      * made or read; columns past k are 0. */
-    void (*filters)(const float *w, int64_t c, int64_t k, float *u, int64_t plane, int64_t first,
+    void (*filters)(const float *w, int64_t c, int64_t k, mg_winograd_planes u, int64_t first,
                     int64_t end);
-    void (*filter_gradients)(const float *du, int64_t plane, int64_t c, int64_t k, float *dw,
-                             int64_t first, int64_t end);
-    /* 6x6 tiles of x, n of them from tile `first` on: planes {n, ld}. Pixels outside the image are
+    void (*filter_gradients)(mg_winograd_planes du, int64_t c, int64_t k, float *dw, int64_t first,
+                             int64_t end);
+    /* n tiles of x from tile `first` of the region on: planes {n, ld}. Pixels outside the image are
      * 0. */
-    void (*images)(const mg_winograd_tiles *g, const float *x, int64_t first, int64_t n, float *v,
-                   int64_t plane, int64_t ld);
-    /* 4x4 tiles of dy, or of the result: planes {strips, tiles, strip}. The result gets bias (or
-     * NULL) and relu. Written past the caches, it is visible to other threads after end_stream. */
-    void (*gradients)(const mg_winograd_tiles *g, const float *dy, int64_t first, int64_t n,
-                      float *d, int64_t plane, int64_t tiles);
-    void (*results)(const mg_winograd_tiles *g, const float *m, int64_t plane, int64_t tiles,
-                    float *y, int64_t first, int64_t n, const float *bias, bool relu,
-                    bool past_caches);
+    void (*images)(const mg_winograd_image *g, const mg_winograd_region *r, const float *x,
+                   int64_t first, int64_t n, mg_winograd_planes v, int64_t ld);
+    /* Tiles of dy, or of the result: planes {strips, tiles, strip}. */
+    void (*gradients)(const mg_winograd_image *g, const mg_winograd_region *r, const float *dy,
+                      int64_t first, int64_t n, mg_winograd_planes d, int64_t tiles);
+    void (*results)(const mg_winograd_image *g, const mg_winograd_region *r, mg_winograd_planes m,
+                    int64_t tiles, float *y, int64_t first, int64_t n, const mg_winograd_finish *f);
 } mg_simd_winograd;
 
 #endif

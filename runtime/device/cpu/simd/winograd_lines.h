@@ -6,16 +6,6 @@
 
 #include "device/cpu/simd/lanes.h"
 
-#define UNROLL _Pragma("GCC unroll 16")
-
-MG_INLINE vec load(const float *p) {
-    return *(const vec *)p;
-}
-
-MG_INLINE void store(float *p, vec v) {
-    *(vec *)p = v;
-}
-
 /* ---- one line of a tile; results lie `step` vectors apart ---- */
 
 /* The two points, their powers, and 1 / M'(p) of the polynomial M(x) = x (x^2 - A^2) (x^2 - B^2).
