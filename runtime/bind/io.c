@@ -86,7 +86,8 @@ static int core_glob(lua_State *L) {
     const int code = glob(pattern, GLOB_NOSORT, NULL, found);
     if (code != 0 && code != GLOB_NOMATCH)
         return bind_fail(L, code == GLOB_NOSPACE ? MG_OOM : MG_IO, "cannot look for %s", pattern);
-    qsort(found->gl_pathv, found->gl_pathc, sizeof found->gl_pathv[0], compare_paths);
+    if (found->gl_pathc > 0) /* without any, gl_pathv is NULL */
+        qsort(found->gl_pathv, found->gl_pathc, sizeof found->gl_pathv[0], compare_paths);
     lua_createtable(L, (int)found->gl_pathc, 0);
     for (size_t i = 0; i < found->gl_pathc; i++) {
         lua_pushstring(L, found->gl_pathv[i]);
