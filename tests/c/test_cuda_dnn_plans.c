@@ -36,7 +36,7 @@ static const shape shapes[] = {
 #endif
 
 /* LeakSanitizer asks: cuDNN and cuBLAS keep what they have allocated when they are unloaded. */
-int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) __attribute__((visibility("default")));
 int __lsan_is_turned_off(void) {
     return 1;
 }
