@@ -1,6 +1,6 @@
 -- Our side of the benchmarks: times training steps on request.
 --
---     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp] [--batch 128] [--estimate STEPS]
+--     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp|cifar10_cnn|resnet18] [--batch 128] [--estimate STEPS]
 --       [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
 --
 -- Reads requests from standard input, one a line, with the protocol of peer_protocol.py:
@@ -14,13 +14,15 @@ local mgpu = require "mgpu"
 local core = require "mgpu.core"
 
 local options = { net = "mnist_cnn", batch = "128", precision = "tf32" }
+local SHAPES = { cifar10_cnn = { 32, 32, 3 }, resnet18 = { 224, 224, 3 } } -- others: one of MNIST's images
 local POLICIES = { fp16 = "mixed_float16", bf16 = "mixed_bfloat16" }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
 -- A custom training step as one plan: forward, loss, gradients, update.
 local function make_step(net, batch)
   mgpu.seed(1)
-  local model = mgpu.models[net] { input_shape = { 28, 28, 1 }, classes = 10 }
+  local shape = SHAPES[net] or { 28, 28, 1 }
+  local model = mgpu.models[net] { input_shape = shape, classes = 10 }
   local optimizer = mgpu.optimizers.RMSprop { learning_rate = 1e-3 }
   local loss_of = mgpu.losses.categorical_crossentropy
   local step = mgpu.jit(function(x, y)
@@ -32,7 +34,7 @@ local function make_step(net, batch)
   end)
   local labels = {}
   for i = 1, batch do labels[i] = (i * 7) % 10 end
-  local x = mgpu.rand { batch, 28, 28, 1 }
+  local x = mgpu.rand { batch, unpack(shape) }
   local y = mgpu.one_hot(mgpu.tensor(labels, { dtype = "int32" }), 10)
   mgpu.eval(x, y)
   return function() return step(x, y) end

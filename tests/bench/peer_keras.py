@@ -32,11 +32,45 @@ def _layers(net):
             L.Conv2D(6, 5, padding="same", activation="relu"), L.MaxPooling2D(2),
             L.Conv2D(16, 5, activation="relu"), L.MaxPooling2D(2), L.Flatten(),
             L.Dense(120, activation="relu"), L.Dense(84, activation="relu")],
+        "cifar10_cnn": lambda: [
+            L.Conv2D(32, 3, padding="same", activation="relu"), L.Conv2D(32, 3, activation="relu"),
+            L.MaxPooling2D(2), L.Dropout(0.25), L.Conv2D(64, 3, padding="same", activation="relu"),
+            L.Conv2D(64, 3, activation="relu"), L.MaxPooling2D(2), L.Dropout(0.25), L.Flatten(),
+            L.Dense(512, activation="relu"), L.Dropout(0.5)],
         "mlp": lambda: [
             L.Flatten(), L.Dense(512, activation="relu"), L.Dropout(0.2),
             L.Dense(512, activation="relu"), L.Dropout(0.2)],
     }
-    return [L.Input((28, 28, 1))] + head[net]() + [L.Dense(10, activation="softmax")]
+    return [L.Input(_shape(net))] + head[net]() + [L.Dense(10, activation="softmax")]
+
+
+def _shape(net):
+    return {"cifar10_cnn": (32, 32, 3), "resnet18": (224, 224, 3)}.get(net, (28, 28, 1))
+
+
+def _resnet18():
+    """ResNet-18 for ten classes; "same" padding is torchvision's but for which side gets more."""
+    import keras
+    from keras import layers as L
+
+    def normalized(x, filters, size, stride):
+        x = L.Conv2D(filters, size, stride, padding="same", use_bias=False)(x)
+        return L.BatchNormalization()(x)
+
+    def unit(x, filters, stride):
+        y = L.Activation("relu")(normalized(x, filters, 3, stride))
+        y = normalized(y, filters, 3, 1)
+        if stride != 1:
+            x = normalized(x, filters, 1, stride)
+        return L.Activation("relu")(L.Add()([x, y]))
+
+    images = L.Input(_shape("resnet18"))
+    x = L.Activation("relu")(normalized(images, 64, 7, 2))
+    x = L.MaxPooling2D(3, 2, padding="same")(x)
+    for filters in (64, 128, 256, 512):
+        x = unit(unit(x, filters, 1 if filters == 64 else 2), filters, 1)
+    x = L.Dense(10, activation="softmax")(L.GlobalAveragePooling2D()(x))
+    return keras.Model(images, x)
 
 
 def _make_step(options):
@@ -46,11 +80,12 @@ def _make_step(options):
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(MODES[options.mode])
     keras.utils.set_random_seed(1)
-    model = keras.Sequential(_layers(options.net))
+    resnet = options.net == "resnet18"
+    model = _resnet18() if resnet else keras.Sequential(_layers(options.net))
     optimizer = keras.optimizers.RMSprop(learning_rate=1e-3)
     optimizer.build(model.trainable_variables)
     weights = [v.value for v in model.trainable_variables]
-    images = tf.random.uniform((options.batch, 28, 28, 1))
+    images = tf.random.uniform((options.batch, *_shape(options.net)))
     labels = tf.one_hot(tf.range(options.batch) * 7 % 10, 10)
 
     @tf.function(jit_compile=options.mode == "xla")

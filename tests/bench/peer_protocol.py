@@ -16,7 +16,7 @@ import re
 import sys
 import time
 
-NETS = ("mnist_cnn", "lenet5", "mlp")
+NETS = ("mnist_cnn", "lenet5", "mlp", "cifar10_cnn", "resnet18")
 
 
 def parser(doc):

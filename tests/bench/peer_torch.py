@@ -46,6 +46,43 @@ def mlp():
         nn.ReLU(), nn.Dropout(0.2), nn.Linear(512, 10))
 
 
+def cifar10_cnn():
+    """The network of models/cifar10_cnn.lua; it returns logits."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Dropout(0.25), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(64, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
+        nn.Linear(6 * 6 * 64, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10))
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions, and a shortcut that is projected where the shape changes."""
+
+    def __init__(self, channels, filters, stride):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, filters, 3, stride, 1, bias=False), nn.BatchNorm2d(filters),
+            nn.ReLU(), nn.Conv2d(filters, filters, 3, 1, 1, bias=False), nn.BatchNorm2d(filters))
+        self.shortcut = nn.Identity() if stride == 1 and channels == filters else nn.Sequential(
+            nn.Conv2d(channels, filters, 1, stride, bias=False), nn.BatchNorm2d(filters))
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def resnet18():
+    """ResNet-18 of torchvision, for ten classes."""
+    units = [Residual(64, 64, 1), Residual(64, 64, 1)]
+    for filters in (128, 256, 512):
+        units += [Residual(filters // 2, filters, 2), Residual(filters, filters, 1)]
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1), *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+SHAPES = {"cifar10_cnn": (3, 32, 32), "resnet18": (3, 224, 224)}  # others: one of MNIST's images
+
+
 def on_gpu(options):
     """Whether it runs on a GPU; if so, sets what a user who wants speed sets."""
     if options.device == "cpu":
@@ -98,7 +135,8 @@ def make_step(options):
     torch.manual_seed(1)
     gpu = on_gpu(options)
     net = globals()[options.net]().train().to(options.device)
-    images = torch.rand(options.batch, 1, 28, 28, device=options.device)
+    shape = SHAPES.get(options.net, (1, 28, 28))
+    images = torch.rand(options.batch, *shape, device=options.device)
     labels = torch.eye(10, device=options.device)[torch.arange(options.batch) * 7 % 10]
     if options.layout == "channels_last":
         net = net.to(memory_format=torch.channels_last)

@@ -1,6 +1,6 @@
 -- Training speed on the CPU beside Keras and PyTorch: `make bench`, or
 --
---     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5] [--rounds 7] [--venv FOLDER]
+--     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5,cifar10_cnn,resnet18] [--rounds 7] [--venv FOLDER]
 --
 -- With MGPU_ISA=avx2 (or avx512, baseline) all contenders are narrowed to that instruction set: isa.lua.
 -- The peers are installed once, in a virtual environment outside the tree; one that cannot be installed is
@@ -13,12 +13,13 @@ local isa = require "isa"
 local shell, median = race.shell, race.median
 
 local options = {
-  nets = "mnist_cnn,lenet5", rounds = "7", threads = "2",
+  nets = "mnist_cnn,lenet5,cifar10_cnn,resnet18", rounds = "7", threads = "2",
   venv = (os.getenv "XDG_CACHE_HOME" or os.getenv "HOME" .. "/.cache") .. "/mgpulua/bench-venv",
 }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
-local STEPS = { mnist_cnn = 4, lenet5 = 200, mlp = 60 } -- of a round, which takes a second or two
+local STEPS = { mnist_cnn = 4, lenet5 = 200, mlp = 60, cifar10_cnn = 15, resnet18 = 1 } -- of a round, a second or two
+local BATCH = { resnet18 = 32 } -- others: 128
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
@@ -73,9 +74,11 @@ end
 
 local function compare(net, all)
   local list = {}
-  for i, c in ipairs(all) do list[i] = { name = c.name, command = c.command .. " --net " .. net } end
+  local batch = BATCH[net] or 128
+  local given = (" --net %s --batch %d"):format(net, batch)
+  for i, c in ipairs(all) do list[i] = { name = c.name, command = c.command .. given } end
   list = race.race(list, tonumber(options.rounds), STEPS[net] or 10)
-  race.report(("%s, training step, batch 128, %s threads"):format(net, options.threads), list)
+  race.report(("%s, training step, batch %d, %s threads"):format(net, batch, options.threads), list)
 end
 
 -- ---- mgpulua alone ---------------------------------------------------------------------------------
