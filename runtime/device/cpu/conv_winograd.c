@@ -23,9 +23,8 @@
 enum {
     BLOCK = 28,             /* tiles of a thread's block */
     SHARED_BLOCK = 32,      /* of a block that all threads transform together */
-    MANY_FILTERS = 1 << 16, /* with more, tiles are of 4x4 results at most, and blocks larger: */
-    LARGE_BLOCK = 56,
-    LARGE_SHARED_BLOCK = 128,
+    MANY_FILTERS = 1 << 16, /* with more, tiles are of 4x4 results at most, and any block larger: */
+    LARGE_BLOCK = 128,
     DEPTH = 256, /* channels that a product sums at a time: its filters stay in the first cache */
     FEWEST = 16, /* channels on either side: with fewer, transforms cost more than they save */
     FEWEST_TILES = 32, /* of 4x4 results */
@@ -165,10 +164,12 @@ static int64_t even_block(int64_t tiles, int64_t n, int64_t most) {
     return divide_up(share, divide_up(share, most));
 }
 
-/* Keeps the sizes as the kernel's state, with scratch for the filters and n blocks at a time. */
-static mg_status winograd_prepare(winograd_conv s, int64_t n, mg_kernel_plan *plan) {
-    const int64_t shared = is_large(&s) ? LARGE_SHARED_BLOCK : SHARED_BLOCK;
-    const int64_t most = n == 1 ? shared : is_large(&s) ? LARGE_BLOCK : BLOCK;
+/* Keeps the sizes as the kernel's state, with scratch for the filters, and for a block of each
+ * thread, or for one that all threads share. */
+static mg_status winograd_prepare(winograd_conv s, bool shared, mg_kernel_plan *plan) {
+    const bool large = is_large(&s);
+    const int64_t n = shared ? 1 : s.team;
+    const int64_t most = large ? LARGE_BLOCK : shared ? SHARED_BLOCK : BLOCK;
     for (int r = 0; r < s.n_regions; r++) {
         s.block[r] = even_block(tiles_of(&s, r), n, most);
         s.blocks[r] = divide_up(tiles_of(&s, r), s.block[r]);
@@ -191,7 +192,7 @@ static mg_status winograd_prepare_forward(mg_kernel_plan *plan) {
         winograd_sizes(plan->in[0].value, plan->out[0].value, a->pads.v[0], a->pads.v[2]);
     s.bias = plan->step->n_in == 3;
     s.relu = a->relu;
-    return winograd_prepare(s, s.team, plan);
+    return winograd_prepare(s, false, plan);
 }
 
 static mg_status winograd_prepare_grad_input(mg_kernel_plan *plan) {
@@ -200,14 +201,15 @@ static mg_status winograd_prepare_grad_input(mg_kernel_plan *plan) {
         winograd_sizes(plan->in[0].value, plan->out[0].value, 2 - a->pads.v[0], 2 - a->pads.v[2]);
     s.rotated = true;
     s.filters_at = (size_t)round_up(9 * s.c * s.k, 16); /* behind the rotated ones */
-    return winograd_prepare(s, s.team, plan);
+    return winograd_prepare(s, false, plan);
 }
 
 /* All threads share one block. */
 static mg_status winograd_prepare_grad_weight(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     return winograd_prepare(
-        winograd_sizes(plan->in[0].value, plan->in[1].value, a->pads.v[0], a->pads.v[2]), 1, plan);
+        winograd_sizes(plan->in[0].value, plan->in[1].value, a->pads.v[0], a->pads.v[2]), true,
+        plan);
 }
 
 /* ---- results, and the image's gradient ---- */
