@@ -8,8 +8,9 @@ if device.real then return end
 local test = check.test
 
 -- Of a lost device nothing is freed, because its work may still come back.
-require("ffi").cdef "int setenv(const char *name, const char *value, int overwrite);"
-require("ffi").C.setenv("ASAN_OPTIONS", (os.getenv "ASAN_OPTIONS" or "") .. ":detect_leaks=0", 1)
+local ffi = require "ffi"
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+ffi.C.setenv("ASAN_OPTIONS", (os.getenv "ASAN_OPTIONS" or "") .. ":detect_leaks=0", 1)
 
 local START = [[
 local ffi, mgpu, core = require "ffi", require "mgpu", require "mgpu.core"

@@ -121,7 +121,7 @@ test("LeNet-5 in float32 on several cpu devices has the losses of one device at 
     model:compile { optimizer = mgpu.optimizers.SGD { 0.05 }, loss = "sparse_categorical_crossentropy",
       devices = devices("cpu", n) }
     local x = train.x:to "float32" / 255
-    for i = 1, 30 do
+    for i = 1, 10 do
       local first = (i - 1) % 10 * 32 + 1
       local batch = { first, first + 31 }
       losses[i] = model:train_on_batch(x:slice { batch, {}, {} }:reshape { 32, 28, 28, 1 },
@@ -132,8 +132,10 @@ test("LeNet-5 in float32 on several cpu devices has the losses of one device at 
   local serial, losses = run(1)
   for _, n in ipairs { 2, 3 } do
     local parallel, again = run(n)
-    for i = 1, 10 do check.near(again[i], losses[i], 1e-6) end -- float32, sums in another order
-    same_weights(serial, parallel, 1e-5)
+    -- float32, sums in another order. Not many more steps: sooner or later two values of a pooling window are equal but
+    -- for rounding; their gradient then goes to another element than on one device, and the runs part.
+    for i = 1, 10 do check.near(again[i], losses[i], 1e-6) end
+    same_weights(serial, parallel, 2e-6)
   end
 end)
 
@@ -557,6 +559,6 @@ test("mnist_cnn with batches of 10 on three cpu devices has one device's gradien
   local one, loss = run(1)
   local three, again = run(3)
   check.near(again, loss, 1e-5)
-  -- three layers of Winograd convolutions, each of which rounds by up to 1e-5
+  -- two layers of Winograd convolutions, whose passes each round by up to 1e-5
   for i, g in ipairs(one) do check.near_norm(three[i]:reshape { -1 }, g:reshape { -1 }, 3e-5) end
 end)

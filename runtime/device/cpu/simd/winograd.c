@@ -42,6 +42,11 @@ MG_INLINE mg_winograd_planes planes_at(mg_winograd_planes p, int64_t offset) {
     return p;
 }
 
+/* A row of a transformed tile: `wide` elements, a plane apart. */
+MG_INLINE void store_row(float *row, int64_t plane, const vec *elements, const int wide) {
+    UNROLL for (int x = 0; x < MOST; x++) if (x < wide) store(row + x * plane, elements[x]);
+}
+
 /* ---- filters ---- */
 
 /* A vector of filters of one channel: from w, k weights apart, to u. */
@@ -54,7 +59,7 @@ MG_INLINE void transform_filter(const float *w, int64_t c, int64_t k, int64_t la
     }
     for (int y = 0; y < high; y++, u.at += wide * u.plane) {
         filter_line(wide, t[y], out, 1);
-        for (int x = 0; x < wide; x++) store(u.at + x * u.plane, out[x]);
+        store_row(u.at, u.plane, out, wide);
     }
 }
 
@@ -153,7 +158,7 @@ MG_INLINE void transform_image(mg_winograd_image g, const float *image, int64_t 
     }
     for (int r = 0; r < high; r++, v.at += v.wide * v.plane) {
         image_line(wide, t[r], out, 1);
-        UNROLL for (int q = 0; q < MOST; q++) if (q < wide) store(v.at + q * v.plane, out[q]);
+        store_row(v.at, v.plane, out, wide);
     }
 }
 
@@ -162,8 +167,10 @@ static void transform_images(const mg_winograd_image *g, const mg_winograd_regio
                              int64_t ld) {
     const int high = r->high, wide = r->wide;
     const bool largest = high == MOST && wide == MOST;
+    tile_place next = place_of(r, first);
     for (int64_t i = 0; i < n; i++) {
-        const tile_place p = place_of(r, first + i), next = place_of(r, first + i + 1);
+        const tile_place p = next;
+        next = place_of(r, first + i + 1);
         const int64_t y = p.y - g->top, x = p.x - g->left;
         const int64_t rows = (next.image - p.image) * g->h + next.y - p.y;
         const int64_t ahead = (rows * g->w + next.x - p.x) * g->c;
@@ -210,7 +217,7 @@ MG_INLINE void transform_gradient(mg_winograd_image g, const float *dy, part p,
     }
     for (int r = 0; r < high; r++, d.at += d.wide * d.plane) {
         gradient_line(wide, t[r], out, 1);
-        UNROLL for (int q = 0; q < MOST; q++) if (q < wide) store(d.at + q * d.plane, out[q]);
+        store_row(d.at, d.plane, out, wide);
     }
 }
 
