@@ -336,6 +336,12 @@ conv({ 16, 9, 8, 12 }, { 3, 3, 4, 15 }, { grad = false, pads = { 1, 1, 1, 1 }, g
 conv({ 4, 14, 14, 64 }, { 3, 3, 64, 64 }, winograd {})
 conv({ 4, 15, 13, 17 }, { 3, 3, 17, 33 }, winograd {})
 conv({ 2, 16, 19, 48 }, { 3, 3, 48, 32 }, winograd { pads = { 1, 1, 0, 2 } })
+conv({ 3, 21, 18, 32 }, { 2, 2, 32, 40 }, winograd { pads = { 1, 0, 0, 1 } })
+conv({ 2, 18, 17, 24 }, { 4, 4, 24, 33 }, winograd { pads = { 1, 2, 3, 0 } })
+conv({ 2, 17, 20, 17 }, { 5, 5, 17, 32 }, winograd { pads = { 2, 2, 1, 4 } })
+conv({ 3, 29, 28, 64 }, { 3, 3, 64, 64 }, winograd { strides = { 2, 2 }, pads = { 0, 1, 1, 1 } })
+conv({ 5, 24, 21, 20 }, { 6, 6, 20, 30 }, winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
+conv({ 4, 25, 26, 19 }, { 7, 7, 19, 21 }, winograd { strides = { 2, 2 }, pads = { 3, 3, 2, 3 } })
 conv({ 3, 40, 150, 1 }, { 3, 3, 1, 10 }, { grad = false })
 conv({ 2, 23, 19, 3 }, { 4, 5, 3, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
@@ -370,6 +376,15 @@ conv_backward({ 3, 14, 14, 64 }, { 3, 3, 64, 32 }, { 3, 12, 12, 32 }, winograd {
 conv_backward({ 2, 7, 7, 17 }, { 3, 3, 17, 33 }, { 2, 5, 5, 33 }, { grad = false })
 conv_backward({ 4, 15, 13, 17 }, { 3, 3, 17, 33 }, { 4, 13, 11, 33 }, winograd {})
 conv_backward({ 2, 16, 19, 48 }, { 3, 3, 48, 32 }, { 2, 16, 19, 32 }, winograd { pads = { 1, 1, 0, 2 } })
+conv_backward({ 3, 21, 18, 32 }, { 2, 2, 32, 40 }, { 3, 21, 18, 40 }, winograd { pads = { 1, 0, 0, 1 } })
+conv_backward({ 2, 18, 17, 24 }, { 4, 4, 24, 33 }, { 2, 18, 17, 33 }, winograd { pads = { 1, 2, 3, 0 } })
+conv_backward({ 2, 17, 20, 17 }, { 5, 5, 17, 32 }, { 2, 17, 21, 32 }, winograd { pads = { 2, 2, 1, 4 } })
+conv_backward({ 3, 29, 28, 64 }, { 3, 3, 64, 64 }, { 3, 14, 14, 64 },
+  winograd { strides = { 2, 2 }, pads = { 0, 1, 1, 1 } })
+conv_backward({ 5, 24, 21, 20 }, { 6, 6, 20, 30 }, { 5, 12, 11, 30 },
+  winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
+conv_backward({ 4, 25, 26, 19 }, { 7, 7, 19, 21 }, { 4, 13, 13, 21 },
+  winograd { strides = { 2, 2 }, pads = { 3, 3, 2, 3 } })
 conv_backward({ 3, 40, 150, 1 }, { 3, 3, 1, 10 }, { 3, 38, 148, 10 }, { grad = false })
 conv_backward({ 2, 23, 19, 3 }, { 4, 5, 3, 68 }, { 2, 11, 6, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })

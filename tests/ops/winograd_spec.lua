@@ -8,13 +8,18 @@ check.needs "cpu"
 
 -- A convolution and its two gradients, by op.
 local function passes(c)
-  local pads, groups, side = c.pads, c.groups, c.side
-  local h, w = c.h + pads[1] + pads[2] - side + 1, c.w + pads[3] + pads[4] - side + 1
-  local x, kernel, y = { c.n, c.h, c.w, c.from }, { side, side, c.from / groups, c.to }, { c.n, h, w, c.to }
+  local pads, groups, side, stride = c.pads, c.groups or 1, c.side, c.stride or 1
+  local function results(size, padding) return math.floor((size + padding - side) / stride) + 1 end
+  local x, kernel = { c.n, c.h, c.w, c.from }, { side, side, c.from / groups, c.to }
+  local y = { c.n, results(c.h, pads[1] + pads[2]), results(c.w, pads[3] + pads[4]), c.to }
+  local function with(extra)
+    extra.pads, extra.groups, extra.strides = pads, groups, { stride, stride }
+    return extra
+  end
   return {
-    conv2d = { x, kernel, { pads = pads, groups = groups } },
-    conv2d_grad_input = { y, kernel, { pads = pads, groups = groups, input_shape = x } },
-    conv2d_grad_weight = { x, y, { pads = pads, groups = groups, kernel_shape = kernel } },
+    conv2d = { x, kernel, with {} },
+    conv2d_grad_input = { y, kernel, with { input_shape = x } },
+    conv2d_grad_weight = { x, y, with { kernel_shape = kernel } },
   }
 end
 
@@ -36,22 +41,32 @@ local function error_of(op, pass)
   return off / largest
 end
 
-local function random_pads()
+local function random_pads(most)
   local pads = {}
-  for i = 1, 4 do pads[i] = math.random(0, 2) end
+  for i = 1, 4 do pads[i] = math.random(0, most or 2) end
   return pads
 end
 
 local function random_case(seed)
   math.randomseed(seed)
-  return { pads = random_pads(), side = 3, groups = 1, n = math.random(2, 5), h = math.random(11, 24),
+  return { pads = random_pads(), side = 3, n = math.random(2, 5), h = math.random(11, 24),
     w = math.random(11, 24), from = math.random(16, 70), to = math.random(16, 70) }
+end
+
+-- Filters of other sizes, with stride 1 and 2.
+local function other_filters(seed)
+  math.randomseed(seed)
+  local stride, few = seed % 3 == 0 and 1 or 2, seed % 4 == 0
+  local side = stride == 1 and math.random(2, 5) or math.random(3, 10)
+  return { pads = random_pads(side - 1), side = side, stride = stride, n = math.random(6, 9),
+    h = math.random(20, 33), w = math.random(20, 33), from = few and math.random(4, 20) or math.random(16, 50),
+    to = math.random(16, 50) }
 end
 
 -- One side of few results, which one tile or two of different sizes make.
 local function narrow_case(seed)
   math.randomseed(seed)
-  local c = { pads = random_pads(), side = 3, groups = 1, n = math.random(30, 40), h = math.random(3, 13),
+  local c = { pads = random_pads(), side = 3, n = math.random(30, 40), h = math.random(3, 13),
     w = math.random(11, 15), from = math.random(16, 40), to = math.random(16, 40) }
   if seed % 2 == 0 then c.h, c.w = c.w, c.h end
   return c
@@ -68,14 +83,19 @@ end
 
 local cases = {
   -- filters too many for tiles of 6x6 results
-  { pads = { 1, 1, 1, 1 }, side = 3, groups = 1, n = 8, h = 7, w = 9, from = 264, to = 256 },
+  { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 7, w = 9, from = 264, to = 256 },
+  { pads = { 2, 2, 2, 2 }, side = 5, n = 8, h = 7, w = 9, from = 264, to = 250 },
+  { pads = { 1, 0, 0, 1 }, side = 2, n = 8, h = 8, w = 9, from = 264, to = 250 },
 }
-for seed = 1, 36 do
-  table.insert(cases, (seed <= 12 and random_case or seed <= 24 and few_channels or narrow_case)(seed))
+for seed = 1, 12 do
+  for _, draw in ipairs { random_case, few_channels, narrow_case, other_filters } do
+    table.insert(cases, draw(seed))
+  end
 end
+for seed = 13, 24 do table.insert(cases, other_filters(seed)) end
 for _, c in ipairs(cases) do
-  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, pads %s"):format(
-    c.n, c.h, c.w, c.from, c.to, c.side, c.side, table.concat(c.pads, " ")), function()
+  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, stride %d, pads %s")
+    :format(c.n, c.h, c.w, c.from, c.to, c.side, c.side, c.stride or 1, table.concat(c.pads, " ")), function()
     for op, pass in pairs(passes(c)) do
       local off = error_of(op, pass)
       if not (off <= 1e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end

