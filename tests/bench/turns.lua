@@ -103,7 +103,8 @@ function M.race(step, peer, layouts)
     run_peer(peer, layout, 3)
   end
   run_ours(step, 3)
-  local n = math.max(3, math.min(60, math.ceil(options.turn / median(run_ours(step, 3)))))
+  -- not less than a turn: at its beginning the other process's threads still wait actively for work
+  local n = math.max(3, math.ceil(options.turn / median(run_ours(step, 3))))
   for round = 1, tonumber(options.rounds) do
     for i = 0, #layouts do -- the order rotates
       local k = (i + round) % (#layouts + 1)

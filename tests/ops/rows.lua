@@ -395,6 +395,11 @@ conv({ 2, 9, 8, 8 }, { 3, 2, 1, 8 },
 conv_backward({ 2, 9, 8, 8 }, { 3, 2, 1, 8 }, { 2, 5, 7, 8 },
   { grad = false, groups = 8, strides = { 2, 1 }, dilations = { 1, 2 }, pads = { 1, 1, 1, 0 } })
 conv_backward({ 2, 18, 18, 40 }, { 5, 5, 1, 40 }, { 2, 14, 14, 40 }, { grad = false, groups = 40 })
+conv_backward({ 3, 17, 20, 37 }, { 5, 4, 1, 37 }, { 3, 9, 7, 37 },
+  { grad = false, groups = 37, strides = { 2, 3 }, pads = { 2, 3, 1, 2 } })
+conv_backward({ 2, 15, 9, 16 }, { 3, 4, 1, 16 }, { 2, 11, 5, 16 },
+  { grad = false, groups = 16, dilations = { 3, 2 }, pads = { 0, 2, 1, 1 } })
+conv_backward({ 2, 3, 2, 9 }, { 7, 7, 1, 9 }, { 2, 3, 2, 9 }, { grad = false, groups = 9, pads = { 3, 3, 3, 3 } })
 conv_backward({ 2, 7, 7, 4 }, { 3, 3, 2, 6 }, { 2, 4, 4, 6 }, { groups = 2, strides = { 2, 2 }, pads = { 1, 1, 1, 1 } })
 
 for _, name in ipairs { "max_pool2d", "avg_pool2d" } do

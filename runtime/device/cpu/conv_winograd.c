@@ -32,7 +32,7 @@ enum {
     DEPTH = 256, /* channels that a product sums at a time: its filters stay in the first cache */
     FEWEST = 16, /* channels on either side: with fewer, transforms cost more than they save */
     FEWEST_TILES = 32, /* of 4x4 results */
-    TRANSFORM = 20,    /* multiplications in the time that transforming an element takes */
+    TRANSFORM = 14,    /* multiplications in the time that transforming an element takes */
     MOST_REGIONS = 4,
     PADDING = 16 /* floats between planes: apart by a power of two, they would share cache sets */
 };
@@ -56,7 +56,7 @@ typedef struct winograd_conv {
     int64_t c, k, strips; /* channels summed over and made; strips of the latter */
     int64_t filter_plane, image_plane, result_plane, ld; /* floats; of a row of V */
     size_t filters_at, threads_at, thread_floats;        /* places in scratch, in floats */
-    int team, taps, side; /* of the filters: weights of a side */
+    int team, taps, side;                                /* of the filters: weights of a side */
     bool bias, relu;
     bool past_caches; /* image and result are too large to stay in the caches */
 } winograd_conv;
@@ -110,9 +110,9 @@ typedef struct tap_place {
     int64_t tap, phase;
 } tap_place;
 
-/* Result i of a convolution meets with weight t pixel i * step + t - padding: pixel t % step of point
- * i + t / step, if points are counted from the padding on. Its gradient goes from result i to that
- * pixel: pixel `phase` of point i is reached from dy's point i + met_point. */
+/* Result i of a convolution meets with weight t pixel i * step + t - padding: pixel t % step of
+ * point i + t / step, if points are counted from the padding on. Its gradient goes from result i to
+ * that pixel: pixel `phase` of point i is reached from dy's point i + met_point. */
 static int64_t met_point(const axis *a, int64_t t) {
     const int64_t phase = (t + a->padding) % a->step;
     return (phase + a->padding - t) / a->step; /* without a rest */
@@ -206,7 +206,8 @@ static bool saves_work(const winograd_conv *s, const mg_value *w, const mg_value
     const cut rows = cut_side(s->y.points, s->taps, large);
     const cut columns = cut_side(s->x.points, s->taps, large);
     const int64_t direct = d[1] * d[2] * f[0] * f[1] * f[2] * f[3];
-    return elements_of(rows) * elements_of(columns) * (s->c * s->k + TRANSFORM * (s->c + s->k)) <
+    const int64_t c = s->c, k = round_up(s->k, mg_simd_used->winograd->strip);
+    return elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k)) <
            direct / 8 * 7;
 }
 
@@ -336,14 +337,13 @@ static mg_status winograd_prepare_grad_weight(mg_kernel_plan *plan) {
 
 /* ---- results, and the image's gradient ---- */
 
-/* Where weight (y, x) of a filter, of all channels, lies among arranged filters: {tap, tap, phase and
- * channel, filter}, or if rotated {tap, tap, filter, phase and channel}. */
+/* Where weight (y, x) of a filter, of all channels, lies among arranged filters: {tap, tap, phase
+ * and channel, filter}, or if rotated {tap, tap, filter, phase and channel}. */
 static int64_t arranged_at(const winograd_conv *s, int64_t y, int64_t x) {
     const tap_place row = place_of_weight(&s->y, y), column = place_of_weight(&s->x, x);
     const int64_t tap = row.tap * s->taps + column.tap;
     const int64_t phase = row.phase * s->y.step + column.phase;
-    return tap * s->c * s->k +
-           phase * (s->y.rotated ? s->result.phase : s->image.phase * s->k);
+    return tap * s->c * s->k + phase * (s->y.rotated ? s->result.phase : s->image.phase * s->k);
 }
 
 /* Turns the filters w {side, side, c, k} by half a turn; in squares that stay in the first cache.

@@ -141,6 +141,8 @@ static const char *grad_weight_accepts(const mg_kernel_plan *plan) {
     if (!no) no = refuse_few_terms(w);
     if (no) return no;
     const state s = sizes_of(plan, x, w, y);
+    if (s.loops->images == MG_LANES && s.sizes.c >= 8 && s.sizes.k % MG_LANES == 0)
+        return "direct sums, which fill vectors, are as fast";
     return s.loops->sum_floats(&s.sizes) > MOST_SUMS ? "many channels" : NULL;
 }
 

@@ -12,6 +12,7 @@
  * one. The upcast comes last, because it tries all others itself. */
 const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_1x1_conv2d_grad_input,
                                            &mg_cpu_1x1_conv2d_grad_weight,
+                                           &mg_cpu_depthwise_conv2d_grad_weight,
                                            &mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_winograd_images_conv2d_grad_input,
                                            &mg_cpu_winograd_images_conv2d_grad_weight,

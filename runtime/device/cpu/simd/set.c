@@ -13,6 +13,7 @@ extern const mg_simd_matmul TABLE(matmul);
 extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
+extern const mg_simd_depthwise TABLE(depthwise);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
 extern const mg_simd_resize TABLE(resize_f32), TABLE(resize_f64);
@@ -43,6 +44,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .winograd = &TABLE(winograd),
     .winograd_images = &TABLE(winograd_images),
     .conv_small = &TABLE(conv_small),
+    .depthwise = &TABLE(depthwise),
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},
     .resize = {&TABLE(resize_f32), &TABLE(resize_f64)},

@@ -13,6 +13,7 @@
 #include "device/cpu/simd/winograd.h"
 #include "device/cpu/simd/winograd_images.h"
 #include "device/cpu/simd/conversions.h"
+#include "device/cpu/simd/depthwise.h"
 #include "device/cpu/simd/fused_threaded.h"
 #include <stdbool.h>
 
@@ -260,6 +261,7 @@ typedef struct mg_simd {
     const mg_simd_winograd *winograd;
     const mg_simd_winograd_images *winograd_images;
     const mg_simd_conv_small *conv_small;
+    const mg_simd_depthwise *depthwise;
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_threaded *threaded[2];
     const mg_simd_folds *folds[2];

@@ -309,8 +309,8 @@ static void transform_results(const mg_winograd_image *g, const mg_winograd_regi
             const int64_t row = p.y * g->step + phase / g->step;
             const int64_t column = p.x * g->step + phase % g->step;
             float *to = y + ((p.image * g->h + row) * g->w + column) * g->c;
-            part of = {(g->h - row + g->step - 1) / g->step, (g->w - column + g->step - 1) / g->step,
-                       0};
+            part of = {(g->h - row + g->step - 1) / g->step,
+                       (g->w - column + g->step - 1) / g->step, 0};
             for (int64_t c = 0; c < g->c; c += LANES) {
                 const int64_t from = phase * g->phase + c;
                 of.lanes = g->c - c;
