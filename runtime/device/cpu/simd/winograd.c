@@ -281,6 +281,7 @@ MG_INLINE void transform_result(const int taps, const int high, const int wide,
     const bool stream = f.past_caches && p.lanes >= LANES && addresses % MG_VECTOR == 0;
     vec t[MOST_RESULTS][MOST], in[MOST] = {{0}}, out[MOST_RESULTS] = {{0}};
     const int rows = high - taps + 1, columns = wide - taps + 1;
+    const int64_t apart = g.step * g.c; /* floats between the pixels of neighbouring results */
     for (int q = 0; q < wide; q++) {
         UNROLL for (int r = 0; r < MOST; r++) if (r < high) in[r] =
             load(m.at + (r * m.wide + q) * m.plane);
@@ -290,7 +291,7 @@ MG_INLINE void transform_result(const int taps, const int high, const int wide,
         result_line(taps, wide, t[r], out, 1);
         UNROLL for (int q = 0; q < MOST_RESULTS; q++) {
             if (q >= columns || q >= p.columns) continue;
-            float *to = y + (r * g.w + q) * g.step * g.c;
+            float *to = y + (r * g.w + q) * apart;
             const vec sum = out[q] + bias, result = f.relu ? clamp(sum) : sum;
             if (stream)
                 MG_STREAM(to, (mg_floats)result);

@@ -100,12 +100,11 @@ MG_INLINE void result_line(int taps, int n, const vec m[8], vec *y, int step) {
 /* ---- A: gradients of n - taps + 1 results to n elements ---- */
 
 MG_INLINE void gradient_pair(int results, float p, const vec y[8], vec *d, int step) {
-    vec even = y[0], odd = {0};
-    float power = 1;
-    UNROLL for (int i = 1; i < 7; i += 2) {
-        if (i < results) odd += power * y[i];
-        power *= p * p;
-        if (i + 1 < results) even += power * y[i + 1];
+    vec even = y[0], odd = results > 1 ? y[1] : (vec){0};
+    float power = p * p;
+    UNROLL for (int i = 2; i < 7; i += 2, power *= p * p) {
+        if (i < results) even += power * y[i];
+        if (i + 1 < results) odd += power * y[i + 1];
     }
     both_signs(p, even, odd, d, step);
 }
@@ -123,12 +122,11 @@ MG_INLINE void gradient_line(int taps, int n, const vec y[8], vec *d, int step) 
 
 /* The elements of p and -p; over: 1 / M'(p). */
 MG_INLINE void filter_pair(int taps, float p, float over, const vec w[6], vec *u, int step) {
-    vec even = over * w[0], odd = {0};
-    float power = over;
-    UNROLL for (int i = 1; i < 5; i += 2) {
-        if (i < taps) odd += power * w[i];
-        power *= p * p;
-        if (i + 1 < taps) even += power * w[i + 1];
+    vec even = over * w[0], odd = over * w[1];
+    float power = over * (p * p);
+    UNROLL for (int i = 2; i < 5; i += 2, power *= p * p) {
+        if (i < taps) even += power * w[i];
+        if (i + 1 < taps) odd += power * w[i + 1];
     }
     both_signs(p, even, odd, u, step);
 }
