@@ -99,6 +99,9 @@ bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);
  * bias and relu as epilogues. */
 mg_status mg_simplify(mg_ir *ir);
 
+/* fold_pad.c: zeros around images become padding of the convolutions that read them. */
+mg_status mg_fold_pads(mg_ir *ir);
+
 /* fold_norm.c: batch normalisation is folded into neighbouring products and convolutions. If
  * *changed, equal nodes may occur twice and uses are not counted. */
 mg_status mg_fold_norms(mg_ir *ir, bool *changed);

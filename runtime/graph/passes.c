@@ -3,6 +3,7 @@
  *   partition    partition.c  on several devices: the IR of one device, with its collectives
  *   simplify     simplify.c   constants folded, equal nodes merged, bias and relu into epilogues;
  *                             changes no value
+ *   fold_pads    fold_pad.c   zeros around images into the padding of convolutions
  *   fold_norms   fold_norm.c  batch normalisation into neighbouring products and convolutions;
  *                             rounds differently, so it depends on the precision setting
  *   simplify                  again, if fold_norms has changed anything
@@ -18,6 +19,7 @@
 mg_status mg_passes_rewrite(mg_ir *ir) {
     bool changed;
     MG_TRY(mg_simplify(ir));
+    MG_TRY(mg_fold_pads(ir));
     MG_TRY(mg_fold_norms(ir, &changed));
     return changed ? mg_simplify(ir) : MG_OK;
 }
