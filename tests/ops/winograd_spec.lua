@@ -119,8 +119,8 @@ test("precision highest does not use Winograd, fast does", function()
 end)
 
 -- Writes a script that prints a sum for each pass of the convolution; every bit of the results changes it. x, w, y: the
--- shapes of images, filters and results. RETURNS its path.
-local function sums_of_passes(name, x, w, y)
+-- shapes of images, filters and results; attributes: as text, of all passes. RETURNS its path.
+local function sums_of_passes(name, x, w, y, attributes)
   local path = check.path(name)
   check.write(path, ([[
     local core = require "mgpu.core"
@@ -128,29 +128,45 @@ local function sums_of_passes(name, x, w, y)
     core.default_device "cpu:0"
     mgpu.seed(3)
     local x, w, y = mgpu.randn { %s }, mgpu.randn { %s }, mgpu.randn { %s }
-    local results = { core.ops.conv2d(x, w), core.ops.conv2d_grad_input(y, w, { input_shape = x:shape() }),
-      core.ops.conv2d_grad_weight(x, y, { kernel_shape = w:shape() }) }
+    local function with(name, value)
+      local attributes = { %s }
+      if name then attributes[name] = value end
+      return attributes
+    end
+    local results = { core.ops.conv2d(x, w, with()),
+      core.ops.conv2d_grad_input(y, w, with("input_shape", x:shape())),
+      core.ops.conv2d_grad_weight(x, y, with("kernel_shape", w:shape())) }
     for _, t in ipairs(results) do
       local sum = 0
       for i, v in ipairs(t:reshape({ -1 }):totable()) do sum = sum + v * (i %% 1021) end
       print(("%%.17g"):format(sum))
     end
-  ]]):format(x, w, y))
+  ]]):format(x, w, y, attributes or ""))
   return path
 end
 
-test("the bits of a Winograd convolution do not depend on the number of threads", function()
-  -- 300 tiles: several blocks, whoever shares them
-  local script = sums_of_passes("bits.lua", "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33")
-  local expected
-  for _, threads in ipairs { 1, 2, 3, 8, 13 } do
-    local output, status = check.run(("MGPU_THREADS=%d %s %s"):format(threads, check.program, script))
-    check.equal(status, 0)
-    check.matches(output, "^%S+\n%S+\n%S+\n$")
-    expected = expected or output
-    check.equal(output, expected)
-  end
-end)
+-- `kernel` takes `passes` of the three. 300 tiles and more are several blocks, whoever shares them.
+for name, c in pairs {
+  ["a Winograd convolution"] = { "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33", kernel = "Winograd", passes = 3 },
+  ["a Winograd convolution with stride 2"] = { "32, 29, 28, 32", "5, 5, 32, 40", "32, 13, 12, 40",
+    "strides = { 2, 2 }", kernel = "Winograd", passes = 3 },
+  ["the gradient of depthwise filters"] = { "5, 20, 21, 40", "5, 5, 1, 40", "5, 16, 17, 40", "groups = 40",
+    kernel = "depthwise", passes = 1 },
+} do
+  test("the bits of " .. name .. " do not depend on the number of threads", function()
+    local script = sums_of_passes("bits.lua", unpack(c, 1, 4))
+    local expected
+    for _, threads in ipairs { 1, 2, 3, 8, 13 } do
+      local command = ("MGPU_LOG=dispatch MGPU_THREADS=%d %s %s"):format(threads, check.program, script)
+      local output, status = check.run(command)
+      check.equal(status, 0)
+      check.equal(select(2, output:gsub(": " .. c.kernel .. "\n", "")), c.passes)
+      output = output:match "[^\n]+\n[^\n]+\n[^\n]+\n$"
+      expected = expected or output
+      check.equal(output, expected)
+    end
+  end)
+end
 
 test("with few channels, the bits depend on the number of threads alone", function()
   local script = sums_of_passes("few.lua", "70, 13, 14, 6", "5, 5, 6, 9", "70, 9, 10, 9")

@@ -27,7 +27,7 @@
 enum {
     BLOCK = 28,             /* tiles of a thread's block */
     SHARED_BLOCK = 32,      /* of a block that all threads transform together */
-    MANY_FILTERS = 1 << 16, /* with more, tiles are of 4x4 results at most, and any block larger: */
+    MANY_FILTERS = 1 << 16, /* with more, tiles have 6x6 elements at most, and any block is: */
     LARGE_BLOCK = 128,
     DEPTH = 256, /* channels that a product sums at a time: its filters stay in the first cache */
     FEWEST = 16, /* channels on either side: with fewer, transforms cost more than they save */

@@ -103,9 +103,9 @@ static const char *refuse(const mg_kernel_plan *plan, const mg_value *x, const m
                           const mg_value *y, int64_t results, const mg_kernel *strips) {
     const char *no = refuse_attributes(plan);
     if (no) return no;
-    if (is_for_strips(plan, w, results, strips)) return "many channels";
     const int64_t *d = w->shape.dim, taps = d[0] - 1;
     if (d[0] != d[1] || (d[0] != 3 && d[0] != 5)) return "filters are neither 3x3 nor 5x5";
+    if (is_for_strips(plan, w, results, strips)) return "many channels";
     const state s = sizes_of(plan, x, w, y);
     const mg_winograd_images *z = &s.sizes;
     if (z->c < 2 || z->k < 2) return "one channel";

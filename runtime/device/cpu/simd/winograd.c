@@ -1,13 +1,14 @@
 /* Winograd convolution in float32: the transforms, and the products between them.
  *
  * An image is cut into tiles of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, that overlap by the taps
- * of a filter but one: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With V = B'xB of an image
- * tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient each pass is one matrix
- * product for every element of a transformed tile: result              M = V U, summed over
- * channels     y = A'MA filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G and the
- * image's gradient is a result whose image is dy and whose filters are rotated (Lavin and Gray,
- * "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the transforms
- * of single lines. */
+ * of a filter but one: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With
+ *     V = B'xB of an image tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient
+ * each pass is one matrix product for every element of a transformed tile:
+ *     result              M = V U, summed over channels     y = A'MA
+ *     filters' gradient   dU = V'D, summed over tiles       dw = G'(dU)G
+ * and the image's gradient is a result whose image is dy and whose filters are rotated (Lavin and
+ * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the
+ * transforms of single lines. */
 #include "device/cpu/simd/winograd.h"
 #include "device/cpu/simd/winograd_nested.h"
 #include <string.h>
@@ -19,7 +20,8 @@ enum {
     TILE_ROWS = MG_REGISTERS >= 32 ? 7 : 6,
     CHAIN = 16, /* terms of a sum that is added to a total: longer sums lose more to rounding */
     MOST = 8,   /* elements of a line */
-    MOST_RESULTS = 7 /* with two taps */
+    MOST_RESULTS = 7, /* of a line, with two taps */
+    MOST_TAPS = 5
 };
 
 /* Calls f with the sizes as constants where they are common. */
@@ -72,7 +74,7 @@ MG_INLINE void transform_filter(const int taps, const int high, const int wide, 
                                 const mg_winograd_filters *f, int64_t lanes, mg_winograd_planes u) {
     vec t[MOST][6], in[6] = {{0}}, out[MOST] = {{0}};
     for (int x = 0; x < taps; x++) {
-        UNROLL for (int y = 0; y < 5; y++) if (y < taps) in[y] =
+        UNROLL for (int y = 0; y < MOST_TAPS; y++) if (y < taps) in[y] =
             load_lanes(w + (y * taps + x) * f->c * f->k, lanes);
         filter_line(taps, high, in, &t[0][x], 6);
     }
@@ -96,7 +98,7 @@ static void transform_filters(const mg_winograd_filters *w, const float *from, m
 MG_INLINE void transform_filter_gradient(const int taps, const int high, const int wide,
                                          mg_winograd_planes du, const mg_winograd_filters *f,
                                          int64_t lanes, float *dw) {
-    vec t[5][MOST], in[MOST] = {{0}}, out[5] = {{0}};
+    vec t[MOST_TAPS][MOST], in[MOST] = {{0}}, out[MOST_TAPS] = {{0}};
     for (int x = 0; x < wide; x++) {
         UNROLL for (int y = 0; y < MOST; y++) if (y < high) in[y] =
             load(du.at + (y * wide + x) * du.plane);
@@ -104,7 +106,7 @@ MG_INLINE void transform_filter_gradient(const int taps, const int high, const i
     }
     for (int y = 0; y < taps; y++) {
         filter_gradient_line(taps, wide, t[y], out, 1);
-        UNROLL for (int x = 0; x < 5; x++) if (x < taps)
+        UNROLL for (int x = 0; x < MOST_TAPS; x++) if (x < taps)
             store_lanes(dw + (y * taps + x) * f->c * f->k, out[x], lanes);
     }
 }
@@ -140,8 +142,8 @@ typedef enum pixels {
     TAIL    /* perhaps outside, and the channels do not fill the vector */
 } pixels;
 
-/* A tile of an image: its first pixel, a vector of channels, and how much further in memory the
- * next tile lies. */
+/* A tile of an image: its first pixel, a vector of channels, and how many floats further the next
+ * tile lies. */
 typedef struct tile {
     const float *image;
     int64_t y, x, channel, ahead;
