@@ -53,13 +53,16 @@ typedef struct mg_winograd_planes {
 typedef struct mg_winograd_finish {
     const float *bias; /* or NULL */
     bool relu, past_caches;
+    int64_t first,
+        end; /* the channels of a pixel that are made; strips of m begin with the first */
 } mg_winograd_finish;
 
 typedef struct mg_simd_winograd {
     int strip; /* columns of a strip: floats of two vectors */
     void (*multiply)(const mg_winograd_product *p, int64_t rows);
-    /* Filters w {taps, taps, c, k} become planes {strips, c, strip}, of which strips [first, end)
-     * are made or read; columns past k are 0. taps: 2 to 5 */
+    /* Filters w {taps, taps, c, k} become planes {strips, c, strip}; columns past k are 0. taps: 2
+     * to 5. Strips [first, end) are made, the first of them at u.at; or those of all that begin at
+     * du.at are read. */
     void (*filters)(const mg_winograd_filters *w, const float *from, mg_winograd_planes u,
                     int64_t first, int64_t end);
     void (*filter_gradients)(const mg_winograd_filters *w, mg_winograd_planes du, float *dw,

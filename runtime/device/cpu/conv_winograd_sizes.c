@@ -1,0 +1,324 @@
+/* Which convolutions are made by Winograd's algorithm, and with which tiles: float32, row-major,
+ * with square filters.
+ *
+ * Each side of a result is cut into tiles with eight or six elements, whichever takes fewer
+ * multiplications, and a smaller one for what is left: with 3x3 filters, 22 are 6 + 6 + 6 + 4. The
+ * choice does not depend on the batch, so that an image has the same result in any. A large tile of
+ * 3x3 filters takes 64 multiplications for 36 results of nine weights each, a fifth of a direct
+ * sum's; the error is about 1e-5 of the largest result, so precision "highest" does not come here.
+ *
+ * With stride 2, the pixels of an image in even and in odd rows and columns are four images, each
+ * convolved with stride 1 with the weights that meet its pixels. Their sum is the convolution of
+ * one image that has the channels of all four: a 7x7 filter becomes one with 4x4 taps and four
+ * times as many channels, and a 3x3 filter one with 2x2 taps, of which some are 0. */
+#include "device/cpu/conv_winograd.h"
+#include "core/alloc.h"
+#include "core/precision.h"
+#include "ops/attrs.h"
+
+enum {
+    BLOCK = 28,             /* tiles of a thread's block */
+    SHARED_BLOCK = 32,      /* of a block that all threads transform together */
+    MANY_FILTERS = 1 << 16, /* with more, tiles have 6x6 elements at most, and any block is: */
+    LARGE_BLOCK = 128,
+    FEWEST = 16, /* channels on either side: with fewer, transforms cost more than they save */
+    FEWEST_TILES = 32, /* of 4x4 results */
+    TRANSFORM = 14,    /* multiplications in the time that transforming an element takes */
+    PADDING = 16 /* floats between planes: apart by a power of two, they would share cache sets */
+};
+
+/* ---- tiles ---- */
+
+static int64_t round_up(int64_t n, int64_t unit) {
+    return (n + unit - 1) / unit * unit;
+}
+
+static int64_t divide_up(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+
+/* Whether transformed filters are too large to be read again and again for few tiles. c, k:
+ * channels summed over and made. */
+static bool is_large(int64_t c, int64_t k) {
+    return c * k > MANY_FILTERS;
+}
+
+typedef struct cut { /* of a side: `count` tiles with `first` elements, one with `last` if not 0 */
+    int64_t count;
+    int first, last;
+} cut;
+
+/* A side of n results in tiles that have at most `most` elements. */
+static cut cut_with(int64_t n, int taps, int most) {
+    const int64_t results = most - taps + 1, left = n % results;
+    int last = left == 0 ? 0 : 4;
+    while (last && last - taps + 1 < left) last += 2;
+    const cut c = {n / results, most, last};
+    if (last == most) return (cut){c.count + 1, most, 0};
+    return c.count == 0 ? (cut){1, last, 0} : c;
+}
+
+static int64_t elements_of(cut side) {
+    return side.count * side.first + side.last;
+}
+
+/* With fewest elements; if equally many, with smaller tiles, whose filters have fewer. */
+static cut cut_side(int64_t n, int taps, bool large) {
+    const cut eight = cut_with(n, taps, 8), six = cut_with(n, taps, 6);
+    if (large) return (cut){divide_up(n, 7 - taps), 6, 0};
+    return elements_of(eight) < elements_of(six) ? eight : six;
+}
+
+/* ---- axes ---- */
+
+/* Result i of a convolution meets with weight t pixel i * step + t - padding: pixel t % step of
+ * point i + t / step, if points are counted from the padding on. Its gradient goes from result i to
+ * that pixel: pixel `phase` of point i is reached from dy's point i + met_point. */
+static int64_t met_point(const mg_winograd_axis *a, int64_t t) {
+    const int64_t phase = (t + a->padding) % a->step;
+    return (phase + a->padding - t) / a->step; /* without a rest */
+}
+
+mg_tap_place mg_winograd_place(const mg_winograd_axis *a, int64_t t) {
+    if (!a->rotated) return (mg_tap_place){t / a->step, t % a->step};
+    return (mg_tap_place){met_point(a, t) - a->first, (t + a->padding) % a->step};
+}
+
+static mg_winograd_axis axis_of_image(int64_t side, int64_t step, int64_t results) {
+    return (mg_winograd_axis){.step = step, .points = results, .taps = (int)divide_up(side, step)};
+}
+
+static mg_winograd_axis axis_of_gradient(int64_t side, int64_t step, int64_t padding,
+                                         int64_t pixels) {
+    mg_winograd_axis a = {
+        .step = step, .points = divide_up(pixels, step), .rotated = true, .padding = padding};
+    int64_t last = a.first = met_point(&a, 0);
+    for (int64_t t = 1; t < side; t++) {
+        const int64_t point = met_point(&a, t);
+        if (point < a.first) a.first = point;
+        if (point > last) last = point;
+    }
+    a.taps = (int)(last - a.first + 1);
+    return a;
+}
+
+/* An image whose grid points are step x step pixels. */
+static mg_winograd_image image_of(const mg_value *v, int64_t top, int64_t left, int64_t step,
+                                  int64_t phase) {
+    const int64_t *d = v->shape.dim;
+    return (mg_winograd_image){d[1], d[2], d[3], top, left, step, phase};
+}
+
+/* That of x with filters like w, whose results are like y: axes, channels and taps. */
+static mg_winograd_conv winograd_of_image(const mg_kernel_plan *plan, const mg_value *x,
+                                          const mg_value *w, const mg_value *y) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t step = a->strides.v[0], *d = y->shape.dim, c = x->shape.dim[3];
+    const int64_t side = w->shape.dim[0];
+    return (mg_winograd_conv){.image = image_of(x, a->pads.v[0], a->pads.v[2], step, c),
+                              .result = image_of(y, 0, 0, 1, d[3]),
+                              .y = axis_of_image(side, step, d[1]),
+                              .x = axis_of_image(side, step, d[2]),
+                              .images = d[0],
+                              .c = step * step * c,
+                              .k = d[3],
+                              .taps = (int)divide_up(side, step),
+                              .side = (int)side};
+}
+
+/* That of dy with the rotated filters, whose result is the image's gradient. */
+static mg_winograd_conv winograd_of_gradient(const mg_kernel_plan *plan) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const mg_value *dy = plan->in[0].value, *w = plan->in[1].value, *dx = plan->out[0].value;
+    const int64_t step = a->strides.v[0], side = w->shape.dim[0], *d = dx->shape.dim;
+    const int64_t phase = step > 1 ? round_up(d[3], mg_simd_used->winograd->strip / 2) : d[3];
+    const mg_winograd_axis y = axis_of_gradient(side, step, a->pads.v[0], d[1]);
+    const mg_winograd_axis x = axis_of_gradient(side, step, a->pads.v[2], d[2]);
+    return (mg_winograd_conv){.image = image_of(dy, -y.first, -x.first, 1, dy->shape.dim[3]),
+                              .result = image_of(dx, 0, 0, step, phase),
+                              .y = y,
+                              .x = x,
+                              .images = d[0],
+                              .c = dy->shape.dim[3],
+                              .k = step * step * phase,
+                              .taps = y.taps > x.taps ? y.taps : x.taps,
+                              .side = (int)side};
+}
+
+/* ---- which convolutions ---- */
+
+static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *w) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t stride = a->strides.v[0], side = w->shape.dim[0];
+    if (!mg_all_f32(plan)) return "not float32";
+    if (!mg_precision_fast()) return "precision is \"highest\"";
+    if (stride > 2 || a->strides.v[1] != stride) return "strides";
+    if (a->dilations.v[0] != 1 || a->dilations.v[1] != 1 || a->groups != 1)
+        return "dilations or groups";
+    if (side != w->shape.dim[1]) return "filters are not square";
+    for (int i = 0; i < 4; i++)
+        if (a->pads.v[i] >= side) return "padded by more than the filter";
+    return NULL;
+}
+
+/* Whether the products and transforms of an image take less time than a direct convolution, whose
+ * loops are a little faster. c: channels of x, times phases. */
+static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_value *y) {
+    const int64_t *d = y->shape.dim, *f = w->shape.dim;
+    const bool large = is_large(s->c, s->k);
+    const cut rows = cut_side(s->y.points, s->taps, large);
+    const cut columns = cut_side(s->x.points, s->taps, large);
+    const int64_t direct = d[1] * d[2] * f[0] * f[1] * f[2] * f[3];
+    const int64_t c = s->c, k = round_up(s->k, mg_simd_used->winograd->strip);
+    return elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k)) <
+           direct / 8 * 7;
+}
+
+static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *w,
+                                    const mg_value *y, const mg_winograd_conv *s) {
+    const int64_t *d = y->shape.dim, *f = w->shape.dim;
+    if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->out[0]) == 0) return "empty";
+    if (s->taps < 2 || s->taps > 5) return "size of the filters";
+    if (f[2] < FEWEST || f[3] < FEWEST) return "few channels";
+    if (s->y.step > 1 && is_large(s->c, s->k)) return "many filters";
+    if (!saves_work(s, w, y)) return "transforms take too long";
+    return d[0] * ((d[1] + 3) / 4) * ((d[2] + 3) / 4) < FEWEST_TILES ? "few tiles" : NULL;
+}
+
+const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
+    const mg_value *w = plan->in[1].value, *y = plan->out[0].value;
+    const char *refusal = winograd_refusal(plan, w);
+    if (refusal) return refusal;
+    const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, y);
+    return winograd_accepts(plan, w, y, &s);
+}
+
+const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan) {
+    const mg_value *w = plan->in[1].value, *dy = plan->in[0].value;
+    const char *refusal = winograd_refusal(plan, w);
+    if (refusal) return refusal;
+    const mg_winograd_conv s = winograd_of_gradient(plan);
+    return winograd_accepts(plan, w, dy, &s);
+}
+
+const char *mg_winograd_accepts_grad_weight(const mg_kernel_plan *plan) {
+    const mg_value *w = plan->out[0].value, *dy = plan->in[1].value;
+    const char *refusal = winograd_refusal(plan, w);
+    if (refusal) return refusal;
+    const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, dy);
+    return winograd_accepts(plan, w, dy, &s);
+}
+
+/* ---- sizes ---- */
+
+bool mg_winograd_is_arranged(const mg_winograd_conv *s) {
+    return s->y.rotated || s->y.step > 1;
+}
+
+static void add_region(mg_winograd_conv *s, mg_winograd_region r) {
+    if (r.high > 0 && r.wide > 0) s->regions[s->n_regions++] = r;
+}
+
+/* Cuts the points of the result's grid. */
+static void cut_result(mg_winograd_conv *s) {
+    const int taps = s->taps;
+    const bool large = is_large(s->c, s->k);
+    const cut y = cut_side(s->y.points, taps, large), x = cut_side(s->x.points, taps, large);
+    const int64_t last_y = y.count * (y.first - taps + 1), last_x = x.count * (x.first - taps + 1);
+    add_region(s, (mg_winograd_region){0, 0, y.count, x.count, y.first, x.first, taps});
+    add_region(s, (mg_winograd_region){0, last_x, y.count, 1, y.first, x.last, taps});
+    add_region(s, (mg_winograd_region){last_y, 0, 1, x.count, y.last, x.first, taps});
+    add_region(s, (mg_winograd_region){last_y, last_x, 1, 1, y.last, x.last, taps});
+    s->elements = y.first * x.first;
+}
+
+/* Sets the regions and the planes. */
+static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
+    const mg_value *in = plan->in[0].value, *out = plan->out[0].value;
+    const int strip = mg_simd_used->winograd->strip;
+    s->team = mg_cpu_threads();
+    cut_result(s);
+    if (mg_winograd_is_arranged(s))
+        s->filters_at = (size_t)round_up(s->taps * s->taps * s->c * s->k, 16);
+    s->strips = divide_up(s->k, strip);
+    s->filter_plane = s->strips * s->c * strip + PADDING;
+    s->ld = round_up(s->c, 16) + PADDING;
+    s->past_caches = mg_value_bytes(in) + mg_value_bytes(out) > MG_STREAM_ABOVE;
+}
+
+int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region) {
+    return s->images * s->regions[region].rows * s->regions[region].columns;
+}
+
+int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most) {
+    const int64_t share = divide_up(tiles, n);
+    return divide_up(share, divide_up(share, most));
+}
+
+/* Sets the blocks of tiles, such that n threads get equally many. */
+static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
+    for (int r = 0; r < s->n_regions; r++) {
+        s->block[r] = mg_winograd_block(mg_winograd_tiles(s, r), n, most);
+        s->blocks[r] = divide_up(mg_winograd_tiles(s, r), s->block[r]);
+        if (s->block[r] > s->largest_block) s->largest_block = s->block[r];
+    }
+    s->image_plane = s->largest_block * s->ld + PADDING;
+}
+
+/* Keeps the sizes as the kernel's state. */
+static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, mg_kernel_plan *plan) {
+    plan->scratch = (s->threads_at + threads * s->thread_floats) * sizeof(float);
+    mg_winograd_conv *kept = plan->state = mg_alloc(sizeof *kept);
+    if (!kept) return MG_OOM;
+    *kept = *s;
+    return MG_OK;
+}
+
+/* Scratch: the filters, then a block of each thread, or one that all threads share. */
+static mg_status winograd_prepare(mg_winograd_conv s, bool shared, mg_kernel_plan *plan) {
+    winograd_sizes(&s, plan);
+    const int64_t n = shared ? 1 : s.team;
+    const bool large = is_large(s.c, s.k);
+    cut_blocks(&s, n, large ? LARGE_BLOCK : shared ? SHARED_BLOCK : BLOCK);
+    s.result_plane = s.strips * s.largest_block * mg_simd_used->winograd->strip + PADDING;
+    s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
+    s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.filter_plane, 16);
+    return keep_sizes(&s, (size_t)n, plan);
+}
+
+/* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
+static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *plan) {
+    const int strip = mg_simd_used->winograd->strip;
+    s.by_strips = true;
+    winograd_sizes(&s, plan);
+    cut_blocks(&s, 1, LARGE_BLOCK);
+    s.filter_plane = s.c * strip + PADDING;
+    s.result_plane = s.largest_block * strip + PADDING;
+    s.thread_floats = (size_t)round_up(s.elements * (s.filter_plane + s.result_plane), 16);
+    s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.image_plane, 16);
+    return keep_sizes(&s, (size_t)s.team, plan);
+}
+
+static mg_status winograd_prepare_results(mg_winograd_conv s, mg_kernel_plan *plan) {
+    s.team = mg_cpu_threads();
+    return is_large(s.c, s.k) ? winograd_prepare_strips(s, plan) : winograd_prepare(s, false, plan);
+}
+
+mg_status mg_winograd_prepare_forward(mg_kernel_plan *plan) {
+    mg_winograd_conv s =
+        winograd_of_image(plan, plan->in[0].value, plan->in[1].value, plan->out[0].value);
+    s.bias = plan->step->n_in == 3;
+    s.relu = ((const mg_conv_attrs *)plan->step->attrs)->relu;
+    return winograd_prepare_results(s, plan);
+}
+
+mg_status mg_winograd_prepare_grad_input(mg_kernel_plan *plan) {
+    return winograd_prepare_results(winograd_of_gradient(plan), plan);
+}
+
+/* All threads share one block. */
+mg_status mg_winograd_prepare_grad_weight(mg_kernel_plan *plan) {
+    return winograd_prepare(
+        winograd_of_image(plan, plan->in[0].value, plan->out[0].value, plan->in[1].value), true,
+        plan);
+}
