@@ -54,7 +54,8 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
 # LIBS_mgpu-<kind>.so (libraries), OBJECTS_<kind> (objects besides those of its *.c and */*.c) and BY_RULE_<kind>
-# (sources among these that rules of its own compile).
+# (sources among these that rules of its own compile, or that are left out), and add to LINT_DEFS and LINT_SKIP what
+# `make lint` defines and leaves out.
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
@@ -110,7 +111,7 @@ build/found.mk: Makefile
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
 	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,checksums of files (required))
-	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_engine_create,-ldnnl,libdnnl-dev,the fast cpu device)
+	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_convolution_forward_desc_init,-ldnnl,libdnnl-dev,kernels of oneDNN 2 for the cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
 	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
@@ -325,10 +326,10 @@ bench: all ## speed, side by side with other frameworks
 # ---- looking after the code ----------------------------------------------------------------------
 
 C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
-LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) \
+LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $(LINT_SKIP) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
            $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
-SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp -isystem $(HDF5_H) \
+SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp $(LINT_DEFS) -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
@@ -339,7 +340,7 @@ lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck
 	  echo $(filter-out tests/cuda/fake_cuda/%,$(LINT_C)) | xargs -n 8 -P $(JOBS) clang $(SYNTAX) -idirafter build/lint
 	@echo '  cppcheck'; cppcheck -q -j $(JOBS) --enable=warning --inline-suppr \
 	  --suppress=missingInclude --suppress=nullPointerArithmetic --error-exitcode=1 -Iruntime \
-	  --std=c11 -D__GNUC__ $(filter runtime/%,$(LINT_C))
+	  --std=c11 -D__GNUC__ $(LINT_DEFS) $(filter runtime/%,$(LINT_C))
 	@echo '  luacheck'; luacheck -q lua models examples tests
 	@echo '  docstrings'; [ -x $(PROGRAM) ] || { echo '     skipped: build first'; exit; }; $(PROGRAM) tests/docstrings.lua
 	@echo '  layers'; luajit tests/include_rules.lua $(C_FILES)

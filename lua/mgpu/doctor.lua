@@ -10,7 +10,7 @@ local program = require "mgpu.program"
 -- Shared libraries: file, what it is for, the Debian package that has it, and how it tells its version: C declarations
 -- and a function of the loaded library.
 local LIBRARIES = {
-  { "libdnnl.so.2", "the fast cpu device", "libdnnl2",
+  { "libdnnl.so.2", "oneDNN's kernels of the cpu device", "libdnnl2",
     "typedef struct { int major, minor, patch; } mg_dnnl_version_t; const mg_dnnl_version_t *dnnl_version(void);",
     function(c, ffi)
       local v = ffi.cast("const mg_dnnl_version_t *", c.dnnl_version())

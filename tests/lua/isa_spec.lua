@@ -70,6 +70,14 @@ for _, names in ipairs(SETS) do
     run_tests(settings, "tests/lua/nn/golden_layers_spec.lua")
   end)
 
+  test(("without oneDNN, the op rows and the golden layers are right with %s"):format(set), function()
+    needs_set(set)
+    local without = settings .. "MGPU_ONEDNN=no"
+    check.truthy(not run_script(without, DESCRIBE):find("oneDNN", 1, true))
+    run_tests(without, "tests/lua/nn/golden_layers_spec.lua")
+    for part = 1, 6, 5 do run_tests(without, "tests/ops/ops_spec.lua", part .. "/6") end
+  end)
+
   for threads = 1, 3 do
     test(("a sixth of the op rows is right with %s and %d threads"):format(set, threads), function()
       needs_set(set)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Channels that a product sums at a time: its filters stay in the first cache. */
-enum { DEPTH = 256 };
+enum { DEPTH = 256, CHAIN = 16 };
 
 static int64_t divide_up(int64_t n, int64_t by) {
     return (n + by - 1) / by;
@@ -101,20 +101,20 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
 /* M of a block from V and n strips of U. */
 static void multiply_results(const mg_winograd_conv *s, block b, const float *v, const float *u,
                              int64_t n, float *m) {
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
     for (int64_t e = 0; e < b.region->high * b.region->wide; e++)
         for (int64_t strip = 0; strip < n; strip++)
             for (int64_t c = 0; c < s->c; c += DEPTH) {
                 const int64_t plane = plane_of(s, b.region, e);
-                const mg_winograd_product p = {
+                const mg_gemm_product p = {
                     .a = v + plane * s->image_plane + c,
                     .ra = s->ld,
                     .da = 1,
                     .depth = s->c - c < DEPTH ? s->c - c : DEPTH,
-                    .b = u + plane * s->filter_plane + (strip * s->c + c) * simd->strip,
-                    .c = m + plane * s->result_plane + strip * s->largest_block * simd->strip,
-                    .add = c > 0};
-                simd->multiply(&p, b.n);
+                    .b = u + plane * s->filter_plane + (strip * s->c + c) * mg_float_strip(),
+                    .c = m + plane * s->result_plane + strip * s->largest_block * mg_float_strip(),
+                    .add = c > 0,
+                    .chain = CHAIN};
+                mg_simd_used->gemm[0]->multiply(&p, b.n);
             }
 }
 
@@ -141,7 +141,7 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
                        const float *filters, const float *bias, float *scratch, float *y) {
     const mg_simd_winograd *simd = mg_simd_used->winograd;
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
-    const int64_t first = strip * simd->strip, end = first + simd->strip;
+    const int64_t first = strip * mg_float_strip(), end = first + mg_float_strip();
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, first,
                                        end < s->result.c ? end : s->result.c};
     float *u = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
@@ -175,7 +175,7 @@ static void transform_all_filters(const mg_winograd_conv *s, const float *filter
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
 #pragma omp for schedule(static)
     for (int64_t strip = 0; strip < s->strips; strip++) {
-        float *to = u + strip * s->c * simd->strip;
+        float *to = u + strip * s->c * mg_float_strip();
         simd->filters(&sizes, filters, planes_of(s, to, s->filter_plane), strip, strip + 1);
     }
 }
@@ -202,17 +202,17 @@ static mg_status winograd_run_results(const mg_call *call) {
 /* dU of one element and strip, with the tiles of a block. */
 static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t strip, const float *v,
                       const float *d, bool add, float *du) {
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
     const int64_t plane = plane_of(s, b.region, e);
-    const mg_winograd_product p = {.a = v + plane * s->image_plane,
-                                   .ra = 1,
-                                   .da = s->ld,
-                                   .depth = b.n,
-                                   .b = d + plane * s->result_plane +
-                                        strip * s->largest_block * simd->strip,
-                                   .c = du + plane * s->filter_plane + strip * s->c * simd->strip,
-                                   .add = add};
-    simd->multiply(&p, s->c);
+    const mg_gemm_product p = {.a = v + plane * s->image_plane,
+                               .ra = 1,
+                               .da = s->ld,
+                               .depth = b.n,
+                               .b = d + plane * s->result_plane +
+                                    strip * s->largest_block * mg_float_strip(),
+                               .c = du + plane * s->filter_plane + strip * s->c * mg_float_strip(),
+                               .add = add,
+                               .chain = CHAIN};
+    mg_simd_used->gemm[0]->multiply(&p, s->c);
 }
 
 /* V and D of a block, by all threads: each takes a few tiles of x or of dy at a time. */
@@ -229,7 +229,8 @@ static void transform_block(const mg_winograd_conv *s, block b, const float *x, 
                          planes_of(s, v + at * s->ld, s->image_plane), s->ld);
         else
             simd->gradients(&s->result, b.region, dy, b.first + at, n,
-                            planes_of(s, d + at * simd->strip, s->result_plane), s->largest_block);
+                            planes_of(s, d + at * mg_float_strip(), s->result_plane),
+                            s->largest_block);
     }
 }
 

@@ -94,7 +94,7 @@ static const char *refuse_attributes(const mg_kernel_plan *plan) {
  * filters' results save more. */
 static bool is_for_strips(const mg_kernel_plan *plan, const mg_value *w, int64_t results,
                           const mg_kernel *strips) {
-    const int64_t strip = mg_simd_used->winograd->strip;
+    const int64_t strip = mg_float_strip();
     return results > (w->shape.dim[0] == 3 ? strip / 4 * 3 : strip / 2) && !strips->accepts(plan);
 }
 

@@ -131,7 +131,7 @@ static mg_winograd_conv winograd_of_gradient(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const mg_value *dy = plan->in[0].value, *w = plan->in[1].value, *dx = plan->out[0].value;
     const int64_t step = a->strides.v[0], side = w->shape.dim[0], *d = dx->shape.dim;
-    const int64_t phase = step > 1 ? round_up(d[3], mg_simd_used->winograd->strip / 2) : d[3];
+    const int64_t phase = step > 1 ? round_up(d[3], mg_float_strip() / 2) : d[3];
     const mg_winograd_axis y = axis_of_gradient(side, step, a->pads.v[0], d[1]);
     const mg_winograd_axis x = axis_of_gradient(side, step, a->pads.v[2], d[2]);
     return (mg_winograd_conv){.image = image_of(dy, -y.first, -x.first, 1, dy->shape.dim[3]),
@@ -169,7 +169,7 @@ static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_va
     const cut rows = cut_side(s->y.points, s->taps, large);
     const cut columns = cut_side(s->x.points, s->taps, large);
     const int64_t direct = d[1] * d[2] * f[0] * f[1] * f[2] * f[3];
-    const int64_t c = s->c, k = round_up(s->k, mg_simd_used->winograd->strip);
+    const int64_t c = s->c, k = round_up(s->k, mg_float_strip());
     return elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k)) <
            direct / 8 * 7;
 }
@@ -235,7 +235,7 @@ static void cut_result(mg_winograd_conv *s) {
 /* Sets the regions and the planes. */
 static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
     const mg_value *in = plan->in[0].value, *out = plan->out[0].value;
-    const int strip = mg_simd_used->winograd->strip;
+    const int strip = mg_float_strip();
     s->team = mg_cpu_threads();
     cut_result(s);
     if (mg_winograd_is_arranged(s))
@@ -280,7 +280,7 @@ static mg_status winograd_prepare(mg_winograd_conv s, bool shared, mg_kernel_pla
     const int64_t n = shared ? 1 : s.team;
     const bool large = is_large(s.c, s.k);
     cut_blocks(&s, n, large ? LARGE_BLOCK : shared ? SHARED_BLOCK : BLOCK);
-    s.result_plane = s.strips * s.largest_block * mg_simd_used->winograd->strip + PADDING;
+    s.result_plane = s.strips * s.largest_block * mg_float_strip() + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
     s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.filter_plane, 16);
     return keep_sizes(&s, (size_t)n, plan);
@@ -288,7 +288,7 @@ static mg_status winograd_prepare(mg_winograd_conv s, bool shared, mg_kernel_pla
 
 /* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
 static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *plan) {
-    const int strip = mg_simd_used->winograd->strip;
+    const int strip = mg_float_strip();
     s.by_strips = true;
     winograd_sizes(&s, plan);
     cut_blocks(&s, 1, LARGE_BLOCK);

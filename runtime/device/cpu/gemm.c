@@ -1,17 +1,26 @@
-/* Products of float64 matrices. Blocks of both factors are packed into strips, from which a
- * register tile of the result is made (simd/matmul.c). Where the result is small and the sums are
- * long, several threads make parts of the sums. */
+/* Matrix products. The result is cut into blocks, which threads share. A block's sums are made a
+ * few hundred terms at a time: the first factor's part is read once, the second is packed into
+ * strips of columns, and the sums of a strip are kept in scratch until they are written to the
+ * result, with bias and relu (simd/gemm_loops.h). Where the result is small and the sums are long,
+ * the sums are cut into parts. */
 #include "device/cpu/gemm.h"
+#include <omp.h>
 #include <string.h>
 
 enum {
-    ROWS = MG_GEMM_ROWS,
-    BLOCK_ROWS = 8 * ROWS,
-    BLOCK_COLUMNS = 128,
-    DEPTH = 256,       /* terms of the sums that are packed at a time */
+    DEPTH = 256,   /* terms of the sums that are read at a time, */
+    CHAIN = 64,    /* and that are summed one after the other */
+    ROWS = 192,    /* the most of a block, */
+    COLUMNS = 256, /* and of its columns */
+    FEWEST_COLUMNS = 64,
+    GROUP = 16,        /* strips of b that are packed at a time */
+    PADDING = 16,      /* elements after a row, so that rows do not meet in one set of the cache */
     PARTS = 16,        /* the most parts of a sum */
     LEAST_PART = 1024, /* terms of a part, at least */
-    FEW_UNITS = 8      /* sums are cut into parts where there are fewer blocks than that */
+    FEW_BLOCKS = 16,   /* sums are cut into parts where there are fewer blocks than that */
+    BLOCKS_PER_THREAD = 4,
+    SERIAL_BELOW = 1 << 17, /* multiply-adds up to which one thread is faster */
+    MOST_PACKED = 1 << 22   /* elements of b up to which all of it is packed */
 };
 
 static int64_t divide_up(int64_t a, int64_t b) {
@@ -22,123 +31,355 @@ static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The reader of a factor that lies in memory as a matrix, in either order. */
-void mg_read_matrix(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end, int width,
-                    double *to) {
-    for (int64_t k = from; k < end; k++, to += width)
-        for (int i = 0; i < n; i++) to[i] = f->at[(first + i) * f->lane + k * f->step];
+static size_t whole_lines(size_t bytes) {
+    return (bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
 }
 
-/* Packs lanes [first, first + lanes) into strips of `width`; lanes beyond the last one are 0. */
-static void pack(const mg_factor *f, int64_t first, int64_t lanes, int64_t from, int64_t end,
-                 int width, double *to) {
-    for (int64_t done = 0; done < lanes; done += width, to += (end - from) * width) {
-        const int n = (int)smaller(width, lanes - done);
-        if (n < width) memset(to, 0, (size_t)((end - from) * width) * sizeof *to);
-        f->read(f, first + done, n, from, end, width, to);
-    }
+static const mg_simd_gemm *loops_of(const mg_gemm *g) {
+    return mg_simd_used->gemm[g->wide];
 }
 
-/* The operands of mg_gemm. */
-typedef struct product {
-    int64_t m, n, k;
-    const mg_factor *a, *b;
-    double *y;
-    int64_t y_row;
-} product;
+static int64_t size_of(const mg_gemm *g) {
+    return g->wide ? sizeof(double) : sizeof(float);
+}
 
-/* Copies the part of a tile that lies inside the result (`rows` x `columns`) to its place, or from
- * it. */
-static void move_tile(double *tile, int width, double *y, int64_t y_row, int64_t rows,
-                      int64_t columns, bool out) {
+/* ---- reading factors ---- */
+
+/* The sizes of a strip's rows are constants, so that copies are a few moves. */
+static void copy_bytes(char *to, const char *from, size_t n) {
+    if (n == 64)
+        memcpy(to, from, 64);
+    else if (n == 128)
+        memcpy(to, from, 128);
+    else
+        memcpy(to, from, n);
+}
+
+void mg_read_run(const mg_factor *f, int64_t from, int64_t n, void *to) {
+    const size_t size = mg_dtype_size(f->dtype);
+    const char *at = (const char *)f->at + from * (int64_t)size;
+    if (mg_dtype_is_half(f->dtype))
+        mg_simd_used->conversions->load_f32(to, at, f->dtype, (int)n);
+    else
+        copy_bytes(to, at, (size_t)n * size);
+}
+
+void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
+                    void *to, int64_t to_row) {
+    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
     for (int64_t i = 0; i < rows; i++)
-        memcpy(out ? y + i * y_row : tile + i * width, out ? tile + i * width : y + i * y_row,
-               (size_t)columns * sizeof *y);
+        mg_read_run(f, (row + i) * f->row + column, n, (char *)to + i * to_row * size);
 }
 
-/* One block of the result: the terms [from, end) of its sums. The terms are packed DEPTH at a time,
- * so that the packed strips stay in the caches; the tile is reloaded from y in between. */
-static void multiply_block(const product *p, int64_t row, int64_t column, int64_t from,
-                           int64_t end) {
-    const mg_simd_matmul *loops = mg_simd_used->matmul;
-    const int width = loops->gemm_columns;
-    double a[BLOCK_ROWS * DEPTH], b[MG_GEMM_MAX_COLUMNS * DEPTH];
-    const int64_t rows = smaller(BLOCK_ROWS, p->m - row);
-    const int64_t columns = smaller(BLOCK_COLUMNS, p->n - column);
-    for (int64_t k = from; k < end; k += DEPTH) {
-        const int64_t last = smaller(k + DEPTH, end);
-        pack(p->a, row, rows, k, last, ROWS, a);
-        for (int64_t j = 0; j < columns; j += width) {
-            pack(p->b, column + j, smaller(width, columns - j), k, last, width, b);
-            for (int64_t i = 0; i < rows; i += ROWS) {
-                double tile[ROWS * MG_GEMM_MAX_COLUMNS] = {0};
-                double *y = p->y + (row + i) * p->y_row + column + j;
-                const int64_t high = smaller(ROWS, rows - i), wide = smaller(width, columns - j);
-                /* later terms are added to the sums of the earlier ones */
-                if (k > from) move_tile(tile, width, y, p->y_row, high, wide, false);
-                loops->multiply_strips(a + i * (last - k), b, last - k, tile);
-                move_tile(tile, width, y, p->y_row, high, wide, true);
-            }
-        }
-    }
+/* ---- blocks ---- */
+
+/* The blocks of the result, and their parts, are numbered: parts of a block lie apart. */
+static int64_t blocks_of(const mg_gemm *g) {
+    return divide_up(g->m, g->rows) * divide_up(g->n, g->columns);
 }
 
-/* Blocks of the result: the units that threads share. */
-static int64_t units_of(int64_t m, int64_t n) {
-    return divide_up(m, BLOCK_ROWS) * divide_up(n, BLOCK_COLUMNS);
+static size_t block_bytes(const mg_gemm *g) {
+    const int64_t strip = loops_of(g)->strip;
+    return whole_lines((size_t)(g->rows * divide_up(g->columns, strip) * strip * size_of(g)));
 }
 
-/* Parts that the sums are cut into. Depends on the shape only, as the order of additions must. */
+/* Blocks of about equal heights, in whole tiles; smaller ones where threads would find no work. */
+static void choose_blocks(mg_gemm *g) {
+    const mg_simd_gemm *loops = loops_of(g);
+    const int64_t wanted = g->team > 1 ? g->team * BLOCKS_PER_THREAD : 1;
+    const int64_t even = divide_up(g->m, divide_up(g->m, ROWS));
+    g->rows = smaller(divide_up(even, loops->tile) * loops->tile, g->m);
+    g->columns = smaller(COLUMNS, divide_up(g->n, loops->strip) * loops->strip);
+    while (blocks_of(g) * g->parts < wanted && g->columns > FEWEST_COLUMNS)
+        g->columns = divide_up(g->columns / 2, loops->strip) * loops->strip;
+    while (blocks_of(g) * g->parts < wanted && g->rows > 2 * loops->tile)
+        g->rows = divide_up(g->rows / 2, loops->tile) * loops->tile;
+    while (blocks_of(g) * g->parts < wanted && g->columns > loops->strip)
+        g->columns = divide_up(g->columns / 2, loops->strip) * loops->strip;
+}
+
+/* Depends on the sizes only, as the order of additions must. */
 static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
-    if (units_of(m, n) >= FEW_UNITS || k < 2 * LEAST_PART) return 1;
+    const int64_t blocks = divide_up(m, ROWS) * divide_up(n, COLUMNS);
+    if (blocks >= FEW_BLOCKS || k < 2 * LEAST_PART) return 1;
     return smaller(PARTS, k / LEAST_PART);
 }
 
-/* One copy of the result per part. */
-size_t mg_gemm_scratch(int64_t m, int64_t n, int64_t k) {
-    const int64_t parts = parts_of(m, n, k);
-    return parts > 1 ? (size_t)(parts * m * n) * sizeof(double) : 0;
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
 }
 
-/* Makes the parts of all sums side by side in scratch, then adds them up in order. */
-static void multiply_parts(const product *p, int64_t parts, double *scratch) {
-    const int64_t units = units_of(p->m, p->n), wide = divide_up(p->n, BLOCK_COLUMNS);
-#pragma omp parallel for schedule(dynamic)
-    for (int64_t u = 0; u < units * parts; u++) {
-        const int64_t part = u / units, unit = u % units;
-        product own = *p;
-        own.y = scratch + part * p->m * p->n;
-        own.y_row = p->n;
-        multiply_block(&own, unit / wide * BLOCK_ROWS, unit % wide * BLOCK_COLUMNS,
-                       p->k * part / parts, p->k * (part + 1) / parts);
+/* A thread's scratch: a block's part of a, later a row of results; a strip of b before it is
+ * packed; some that are; the sums. */
+static size_t left_bytes(const mg_gemm *g) {
+    const int64_t by_lanes = g->rows * (g->depth + PADDING);
+    const int64_t by_steps = g->depth * (g->rows + PADDING);
+    return whole_lines((size_t)(larger(g->columns, larger(by_lanes, by_steps)) * size_of(g)));
+}
+
+static size_t strip_bytes(const mg_gemm *g) {
+    return whole_lines((size_t)(g->depth * loops_of(g)->strip * size_of(g)));
+}
+
+static void choose_scratch(mg_gemm *g, mg_dtype t) {
+    const int64_t strip = loops_of(g)->strip, strips = divide_up(g->n, strip);
+    g->packed_at = mg_dtype_is_half(t) ? whole_lines((size_t)g->n * sizeof(float)) : 0;
+    g->parts_at =
+        g->packed_at + (g->packed ? whole_lines((size_t)(strips * strip * g->k * size_of(g))) : 0);
+    g->threads_at =
+        g->parts_at + (g->parts > 1 ? (size_t)(g->parts * blocks_of(g)) * block_bytes(g) : 0);
+    g->thread = left_bytes(g) + (1 + GROUP) * strip_bytes(g) + block_bytes(g);
+    g->scratch = g->threads_at + (size_t)g->team * g->thread;
+}
+
+static mg_gemm plan_for_team(int64_t m, int64_t n, int64_t k, mg_dtype t, int team) {
+    mg_gemm g = {.m = m,
+                 .n = n,
+                 .k = k,
+                 .wide = t == MG_F64,
+                 .rows = 1,
+                 .columns = 1,
+                 .depth = smaller(k, DEPTH),
+                 .parts = 1,
+                 .team = team};
+    if (m == 0 || n == 0) return g;
+    g.parts = parts_of(m, n, k);
+    choose_blocks(&g);
+    g.packed = m > g.rows && g.parts == 1 && n * k <= MOST_PACKED;
+    choose_scratch(&g, t);
+    return g;
+}
+
+mg_gemm mg_gemm_plan(int64_t m, int64_t n, int64_t k, mg_dtype t) {
+    return plan_for_team(m, n, k, t, m * n * k > SERIAL_BELOW ? mg_cpu_threads() : 1);
+}
+
+mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t) {
+    return plan_for_team(m, n, k, t, 1);
+}
+
+/* ---- multiplying ---- */
+
+typedef struct run { /* of a product */
+    const mg_gemm *g;
+    const mg_factor *a, *b;
+    const mg_gemm_result *y;
+    char *scratch;
+} run;
+
+typedef struct block { /* of the result, and the terms [from, end) of its sums */
+    int64_t row, rows, column, columns, from, end;
+} block;
+
+/* Part `part` of block i. */
+static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
+    const int64_t wide = divide_up(g->n, g->columns);
+    const int64_t row = i / wide * g->rows, column = i % wide * g->columns;
+    return (block){row,
+                   smaller(g->rows, g->m - row),
+                   column,
+                   smaller(g->columns, g->n - column),
+                   g->k * part / g->parts,
+                   g->k * (part + 1) / g->parts};
+}
+
+/* Packs the terms [from, end) of the `columns` from a column on: strips `apart` bytes from each
+ * other. `lanes` has room for a strip. Rows are read from end to end. */
+static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t from, int64_t end,
+                        char *lanes, char *to, int64_t apart) {
+    const mg_simd_gemm *loops = loops_of(r->g);
+    const mg_factor *b = r->b;
+    const int64_t strip = loops->strip, depth = end - from, row = strip * size_of(r->g);
+    for (int64_t done = 0; !b->by_steps && done < columns; done += strip, to += apart) {
+        const int64_t n = smaller(strip, columns - done);
+        b->read(b, column + done, n, from, depth, lanes, depth);
+        loops->pack_lanes(lanes, depth, n, depth, to);
     }
-    for (int64_t i = 0; i < p->m; i++)
-        for (int64_t j = 0; j < p->n; j++) {
-            double sum = 0;
-            for (int64_t part = 0; part < parts; part++)
-                sum += scratch[(part * p->m + i) * p->n + j];
-            p->y[i * p->y_row + j] = sum;
+    for (int64_t d = 0; b->by_steps && d < depth; d++, to += row)
+        for (int64_t done = 0; done < columns; done += strip) {
+            const int64_t n = smaller(strip, columns - done);
+            char *at = to + done / strip * apart;
+            if (n < strip) memset(at, 0, (size_t)row);
+            mg_read_run(b, (from + d) * b->row + column + done, n, at);
         }
 }
 
-/* Threads share the blocks; an empty sum is 0. */
-void mg_gemm(int64_t m, int64_t n, int64_t k, const mg_factor *a, const mg_factor *b, double *y,
-             int64_t y_row, double *scratch) {
-    const product p = {m, n, k, a, b, y, y_row};
-    const int64_t units = units_of(m, n), wide = divide_up(n, BLOCK_COLUMNS);
-    const int64_t parts = scratch ? parts_of(m, n, k) : 1;
-    if (k == 0)
-        for (int64_t i = 0; i < m; i++) memset(y + i * y_row, 0, (size_t)n * sizeof *y);
-    else if (parts > 1)
-        multiply_parts(&p, parts, scratch);
-    else
-#pragma omp parallel for schedule(dynamic) if (m * n * k > MG_SERIAL_BELOW)
-        for (int64_t u = 0; u < units; u++)
-            multiply_block(&p, u / wide * BLOCK_ROWS, u % wide * BLOCK_COLUMNS, 0, k);
+/* The first factor's rows of a block, where they lie or as a copy. */
+static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int64_t end,
+                                 char *copy) {
+    const mg_factor *a = r->a;
+    const int64_t depth = end - from;
+    mg_gemm_product p = {.a = copy, .ra = depth + PADDING, .da = 1, .depth = depth, .chain = CHAIN};
+    if (a->by_steps) {
+        p.ra = 1;
+        p.da = b->rows + PADDING;
+        a->read(a, from, depth, b->row, b->rows, copy, p.da);
+    } else if (a->read == mg_read_matrix && !mg_dtype_is_half(a->dtype)) {
+        p.a = (const char *)a->at + (b->row * a->row + from) * size_of(r->g);
+        p.ra = a->row;
+    } else {
+        a->read(a, b->row, b->rows, from, depth, copy, p.ra);
+    }
+    return p;
 }
 
-void mg_finish_rows(double *y, int64_t rows, int64_t n, const double *bias, bool relu) {
+/* Adds the terms [from, end) to a block's sums. Strips that are not packed yet are packed a few at
+ * a time. */
+static void add_terms(const run *r, const block *b, int64_t from, int64_t end, char *own,
+                      char *sums) {
+    const mg_gemm *g = r->g;
+    const mg_simd_gemm *loops = loops_of(g);
+    const int64_t size = size_of(g), strip = loops->strip;
+    char *lanes = own + left_bytes(g), *packed = lanes + strip_bytes(g);
+    mg_gemm_product p = read_left(r, b, from, end, own);
+    p.add = from > b->from;
+    for (int64_t done = 0; done < b->columns; done += strip) {
+        const int64_t left = b->columns - done, column = b->column + done;
+        const int64_t number = done / strip % GROUP, apart = (end - from) * strip * size;
+        if (!g->packed && number == 0)
+            pack_strips(r, column, smaller(GROUP * strip, left), from, end, lanes, packed, apart);
+        p.b = g->packed ? r->scratch + g->packed_at + (column * g->k + from * strip) * size
+                        : packed + number * apart;
+        p.c = sums + done * b->rows * size;
+        loops->multiply(&p, b->rows);
+    }
+}
+
+/* The sums of a block: {strips, rows, strip}. */
+static void multiply_block(const run *r, const block *b, char *own, char *sums) {
+    if (b->from == b->end) memset(sums, 0, block_bytes(r->g));
+    for (int64_t from = b->from, end; from < b->end; from = end) {
+        end = smaller(from + r->g->depth, b->end);
+        add_terms(r, b, from, end, own, sums);
+    }
+}
+
+/* ---- writing ---- */
+
+/* Rows that lie side by side in the result; halves are rounded row by row. */
+static void write_rows(const run *r, const mg_gemm_sums *s, int64_t at, char *row) {
+    const mg_gemm_result *y = r->y;
+    const mg_simd_gemm *loops = loops_of(r->g);
+    char *to = (char *)y->at + at * (int64_t)mg_dtype_size(y->dtype);
+    if (!mg_dtype_is_half(y->dtype)) {
+        loops->write(s, to, y->pixel);
+        return;
+    }
+    mg_gemm_sums one = *s;
+    one.rows = 1;
+    for (int64_t i = 0; i < s->rows; i++, to += y->pixel * 2) {
+        one.at = (const char *)s->at + i * loops->strip * size_of(r->g);
+        loops->write(&one, row, 0);
+        mg_simd_used->conversions->store_f32(to, (float *)(void *)row, y->dtype, (int)s->columns);
+    }
+}
+
+/* Writes a block's sums line by line. `row` has room for a row of them. */
+static void write_block(const run *r, const block *b, const char *sums, char *row) {
+    const mg_gemm_result *y = r->y;
+    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g);
+    const char *bias = mg_dtype_is_half(y->dtype) && y->bias ? r->scratch : y->bias;
+    mg_gemm_sums s = {.apart = b->rows * strip,
+                      .columns = b->columns,
+                      .bias = bias ? bias + b->column * size : NULL,
+                      .relu = y->relu};
+    for (int64_t done = 0; done < b->rows; done += s.rows) {
+        const int64_t first = b->row + done, x = first % y->columns, line = first / y->columns;
+        s.rows = smaller(y->columns - x, b->rows - done);
+        s.at = sums + done * strip * size;
+        write_rows(
+            r, &s,
+            line / y->lines * y->image + line % y->lines * y->line + x * y->pixel + b->column, row);
+    }
+}
+
+/* ---- running ---- */
+
+/* What happens before any block: a bias of halves is converted, b is packed. */
+static void prepare_operands(const run *r) {
+    const mg_gemm *g = r->g;
+    const int64_t strip = loops_of(g)->strip, size = size_of(g);
+    char *own = r->scratch + g->threads_at + (size_t)omp_get_thread_num() * g->thread;
+    if (r->y->bias && mg_dtype_is_half(r->y->dtype)) {
+#pragma omp single nowait
+        mg_simd_used->conversions->load_f32((float *)(void *)r->scratch, r->y->bias, r->y->dtype,
+                                            (int)g->n);
+    }
+    if (!g->packed) {
+#pragma omp barrier
+        return;
+    }
+    const int64_t group = GROUP * strip;
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t column = 0; column < g->n; column += group)
+        for (int64_t from = 0; from < g->k; from += DEPTH)
+            pack_strips(r, column, smaller(group, g->n - column), from, smaller(from + DEPTH, g->k),
+                        own + left_bytes(g),
+                        r->scratch + g->packed_at + (column * g->k + from * strip) * size,
+                        g->k * strip * size);
+}
+
+/* The sums of part `part` of block i, if sums have parts. */
+static char *part_at(const run *r, int64_t i, int64_t part) {
+    const size_t number = (size_t)(part * blocks_of(r->g) + i);
+    return r->scratch + r->g->parts_at + number * block_bytes(r->g);
+}
+
+static void run_by_parts(const run *r, char *own) {
+    const mg_gemm *g = r->g;
+    const int64_t blocks = blocks_of(g);
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < blocks * g->parts; i++) {
+        const block b = block_at(g, i % blocks, i / blocks);
+        multiply_block(r, &b, own, part_at(r, i % blocks, i / blocks));
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        const block b = block_at(g, i, 0);
+        const int64_t strip = loops_of(g)->strip;
+        const int64_t n = b.rows * divide_up(b.columns, strip) * strip;
+        for (int64_t part = 1; part < g->parts; part++)
+            loops_of(g)->add(part_at(r, i, 0), part_at(r, i, part), n);
+        write_block(r, &b, part_at(r, i, 0), own);
+    }
+}
+
+static void run_by_blocks(const run *r, char *own) {
+    char *sums = own + left_bytes(r->g) + (1 + GROUP) * strip_bytes(r->g);
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < blocks_of(r->g); i++) {
+        const block b = block_at(r->g, i, 0);
+        multiply_block(r, &b, own, sums);
+        write_block(r, &b, sums, own);
+    }
+}
+
+void mg_gemm_run(const mg_gemm *g, const mg_factor *a, const mg_factor *b, const mg_gemm_result *y,
+                 void *scratch) {
+    const run r = {g, a, b, y, scratch};
+    if (g->m == 0 || g->n == 0) return;
+#pragma omp parallel num_threads(g->team)
+    {
+        char *own = r.scratch + g->threads_at + (size_t)omp_get_thread_num() * g->thread;
+        prepare_operands(&r);
+        if (g->parts > 1)
+            run_by_parts(&r, own);
+        else
+            run_by_blocks(&r, own);
+    }
+}
+
+/* A row is a strip of its own, so it can be written onto itself. */
+void mg_finish_rows(float *y, int64_t rows, int64_t n, const float *bias, bool relu) {
+    if (!bias && !relu) return;
 #pragma omp parallel for num_threads(mg_cpu_team(rows *n)) schedule(static)
-    for (int64_t i = 0; i < rows; i++)
-        mg_simd_used->matmul->finish_rows_f64(y + i * n, 1, n, bias, relu);
+    for (int64_t i = 0; i < rows; i++) {
+        const mg_gemm_sums row = {.at = y + i * n,
+                                  .apart = mg_float_strip(),
+                                  .rows = 1,
+                                  .columns = n,
+                                  .bias = bias,
+                                  .relu = relu};
+        mg_simd_used->gemm[0]->write(&row, y + i * n, n);
+    }
 }

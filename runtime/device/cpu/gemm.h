@@ -1,36 +1,71 @@
-/* Products of float64 matrices, which oneDNN does not offer.
+/* Matrix products of our own: y {m, n} = a {m, k} b {k, n}, summed in float32 or float64.
  *
  * A factor comes with a function that reads it, so that the windows of a convolution can be
- * multiplied without being written to memory first. The order of additions depends on the shape
- * only. */
+ * multiplied without being written to memory first, and halves without being converted in a pass of
+ * their own. The order of additions depends on the sizes only, never on the threads. */
 #ifndef MG_DEVICE_CPU_GEMM_H
 #define MG_DEVICE_CPU_GEMM_H
 
 #include "device/cpu/cpu.h"
 
-/* A factor of a product. Its lanes are the rows of a, or the columns of b; its steps are the terms
- * of the sums. */
+/* A factor. Its lanes are the rows of a, or the columns of b; its steps are the terms of the sums.
+ * In memory, or for its reader, it is a matrix with either the lanes or the steps as rows. If b has
+ * steps as rows, its reader must be mg_read_matrix. */
 typedef struct mg_factor mg_factor;
 struct mg_factor {
-    /* Reads lanes [first, first + n) at the steps [from, end): to[(step - from) * width + lane -
-     * first]. */
-    void (*read)(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end, int width,
-                 double *to);
-    const double *at;
-    int64_t lane, step; /* distances in elements, for mg_read_matrix */
-    const void *how;    /* other readers' own data */
+    /* Copies columns [column, column + n) of the rows [row, row + rows) of that matrix to `to`, as
+     * floats, or doubles if the product is in float64; there, rows lie to_row elements apart. */
+    void (*read)(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n, void *to,
+                 int64_t to_row);
+    const void *at;
+    mg_dtype dtype;  /* of the elements at `at` */
+    bool by_steps;   /* rows of the matrix are steps, not lanes */
+    int64_t row;     /* for mg_read_matrix: elements from one row to the next */
+    const void *how; /* other readers' own data */
 };
 
-void mg_read_matrix(const mg_factor *f, int64_t first, int n, int64_t from, int64_t end, int width,
-                    double *to);
+/* The reader of a factor that lies in memory as a matrix. */
+void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
+                    void *to, int64_t to_row);
+/* For readers: n neighbouring elements of a factor from element `from` on. */
+void mg_read_run(const mg_factor *f, int64_t from, int64_t n, void *to);
 
-/* y {m, n} = a {m, k} b {k, n}; rows of y lie y_row elements apart. `scratch` has mg_gemm_scratch
- * bytes; with NULL the sums are not cut into parts, so that fewer threads may find work. */
-void mg_gemm(int64_t m, int64_t n, int64_t k, const mg_factor *a, const mg_factor *b, double *y,
-             int64_t y_row, double *scratch);
-size_t mg_gemm_scratch(int64_t m, int64_t n, int64_t k);
+/* Where the results go: row r is pixel r of `lines` lines of `columns` pixels each, and again of
+ * the next image. A matrix is a single line of m pixels. */
+typedef struct mg_gemm_result {
+    void *at;
+    mg_dtype dtype;             /* of the results and of the bias */
+    int64_t columns, lines;     /* pixels of a line, lines of an image */
+    int64_t pixel, line, image; /* elements from one to the next */
+    const void *bias;           /* n elements, or NULL */
+    bool relu;                  /* NaN stays NaN */
+} mg_gemm_result;
 
-/* Adds the bias (NULL: none) to each row of n, then relu if wanted. NaN stays. */
-void mg_finish_rows(double *y, int64_t rows, int64_t n, const double *bias, bool relu);
+/* A matrix of m rows that lie `row` elements apart, without an address. */
+static inline mg_gemm_result mg_gemm_matrix(int64_t m, int64_t row, mg_dtype t) {
+    return (mg_gemm_result){.dtype = t, .columns = m, .lines = 1, .pixel = row};
+}
+
+/* How a product is cut into blocks. */
+typedef struct mg_gemm {
+    int64_t m, n, k;
+    bool wide;                    /* summed in float64 */
+    bool packed;                  /* all of b is packed before anything is multiplied */
+    int64_t rows, columns, depth; /* of a block: results, terms of a sum at a time */
+    int64_t parts;                /* that the sums are cut into */
+    int team;                     /* threads */
+    /* bytes of scratch: all, and for each thread; offsets in it */
+    size_t scratch, thread, packed_at, parts_at, threads_at;
+} mg_gemm;
+
+/* A product of factors of dtype t. Sizes may be 0; a sum over no terms is 0. */
+mg_gemm mg_gemm_plan(int64_t m, int64_t n, int64_t k, mg_dtype t);
+/* The same for one of many products that run at the same time, one thread each. */
+mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t);
+void mg_gemm_run(const mg_gemm *g, const mg_factor *a, const mg_factor *b, const mg_gemm_result *y,
+                 void *scratch);
+
+/* Adds the bias (NULL: none) to each row of n floats, then relu if wanted. NaN stays. */
+void mg_finish_rows(float *y, int64_t rows, int64_t n, const float *bias, bool relu);
 
 #endif

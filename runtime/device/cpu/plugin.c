@@ -1,8 +1,8 @@
-/* The cpu device: host memory, OpenMP threads, kernels from oneDNN and our own. This file lists the
- * kernels and implements the device interface. */
+/* The cpu device: host memory, OpenMP threads, kernels of our own and from oneDNN. This file lists
+ * the kernels and implements the device interface. */
 #include "device/cpu/cpu.h"
 #include "core/threads.h"
-#include "device/cpu/onednn.h"
+#include "device/cpu/onednn/onednn.h"
 #include "device/host.h"
 #include "device/worker.h"
 #include <omp.h>
@@ -10,10 +10,7 @@
 
 /* In order of preference for each op: a kernel that does not accept a step leaves it to the next
  * one. The upcast comes last, because it tries all others itself. */
-const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_1x1_conv2d_grad_input,
-                                           &mg_cpu_1x1_conv2d_grad_weight,
-                                           &mg_cpu_depthwise_conv2d_grad_weight,
-                                           &mg_cpu_winograd_images_conv2d,
+const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_winograd_images_conv2d_grad_input,
                                            &mg_cpu_winograd_images_conv2d_grad_weight,
                                            &mg_cpu_winograd_conv2d,
@@ -22,12 +19,12 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_1x1_conv2d_grad_input,
                                            &mg_cpu_small_conv2d,
                                            &mg_cpu_small_conv2d_grad_input,
                                            &mg_cpu_small_conv2d_grad_weight,
+                                           MG_ONEDNN_KERNELS &mg_cpu_depthwise_conv2d,
+                                           &mg_cpu_depthwise_conv2d_grad_input,
+                                           &mg_cpu_depthwise_conv2d_grad_weight,
                                            &mg_cpu_conv2d,
                                            &mg_cpu_conv2d_grad_input,
                                            &mg_cpu_conv2d_grad_weight,
-                                           &mg_cpu_f64_conv2d,
-                                           &mg_cpu_f64_conv2d_grad_input,
-                                           &mg_cpu_f64_conv2d_grad_weight,
                                            &mg_cpu_matmul,
                                            &mg_cpu_fused,
                                            &mg_cpu_max_pool2d,
@@ -123,12 +120,11 @@ static void cpu_close(mg_device *d) {
 
 /* For --list-devices: works without an open device. */
 static mg_status cpu_describe(int ordinal, mg_device_info *info) {
-    /* the version of the library that was loaded, which may not be that of its header */
-    const dnnl_version_t *v = dnnl_version();
+    char library[64];
     MG_TRY(mg_host_describe(ordinal, info));
     MG_TRY(mg_simd_choose());
-    snprintf(info->text, sizeof info->text, "%d threads, %s, oneDNN %d.%d.%d", mg_cpu_threads(),
-             mg_simd_used->title, v->major, v->minor, v->patch);
+    snprintf(info->text, sizeof info->text, "%d threads, %s%s", mg_cpu_threads(),
+             mg_simd_used->title, mg_dnnl_text(library, sizeof library));
     return MG_OK;
 }
 

@@ -1,13 +1,19 @@
-# The cpu device needs oneDNN and OpenMP.
+# The cpu device needs OpenMP. oneDNN's kernels are built where the library is found.
 
-SKIP_KINDS += $(if $(HAVE_dnnl),,cpu)
 # Contraction to fused multiply-adds is allowed everywhere but in the random numbers, and in the places where images are
 # read, which must equal the reference's.
-FLAGS_runtime/device/cpu = $(OPENMP) -ffp-contract=fast
+FLAGS_runtime/device/cpu = $(OPENMP) -ffp-contract=fast $(if $(HAVE_dnnl),-DMG_ONEDNN)
+FLAGS_runtime/device/cpu/onednn = $(FLAGS_runtime/device/cpu)
 FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/resize.c = -ffp-contract=off
 FLAGS_runtime/device/cpu/transform.c = -ffp-contract=off
-LIBS_mgpu-cpu.so = -ldnnl $(OPENMP)
+LINT_DEFS += $(if $(HAVE_dnnl),-DMG_ONEDNN)
+LINT_SKIP += $(if $(HAVE_dnnl),,$(ONEDNN_C))
+LIBS_mgpu-cpu.so = $(if $(HAVE_dnnl),-ldnnl) $(OPENMP)
+# The list of kernels is compiled again when oneDNN comes or goes.
+$B/runtime/device/cpu/plugin.o: $B/onednn
+$B/onednn: FORCE
+	@mkdir -p $(@D); echo '$(HAVE_dnnl)' | cmp -s - $@ || echo '$(HAVE_dnnl)' >$@
 
 # The inner loops of the cpu device: every file of simd/ is compiled once per instruction set into
 # NAME.SET.o; isa.c chooses a set when the plug-in is opened. Every aarch64 processor has NEON; kinds
@@ -21,7 +27,8 @@ ISAS_aarch64 = neon
 ISAS        := $(or $(ISAS_$(PROCESSOR)),baseline)
 ISA_avx2   = -mavx2 -mfma -mf16c
 ISA_avx512 = $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-BY_RULE_cpu := $(SIMD_C)
+ONEDNN_C    := $(wildcard runtime/device/cpu/onednn/*.c)
+BY_RULE_cpu := $(SIMD_C) $(if $(HAVE_dnnl),,$(ONEDNN_C))
 OBJECTS_cpu := $(foreach isa,$(ISAS),$(SIMD_C:%.c=$B/%.$(isa).o))
 
 # $(call simd_rule,SET)

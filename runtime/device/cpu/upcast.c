@@ -7,7 +7,7 @@
  * dtypes without copies. */
 #include "core/alloc.h"
 #include "core/log.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/upcast.h"
 #include <string.h>
 
 enum { PIECE = 16384 }; /* elements that a thread converts at a time */
@@ -85,6 +85,13 @@ static void drop_kernel(state *s) {
     if (s->plan.state && s->kernel->release) s->kernel->release(s->plan.state);
     s->plan.state = NULL;
     s->kernel = NULL;
+}
+
+bool mg_cpu_upcast_suits(const mg_kernel_plan *plan, const mg_kernel *kernel) {
+    state *s = new_state(plan);
+    const bool suits = s && (!kernel->accepts || !kernel->accepts(&s->plan));
+    mg_free(s);
+    return suits;
 }
 
 static void upcast_release(void *p) {

@@ -1,8 +1,9 @@
-/* The inner loop of the filters' gradient of a depthwise convolution in float32; see
+/* The inner loops of depthwise convolutions in float32; see
  * conv_depthwise.c one folder up. */
 #ifndef MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 #define MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { MG_DEPTHWISE_TAPS = 128 }; /* the most of a filter */
@@ -14,10 +15,15 @@ typedef struct mg_depthwise_run {
     const float *at[MG_DEPTHWISE_TAPS];
     int64_t weight[MG_DEPTHWISE_TAPS];
     int64_t results, step, c;
+    int64_t result_step; /* floats from one result to the next */
 } mg_depthwise_run;
 
 typedef struct mg_simd_depthwise {
-    /* Adds the products with dy, whose results lie side by side, to the sums. */
+    /* Results: the sums of the taps times their weights, plus the bias (NULL: none), with relu if
+     * wanted. NaN stays. */
+    void (*sum_taps)(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
+                     float *y);
+    /* Adds the products with dy to the sums of all weights. */
     void (*add_gradient)(const mg_depthwise_run *r, const float *dy, float *sums);
 } mg_simd_depthwise;
 

@@ -1,11 +1,12 @@
-/* The loops that exist in float and in double: reductions over lanes, pools, resized images, layer
- * norms, softmax and cross-entropy.
+/* The loops that exist in float and in double: reductions over lanes, matrix products, pools,
+ * resized images, layer norms, softmax and cross-entropy.
  *
  * Each *_loops.h below is included twice, with REAL set to the type, NAME(x) to a name with the
  * type's suffix and EXP to the type's exponential, and ends with a table. */
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/vectormath.h"
+#include "device/cpu/simd/square.h"
 #include <math.h>
 #include <string.h>
 
@@ -50,6 +51,21 @@ static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
     return (span){.low = first > 0 ? first : 0, .high = end < image ? end : image};
 }
 
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* ---- squares that are transposed in registers ---- */
+
+enum { square_f32 = MG_SQUARE, square_f64 = 4 };
+
+static inline void exchange_f32(const float *from, int64_t from_row, float *to, int64_t to_row) {
+    mg_transpose_square((const uint32_t *)from, from_row, (uint32_t *)to, to_row);
+}
+
+static inline void exchange_f64(const double *from, int64_t from_row, double *to, int64_t to_row) {
+    UNROLL for (int i = 0; i < square_f64; i++) UNROLL for (int j = 0; j < square_f64; j++)
+        to[j * to_row + i] = from[i * from_row + j];
+}
+
 /* ---- the loops, in float and in double ---- */
 
 /* NAME(vec): a vector anywhere in memory; VEC: its elements. */
@@ -61,6 +77,7 @@ static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
 #define EXP vm_exp
 typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
+#include "device/cpu/simd/gemm_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
 #include "device/cpu/simd/resize_loops.h"
@@ -73,6 +90,7 @@ typedef REAL NAME(vec) ANYWHERE;
 #define EXP exp
 typedef REAL NAME(vec) ANYWHERE;
 #include "device/cpu/simd/channel_view_loops.h"
+#include "device/cpu/simd/gemm_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
 #include "device/cpu/simd/pool_loops.h"
 #include "device/cpu/simd/resize_loops.h"

@@ -9,11 +9,11 @@ extern const mg_simd_conversions TABLE(conversions);
 extern const mg_simd_threaded TABLE(threaded_f32), TABLE(threaded_f64);
 extern const mg_simd_movement TABLE(movement);
 extern const mg_simd_random TABLE(random);
-extern const mg_simd_matmul TABLE(matmul);
 extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_depthwise TABLE(depthwise);
+extern const mg_simd_gemm TABLE(gemm_f32), TABLE(gemm_f64);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
 extern const mg_simd_resize TABLE(resize_f32), TABLE(resize_f64);
@@ -40,11 +40,11 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .threaded = {&TABLE(threaded_f32), &TABLE(threaded_f64)},
     .movement = &TABLE(movement),
     .random = &TABLE(random),
-    .matmul = &TABLE(matmul),
     .winograd = &TABLE(winograd),
     .winograd_images = &TABLE(winograd_images),
     .conv_small = &TABLE(conv_small),
     .depthwise = &TABLE(depthwise),
+    .gemm = {&TABLE(gemm_f32), &TABLE(gemm_f64)},
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},
     .resize = {&TABLE(resize_f32), &TABLE(resize_f64)},

@@ -15,6 +15,7 @@
 #include "device/cpu/simd/conversions.h"
 #include "device/cpu/simd/depthwise.h"
 #include "device/cpu/simd/fused_threaded.h"
+#include "device/cpu/simd/gemm.h"
 #include <stdbool.h>
 
 enum {
@@ -63,24 +64,6 @@ typedef struct mg_simd_random {
     /* 64 normally distributed numbers from 64 words. */
     void (*normal64)(const uint32_t *words, float *out, double mean, double deviation);
 } mg_simd_random;
-
-/* ---- matrix products ---- */
-
-typedef struct mg_simd_matmul {
-    /* The float64 product's register tile: MG_GEMM_ROWS x gemm_columns results. */
-    int gemm_columns;
-    /* tile {MG_GEMM_ROWS, gemm_columns} += a b, with a {depth, MG_GEMM_ROWS} and b {depth,
-     * gemm_columns}. */
-    void (*multiply_strips)(const double *a, const double *b, int64_t depth, double *tile);
-    /* Rows of n results: adds the bias if there is one, then relu if wanted. NaN stays. */
-    void (*finish_rows_f32)(float *y, int64_t rows, int64_t n, const float *bias, bool relu);
-    void (*finish_rows_f64)(double *y, int64_t rows, int64_t n, const double *bias, bool relu);
-} mg_simd_matmul;
-
-enum {
-    MG_GEMM_ROWS = 6,        /* 6 x 2 vectors of sums fit into 16 registers */
-    MG_GEMM_MAX_COLUMNS = 16 /* gemm_columns of the widest vectors */
-};
 
 /* ---- convolutions with few channels: see conv_small.c one folder up ---- */
 
@@ -257,13 +240,13 @@ typedef struct mg_simd {
     const mg_simd_conversions *conversions;
     const mg_simd_movement *movement;
     const mg_simd_random *random;
-    const mg_simd_matmul *matmul;
     const mg_simd_winograd *winograd;
     const mg_simd_winograd_images *winograd_images;
     const mg_simd_conv_small *conv_small;
     const mg_simd_depthwise *depthwise;
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_threaded *threaded[2];
+    const mg_simd_gemm *gemm[2];
     const mg_simd_folds *folds[2];
     const mg_simd_pool *pool[2];
     const mg_simd_resize *resize[2];
@@ -288,6 +271,11 @@ extern const mg_simd mg_simd_baseline;
 
 /* The set in use: the narrowest until mg_simd_choose has chosen. */
 extern const mg_simd *mg_simd_used;
+
+/* Columns of a strip of floats: see gemm.h. */
+static inline int mg_float_strip(void) {
+    return mg_simd_used->gemm[0]->strip;
+}
 
 /* Chooses the widest set that this processor runs, or the one that the environment variable
  * MGPU_ISA names. MG_USAGE if the name is unknown, or this processor lacks the set. May be called

@@ -1,4 +1,4 @@
-/* Winograd convolution in float32: the transforms, and the products between them.
+/* Winograd convolution in float32: the transforms. The products between them are gemm_loops.h's.
  *
  * An image is cut into tiles of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, that overlap by the taps
  * of a filter but one: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With
@@ -13,14 +13,10 @@
 #include "device/cpu/simd/winograd_nested.h"
 #include <string.h>
 
-/* A product's tile: 7 x 2 sums, as many totals, a row of the second operand and one broadcast
- * factor fill 32 registers. With 16, sums of 6 x 2 do, and totals lie in memory. */
 enum {
-    STRIP = 2 * LANES,
-    TILE_ROWS = MG_REGISTERS >= 32 ? 7 : 6,
-    CHAIN = 16, /* terms of a sum that is added to a total: longer sums lose more to rounding */
-    MOST = 8,   /* elements of a line */
-    MOST_RESULTS = 7, /* of a line, with two taps */
+    STRIP = 2 * LANES, /* columns of a strip, as in gemm_loops.h */
+    MOST = 8,          /* elements of a line */
+    MOST_RESULTS = 7,  /* of a line, with two taps */
     MOST_TAPS = 5
 };
 
@@ -339,69 +335,9 @@ static void transform_results(const mg_winograd_image *g, const mg_winograd_regi
     }
 }
 
-/* ---- the product ---- */
-
-/* A tile: `rows` rows from `row` on. The first operand's factors are broadcast from where they lie.
- * ra and da are passed apart from p so that the one which is 1 is a constant for the compiler. */
-MG_INLINE void multiply_tile(const mg_winograd_product *p, int64_t row, int64_t ra, int64_t da,
-                             const int rows) {
-    vec total[TILE_ROWS][2];
-    UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = (vec){0};
-    const float *a = p->a + row * ra, *b = p->b;
-    for (int64_t d = 0; d < p->depth;) {
-        const int64_t end = p->depth - d < CHAIN ? p->depth : d + CHAIN;
-        vec sum[TILE_ROWS][2];
-        UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (vec){0};
-        for (; d < end; d++, b += STRIP) {
-            const vec left = load(b), right = load(b + LANES);
-            UNROLL for (int r = 0; r < rows; r++) {
-                sum[r][0] += a[r * ra + d * da] * left;
-                sum[r][1] += a[r * ra + d * da] * right;
-            }
-        }
-        UNROLL for (int r = 0; r < rows; r++) {
-            total[r][0] += sum[r][0];
-            total[r][1] += sum[r][1];
-        }
-    }
-    float *c = p->c + row * STRIP;
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) {
-        float *to = c + r * STRIP + v * LANES;
-        if (p->add) total[r][v] += load(to);
-        store(to, total[r][v]);
-    }
-}
-
-#define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        if (p->da == 1)                                                                            \
-            multiply_tile(p, row, p->ra, 1, n);                                                    \
-        else                                                                                       \
-            multiply_tile(p, row, 1, p->da, n);                                                    \
-        break;
-
-/* Cuts the rows into tiles as even in height as can be: 8 rows are 4 + 4, not 6 + 2. */
-static void multiply_rows(const mg_winograd_product *p, int64_t rows) {
-    const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
-        n = (rows - row + tiles - i - 1) / (tiles - i);
-        switch (n) {
-            /* clang-format off */
-            CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
-#if MG_REGISTERS >= 32
-            CASE(7)
-#endif
-            /* clang-format on */
-        }
-    }
-}
-
-#undef CASE
 #undef WITH_SIZES
 
 const mg_simd_winograd MG_ISA_NAME(mg_simd_winograd) = {
-    .strip = STRIP,
-    .multiply = multiply_rows,
     .filters = transform_filters,
     .filter_gradients = transform_filter_gradients,
     .images = transform_images,

@@ -1,20 +1,10 @@
-/* Inner loops of the Winograd convolutions in float32: the transforms, and the product of
- * transformed tiles. Images are row-major {n, h, w, c}. */
+/* Inner loops of the Winograd convolutions in float32: the transforms. Images are row-major {n, h,
+ * w, c}; strips of channels or filters are as wide as those of mg_simd_gemm. */
 #ifndef MG_DEVICE_CPU_SIMD_WINOGRAD_H
 #define MG_DEVICE_CPU_SIMD_WINOGRAD_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* c[r][column] (+)= the sum over d of a[r * ra + d * da] * b[d][column], for a strip of columns.
- * Either ra or da is 1. */
-typedef struct mg_winograd_product {
-    const float *a;
-    int64_t ra, da, depth;
-    const float *b; /* {depth, strip} */
-    float *c;       /* {rows, strip} */
-    bool add;       /* to what c holds */
-} mg_winograd_product;
 
 /* An image as the convolution sees it: a grid whose points are step x step pixels, with the
  * channels of all of them. Pixel (i, j) of grid point (y, x) is the image's (y * step + i - top, x
@@ -58,8 +48,6 @@ typedef struct mg_winograd_finish {
 } mg_winograd_finish;
 
 typedef struct mg_simd_winograd {
-    int strip; /* columns of a strip: floats of two vectors */
-    void (*multiply)(const mg_winograd_product *p, int64_t rows);
     /* Filters w {taps, taps, c, k} become planes {strips, c, strip}; columns past k are 0. taps: 2
      * to 5. Strips [first, end) are made, the first of them at u.at; or those of all that begin at
      * du.at are read. */

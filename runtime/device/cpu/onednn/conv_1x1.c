@@ -5,12 +5,13 @@
  * to 256 channels: 17.5 ms with AVX2 and one thread, 3.6 as a product; with AVX-512 3.8 and 1.9).
  * The result itself takes equally long either way, and oneDNN adds bias and relu on the way. */
 #include "core/alloc.h"
-#include "device/cpu/matmul.h"
+#include "device/cpu/onednn/matmul.h"
 #include "ops/attrs.h"
 
 /* Pixels of x and dy must be the same. */
 static const char *refusal(const mg_kernel_plan *plan, const mg_value *w, const mg_value *x) {
     const mg_conv_attrs *a = plan->step->attrs;
+    if (!mg_dnnl_engine()) return "oneDNN is not used";
     if (!mg_all_f32(plan)) return "not float32";
     if (w->shape.dim[0] != 1 || w->shape.dim[1] != 1 || a->groups != 1) return "not 1x1, or groups";
     for (int i = 0; i < 4; i++)
@@ -58,12 +59,12 @@ static mg_status conv_1x1_run(const mg_call *call) {
 }
 
 #define PRODUCT(id)                                                                                \
-    const mg_kernel mg_cpu_1x1_conv2d_##id = {.op = "conv2d_" #id,                                 \
-                                              .name = "matrix product",                            \
-                                              .accepts = id##_accepts,                             \
-                                              .prepare = id##_prepare,                             \
-                                              .run = conv_1x1_run,                                 \
-                                              .release = mg_free}
+    const mg_kernel mg_cpu_onednn_1x1_conv2d_##id = {.op = "conv2d_" #id,                          \
+                                                     .name = "matrix product",                     \
+                                                     .accepts = id##_accepts,                      \
+                                                     .prepare = id##_prepare,                      \
+                                                     .run = conv_1x1_run,                          \
+                                                     .release = mg_free}
 PRODUCT(grad_input);
 PRODUCT(grad_weight);
 #undef PRODUCT

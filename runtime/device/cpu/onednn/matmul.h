@@ -1,8 +1,8 @@
 /* A product of two float32 matrices, for matmul and for convolutions that are one. */
-#ifndef MG_DEVICE_CPU_MATMUL_H
-#define MG_DEVICE_CPU_MATMUL_H
+#ifndef MG_DEVICE_CPU_ONEDNN_MATMUL_H
+#define MG_DEVICE_CPU_ONEDNN_MATMUL_H
 
-#include "device/cpu/onednn.h"
+#include "device/cpu/onednn/onednn.h"
 
 /* y {m, n} = a {m, k} times b {k, n}, all row-major; a transposed factor lies in memory as {k, m},
  * or as {n, k}. */

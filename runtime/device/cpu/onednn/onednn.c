@@ -5,7 +5,7 @@
  * Only when another device is running the same program, and so uses these objects, does a run make
  * its own (0.2 us each). Scratch memory always comes from the program, because the library's own
  * belongs to the thread that made the primitive. */
-#include "device/cpu/onednn.h"
+#include "device/cpu/onednn/onednn.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +59,25 @@ static void limit_vectors(void) {
         if (strcmp(mg_simd_used->name, limits[i].set) == 0) dnnl_set_max_cpu_isa(limits[i].isa);
 }
 
+static bool is_refused(void) {
+    const char *use = getenv("MGPU_ONEDNN");
+    return use && strcmp(use, "no") == 0;
+}
+
+bool mg_dnnl_is_avx2(void) {
+    return strcmp(mg_simd_used->name, "avx2") == 0;
+}
+
+/* The version of the library that was loaded, which may not be that of its header. */
+const char *mg_dnnl_text(char *text, size_t size) {
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, size, ", oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return is_refused() ? "" : text;
+}
+
 /* The engine and stream are shared by all cpu devices; the last one to close destroys them. */
 mg_status mg_dnnl_open(void) {
+    if (is_refused()) return MG_OK;
     if (users == 0) {
         limit_vectors();
         MG_TRY(mg_dnnl_check(dnnl_engine_create(&engine, dnnl_cpu, 0), NULL));
@@ -76,9 +93,10 @@ mg_status mg_dnnl_open(void) {
 }
 
 void mg_dnnl_close(void) {
-    if (--users > 0) return;
+    if (users == 0 || --users > 0) return;
     dnnl_stream_destroy(stream);
     dnnl_engine_destroy(engine);
+    engine = NULL;
 }
 
 dnnl_engine_t mg_dnnl_engine(void) {

@@ -1,15 +1,25 @@
-/* oneDNN behind the runtime's manners: statuses become messages, handles have owners. */
-#ifndef MG_DEVICE_CPU_ONEDNN_H
-#define MG_DEVICE_CPU_ONEDNN_H
+/* oneDNN behind the runtime's manners: statuses become messages, handles have owners. Without the
+ * library (MG_ONEDNN is not defined) the device has kernels of its own for the same steps. */
+#ifndef MG_DEVICE_CPU_ONEDNN_ONEDNN_H
+#define MG_DEVICE_CPU_ONEDNN_ONEDNN_H
 
 #include "device/cpu/cpu.h"
+
+#ifdef MG_ONEDNN
+
 #include <oneapi/dnnl/dnnl.h>
 #include <stdatomic.h>
 
 /* The engine and stream of the process: opened with the first cpu device, closed with the last. */
 mg_status mg_dnnl_open(void);
 void mg_dnnl_close(void);
+/* NULL if the environment variable MGPU_ONEDNN is "no": then no kernel of the library may accept.
+ */
 dnnl_engine_t mg_dnnl_engine(void);
+/* Whether the library's kernels are those for AVX2, which are slower than ours in some cases. */
+bool mg_dnnl_is_avx2(void);
+/* ", oneDNN 2.6.3", for the device's description; "" where the library is not used. */
+const char *mg_dnnl_text(char *text, size_t size);
 
 /* MG_OK, or MG_OOM / MG_DEVICE naming op, shapes and oneDNN's reason. */
 mg_status mg_dnnl_check(dnnl_status_t status, const mg_kernel_plan *plan);
@@ -39,5 +49,28 @@ mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
 mg_status mg_dnnl_attributes(dnnl_primitive_attr_t *attr, const mg_kernel_plan *plan);
 /* Bytes of the scratch memory that a primitive wants, rounded up to whole cache lines. */
 size_t mg_dnnl_scratch(const_dnnl_primitive_desc_t pd);
+
+/* In the order of plugin.c's list. */
+extern const mg_kernel mg_cpu_onednn_1x1_conv2d_grad_input, mg_cpu_onednn_1x1_conv2d_grad_weight,
+    mg_cpu_onednn_conv2d, mg_cpu_onednn_conv2d_grad_input, mg_cpu_onednn_conv2d_grad_weight,
+    mg_cpu_onednn_matmul;
+#define MG_ONEDNN_KERNELS                                                                          \
+    &mg_cpu_onednn_1x1_conv2d_grad_input, &mg_cpu_onednn_1x1_conv2d_grad_weight,                   \
+        &mg_cpu_onednn_conv2d, &mg_cpu_onednn_conv2d_grad_input,                                   \
+        &mg_cpu_onednn_conv2d_grad_weight, &mg_cpu_onednn_matmul,
+
+#else
+
+static inline mg_status mg_dnnl_open(void) {
+    return MG_OK;
+}
+static inline void mg_dnnl_close(void) {}
+static inline const char *mg_dnnl_text(char *text, size_t size) {
+    (void)text, (void)size;
+    return "";
+}
+#define MG_ONEDNN_KERNELS
+
+#endif
 
 #endif

@@ -1,0 +1,289 @@
+/* conv2d and its gradients as matrix products whose first factor is never written down: any
+ * strides, dilations, padding and groups, in float32, float64 and halves.
+ *
+ * That factor is the matrix of windows: its rows are pixels, its columns what a filter's window
+ * holds there (taps, and the channels of each tap). Forward, the windows look at the image, and the
+ * weights' gradient is the transposed matrix of windows times dy. For the gradient of the input
+ * they stand at the image's pixels and look at dy; pixels a stride apart meet the same taps, so
+ * there is one product for each place within a stride. Groups have products of their own. */
+#include "core/alloc.h"
+#include "device/cpu/conv_windows.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/upcast.h"
+#include "ops/attrs.h"
+#include <string.h>
+
+/* ---- reading windows ---- */
+
+/* Copies elements [from, from + n) of the windows' row whose place is (y, x) of the image that
+ * begins at element `image`. Channels outside the image are 0. */
+static void read_window(const mg_factor *f, int64_t image, int64_t y, int64_t x, int64_t from,
+                        int64_t n, char *to) {
+    const mg_windows *w = f->how;
+    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t end = from + n;
+    for (int64_t t = from / w->depth, run; from < end; t += run) {
+        const mg_tap *at = &w->tap[t];
+        const int64_t row = y + at->y, column = x + at->x;
+        bool inside = row >= 0 && row < w->image[1] && column < w->image[2];
+        run = at->run;
+        if (inside && column < 0) {
+            run = run < -column ? run : -column;
+            inside = false;
+        } else if (inside && run > w->image[2] - column) {
+            run = w->image[2] - column;
+        }
+        const int64_t stop = (t + run) * w->depth < end ? (t + run) * w->depth : end;
+        if (inside)
+            mg_read_run(f, image + (row * w->image[2] + column) * w->image[3] + from - t * w->depth,
+                        stop - from, to);
+        else
+            memset(to, 0, (size_t)((stop - from) * size));
+        to += (stop - from) * size;
+        from = stop;
+    }
+}
+
+static void read_windows(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
+                         void *to, int64_t to_row) {
+    const mg_windows *w = f->how;
+    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t pixels = w->image[1] * w->image[2] * w->image[3];
+    int64_t j = row % w->columns, i = row / w->columns % w->lines;
+    int64_t image = row / w->columns / w->lines;
+    for (int64_t r = 0; r < rows; r++) {
+        read_window(f, image * pixels, i * w->stride_y, j * w->stride_x, column, n,
+                    (char *)to + r * to_row * size);
+        if (++j < w->columns) continue;
+        j = 0;
+        if (++i < w->lines) continue;
+        i = 0;
+        image++;
+    }
+}
+
+/* Reads the filters of the input's gradient: rows are their channels, columns the taps of the
+ * windows and the filters of the group. f->row: filters of all groups. */
+static void read_filters_back(const mg_factor *f, int64_t row, int64_t rows, int64_t column,
+                              int64_t n, void *to, int64_t to_row) {
+    const mg_windows *w = f->how;
+    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    for (int64_t r = 0; r < rows; r++) {
+        char *at = (char *)to + r * to_row * size;
+        for (int64_t from = column, run; from < column + n; from += run, at += run * size) {
+            const int64_t t = from / w->depth, left = column + n - from;
+            run = (t + 1) * w->depth - from;
+            run = run < left ? run : left;
+            mg_read_run(f, (w->tap[t].number * w->channels + row + r) * f->row + from % w->depth,
+                        run, at);
+        }
+    }
+}
+
+/* ---- windows ---- */
+
+static const int64_t *port_dims(const mg_port *port) {
+    return port->value->shape.dim;
+}
+
+/* Whether the windows are the image's pixels, one after the other. */
+static bool is_plain(const mg_windows *w) {
+    return w->taps == 1 && w->tap->y == 0 && w->tap->x == 0 && w->stride_y == 1 &&
+           w->stride_x == 1 && w->lines == w->image[1] && w->columns == w->image[2];
+}
+
+/* ---- products ---- */
+
+/* The product of one group without addresses. The next group's operands and results lie `a_group`,
+ * `b_group` and n elements further on. */
+typedef struct product {
+    mg_windows view;
+    mg_gemm gemm;
+    mg_factor a, b;
+    mg_gemm_result y;
+    int64_t a_group, b_group;
+    int64_t first; /* element of the result at which the first group's begin */
+} product;
+
+typedef struct conv_products {
+    int64_t groups, n; /* products of each group: one but for the gradient of a strided input */
+    product *product;
+    mg_tap *taps; /* of all products */
+} conv_products;
+
+static mg_factor windows_factor(const mg_windows *w, mg_dtype t, bool by_steps) {
+    return (mg_factor){.read = is_plain(w) ? mg_read_matrix : read_windows,
+                       .dtype = t,
+                       .by_steps = by_steps,
+                       .row = w->image[3],
+                       .how = w};
+}
+
+/* y {pixels, filters} = windows of x, times w. */
+static void forward_product(product *p, const mg_kernel_plan *plan) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *x = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]);
+    const int64_t *y = port_dims(&plan->out[0]), k = w[3] / a->groups;
+    const mg_dtype t = plan->out[0].value->dtype;
+    mg_look_forward(&p->view, a, x, y, w);
+    p->gemm = mg_gemm_plan(y[0] * y[1] * y[2], k, p->view.taps * w[2], t);
+    p->a = windows_factor(&p->view, t, false);
+    p->b = (mg_factor){.read = mg_read_matrix, .dtype = t, .by_steps = true, .row = w[3]};
+    p->y = mg_gemm_matrix(p->gemm.m, w[3], t);
+    p->y.relu = a->relu;
+    p->a_group = w[2], p->b_group = k;
+}
+
+/* dw {taps and channels, filters} = transposed windows of x, times dy. */
+static void weight_product(product *p, const mg_kernel_plan *plan) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *x = port_dims(&plan->in[0]), *dy = port_dims(&plan->in[1]);
+    const int64_t *dw = port_dims(&plan->out[0]), k = dw[3] / a->groups;
+    const mg_dtype t = plan->out[0].value->dtype;
+    mg_look_forward(&p->view, a, x, dy, dw);
+    p->gemm = mg_gemm_plan(p->view.taps * dw[2], k, dy[0] * dy[1] * dy[2], t);
+    p->a = windows_factor(&p->view, t, true);
+    p->b = (mg_factor){.read = mg_read_matrix, .dtype = t, .by_steps = true, .row = dw[3]};
+    p->y = mg_gemm_matrix(p->gemm.m, dw[3], t);
+    p->a_group = dw[2], p->b_group = k;
+}
+
+/* dx {pixels, channels} = windows of dy, times w with its two channel axes exchanged; the pixels
+ * are those at (y, x) within a stride. */
+static void input_product(product *p, const mg_kernel_plan *plan, int64_t y, int64_t x) {
+    const mg_conv_attrs *a = plan->step->attrs;
+    const int64_t *dy = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]);
+    const int64_t *dx = port_dims(&plan->out[0]), k = w[3] / a->groups;
+    const int64_t *stride = a->strides.v;
+    const mg_dtype t = plan->out[0].value->dtype;
+    mg_look_back(&p->view, a, dy, dx, w, y, x);
+    p->gemm = mg_gemm_plan(dx[0] * p->view.lines * p->view.columns, w[2], p->view.taps * k, t);
+    p->a = windows_factor(&p->view, t, false);
+    p->b = (mg_factor){.read = read_filters_back, .dtype = t, .row = w[3], .how = &p->view};
+    p->y = (mg_gemm_result){.dtype = t,
+                            .columns = p->view.columns,
+                            .lines = p->view.lines,
+                            .pixel = stride[1] * dx[3],
+                            .line = stride[0] * dx[2] * dx[3],
+                            .image = dx[1] * dx[2] * dx[3]};
+    p->first = (y * dx[2] + x) * dx[3];
+    p->a_group = k, p->b_group = k;
+}
+
+/* ---- the kernels ---- */
+
+/* Whether a step of halves is faster as the upcast of one of these. */
+static bool is_faster_upcast(const mg_kernel_plan *plan) {
+    static const mg_kernel *const faster[] = {&mg_cpu_winograd_images_conv2d,
+                                              &mg_cpu_winograd_images_conv2d_grad_input,
+                                              &mg_cpu_winograd_images_conv2d_grad_weight,
+                                              &mg_cpu_winograd_conv2d,
+                                              &mg_cpu_winograd_conv2d_grad_input,
+                                              &mg_cpu_winograd_conv2d_grad_weight,
+                                              &mg_cpu_depthwise_conv2d,
+                                              &mg_cpu_depthwise_conv2d_grad_input,
+                                              &mg_cpu_depthwise_conv2d_grad_weight,
+                                              &mg_cpu_small_conv2d,
+                                              &mg_cpu_small_conv2d_grad_input,
+                                              &mg_cpu_small_conv2d_grad_weight};
+    for (size_t i = 0; i < sizeof faster / sizeof *faster; i++)
+        if (strcmp(faster[i]->op, plan->step->op->name) == 0 &&
+            mg_cpu_upcast_suits(plan, faster[i]))
+            return true;
+    return false;
+}
+
+static const char *conv_gemm_accepts(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->out[0].value->dtype;
+    for (int i = 0; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != t) return "dtypes differ";
+    if (!mg_dtype_is_float(t)) return "not floating point";
+    if (mg_dtype_is_half(t) && is_faster_upcast(plan)) return "faster in float32";
+    return NULL;
+}
+
+/* `filters`: their shape; products: one for each place within `places`. */
+static mg_status new_products(mg_kernel_plan *plan, const int64_t *filters, int64_t places) {
+    conv_products *s = plan->state = mg_alloc_zero(sizeof *s);
+    if (!s) return MG_OOM;
+    const size_t taps = (size_t)(filters[0] * filters[1]);
+    s->groups = ((const mg_conv_attrs *)plan->step->attrs)->groups;
+    s->product = mg_alloc_zero((size_t)places * sizeof *s->product);
+    s->taps = mg_alloc_zero((size_t)places * taps * sizeof *s->taps);
+    if (!s->product || !s->taps) return MG_OOM;
+    for (int64_t i = 0; i < places; i++) s->product[i].view.tap = s->taps + i * (int64_t)taps;
+    s->n = places;
+    return MG_OK;
+}
+
+/* The products run one after the other, in the same scratch. */
+static void ask_for_scratch(mg_kernel_plan *plan) {
+    const conv_products *s = plan->state;
+    for (int64_t i = 0; i < s->n; i++)
+        if (plan->scratch < s->product[i].gemm.scratch) plan->scratch = s->product[i].gemm.scratch;
+}
+
+static mg_status conv2d_prepare(mg_kernel_plan *plan) {
+    MG_TRY(new_products(plan, port_dims(&plan->in[1]), 1));
+    forward_product(((conv_products *)plan->state)->product, plan);
+    ask_for_scratch(plan);
+    return MG_OK;
+}
+
+static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
+    MG_TRY(new_products(plan, port_dims(&plan->out[0]), 1));
+    weight_product(((conv_products *)plan->state)->product, plan);
+    ask_for_scratch(plan);
+    return MG_OK;
+}
+
+static mg_status conv2d_grad_input_prepare(mg_kernel_plan *plan) {
+    const int64_t *stride = ((const mg_conv_attrs *)plan->step->attrs)->strides.v;
+    const int64_t *dx = port_dims(&plan->out[0]);
+    /* an image may be smaller than a stride */
+    const int64_t high = stride[0] < dx[1] ? stride[0] : dx[1];
+    const int64_t wide = stride[1] < dx[2] ? stride[1] : dx[2];
+    MG_TRY(new_products(plan, port_dims(&plan->in[1]), high * wide));
+    product *p = ((conv_products *)plan->state)->product;
+    for (int64_t i = 0; i < high * wide; i++) input_product(p + i, plan, i / wide, i % wide);
+    ask_for_scratch(plan);
+    return MG_OK;
+}
+
+static void run_product(const mg_call *call, const product *p, int64_t group) {
+    const int64_t size = (int64_t)mg_dtype_size(p->y.dtype), n = p->gemm.n;
+    mg_factor a = p->a, b = p->b;
+    mg_gemm_result y = p->y;
+    a.at = (const char *)call->in[0] + group * p->a_group * size;
+    b.at = (const char *)call->in[1] + group * p->b_group * size;
+    y.at = (char *)call->out[0] + (p->first + group * n) * size;
+    if (call->plan->step->n_in == 3) y.bias = (const char *)call->in[2] + group * n * size;
+    mg_gemm_run(&p->gemm, &a, &b, &y, call->scratch);
+}
+
+static mg_status conv_gemm_run(const mg_call *call) {
+    const conv_products *s = call->plan->state;
+    for (int64_t i = 0; i < s->n; i++)
+        for (int64_t g = 0; g < s->groups; g++) run_product(call, &s->product[i], g);
+    return MG_OK;
+}
+
+/* Also after a prepare that failed half-way. */
+static void conv_gemm_release(void *state) {
+    conv_products *s = state;
+    if (!s) return;
+    mg_free(s->product);
+    mg_free(s->taps);
+    mg_free(s);
+}
+
+#define CONV(id)                                                                                   \
+    const mg_kernel mg_cpu_##id = {.op = #id,                                                      \
+                                   .name = "matrix product",                                       \
+                                   .accepts = conv_gemm_accepts,                                   \
+                                   .prepare = id##_prepare,                                        \
+                                   .run = conv_gemm_run,                                           \
+                                   .release = conv_gemm_release}
+CONV(conv2d);
+CONV(conv2d_grad_input);
+CONV(conv2d_grad_weight);

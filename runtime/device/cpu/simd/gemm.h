@@ -1,0 +1,42 @@
+/* Inner loops of matrix products in float and double: see gemm.c one folder up. The second factor
+ * is packed into strips of columns as wide as two vectors. */
+#ifndef MG_DEVICE_CPU_SIMD_GEMM_H
+#define MG_DEVICE_CPU_SIMD_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* c[r][column] (+)= the sum over d of a[r * ra + d * da] * b[d][column], for a strip of columns.
+ * Either ra or da is 1. */
+typedef struct mg_gemm_product {
+    const void *a;
+    int64_t ra, da, depth;
+    const void *b; /* {depth, strip} */
+    void *c;       /* {rows, strip} */
+    bool add;      /* to what c holds */
+    int64_t chain; /* terms that are summed by themselves first: fewer lose less to rounding */
+} mg_gemm_product;
+
+/* Sums to be written: `rows` rows of `columns`, in strips that lie `apart` elements from each
+ * other. */
+typedef struct mg_gemm_sums {
+    const void *at; /* {strips, rows, strip} */
+    int64_t apart, rows, columns;
+    const void *bias; /* per column, or NULL */
+    bool relu;        /* NaN stays NaN */
+} mg_gemm_sums;
+
+typedef struct mg_simd_gemm {
+    int strip; /* columns */
+    int tile;  /* rows that are summed in registers at a time: products of so many rows are fastest
+                */
+    void (*multiply)(const mg_gemm_product *p, int64_t rows);
+    /* A strip from columns that lie in memory one after the other: to {depth, strip} = the
+     * transposed from {lanes, depth}, whose rows lie `row` elements apart; lanes that are missing
+     * are 0. */
+    void (*pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth, void *to);
+    void (*write)(const mg_gemm_sums *s, void *y, int64_t y_row);
+    void (*add)(void *to, const void *from, int64_t n);
+} mg_simd_gemm;
+
+#endif

@@ -1,0 +1,122 @@
+/* Matrix products, for one type: see reals.c and gemm.h. */
+
+#ifndef GEMM_STRIP
+/* A strip is two vectors wide. With 32 registers a product's tile is 7 x 2 sums and as many totals,
+ * a row of the second factor and one broadcast element of the first; with 16, sums of 6 x 2 fit,
+ * and totals lie in memory. */
+#define GEMM_STRIP (2 * VEC)
+enum { GEMM_TILE = MG_REGISTERS >= 32 ? 7 : 6 };
+#endif
+
+MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_t ra, int64_t da,
+                                   const int rows) {
+    NAME(vec) total[GEMM_TILE][2];
+    UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = (NAME(vec)){0};
+    const REAL *a = (const REAL *)p->a + row * ra, *b = p->b;
+    for (int64_t d = 0; d < p->depth;) {
+        const int64_t end = p->depth - d < p->chain ? p->depth : d + p->chain;
+        NAME(vec) sum[GEMM_TILE][2];
+        UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (NAME(vec)){0};
+        for (; d < end; d++, b += GEMM_STRIP) {
+            const NAME(vec) left = *(const NAME(vec) *)b;
+            const NAME(vec) right = *(const NAME(vec) *)(b + VEC);
+            UNROLL for (int r = 0; r < rows; r++) {
+                sum[r][0] += a[r * ra + d * da] * left;
+                sum[r][1] += a[r * ra + d * da] * right;
+            }
+        }
+        UNROLL for (int r = 0; r < rows; r++) {
+            total[r][0] += sum[r][0];
+            total[r][1] += sum[r][1];
+        }
+    }
+    REAL *c = (REAL *)p->c + row * GEMM_STRIP;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) {
+        NAME(vec) *to = (NAME(vec) *)(c + r * GEMM_STRIP + v * VEC);
+        if (p->add) total[r][v] += *to;
+        *to = total[r][v];
+    }
+}
+
+/* Cuts the rows into tiles as even in height as can be: 8 rows are 4 + 4, not 6 + 2. */
+static void NAME(gemm_multiply)(const mg_gemm_product *p, int64_t rows) {
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        if (p->da == 1)                                                                            \
+            NAME(multiply_tile)(p, row, p->ra, 1, n);                                              \
+        else                                                                                       \
+            NAME(multiply_tile)(p, row, 1, p->da, n);                                              \
+        break;
+    const int64_t tiles = (rows + GEMM_TILE - 1) / GEMM_TILE;
+    for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
+        n = (rows - row + tiles - i - 1) / (tiles - i);
+        switch (n) {
+            /* clang-format off */
+            CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#if MG_REGISTERS >= 32
+            CASE(7)
+#endif
+            /* clang-format on */
+        }
+    }
+#undef CASE
+}
+
+/* In squares; what they leave over element by element. */
+static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth,
+                                  void *packed) {
+    const REAL *restrict x = from;
+    REAL *restrict to = packed;
+    const int64_t whole = lanes - lanes % NAME(square), deep = depth - depth % NAME(square);
+    if (lanes < GEMM_STRIP) memset(to, 0, (size_t)(depth * GEMM_STRIP) * sizeof *to);
+    for (int64_t d = 0; d < deep; d += NAME(square))
+        for (int64_t i = 0; i < whole; i += NAME(square))
+            NAME(exchange)(x + i * row + d, row, to + d * GEMM_STRIP + i, GEMM_STRIP);
+    for (int64_t i = 0; i < lanes; i++)
+        for (int64_t d = i < whole ? deep : 0; d < depth; d++)
+            to[d * GEMM_STRIP + i] = x[i * row + d];
+}
+
+MG_INLINE NAME(vec) NAME(gemm_finish)(NAME(vec) v, const mg_gemm_sums *s, int64_t column) {
+    if (s->bias) v += *(const NAME(vec) *)((const REAL *)s->bias + column);
+    const __typeof__(v < v) below = v < (NAME(vec)){0}; /* false for NaN */
+    return s->relu ? (NAME(vec))((__typeof__(v < v))v & ~below) : v;
+}
+
+/* The columns that do not fill a vector, of one row. */
+static void NAME(gemm_write_rest)(const mg_gemm_sums *s, const REAL *sums, int64_t column,
+                                  REAL *y) {
+    for (; column < s->columns; column++, sums++) {
+        REAL v = *sums;
+        if (s->bias) v += ((const REAL *)s->bias)[column];
+        y[column] = s->relu && v < 0 ? 0 : v;
+    }
+}
+
+static void NAME(gemm_write)(const mg_gemm_sums *s, void *result, int64_t y_row) {
+    const int64_t whole = s->columns / VEC * VEC;
+    for (int64_t r = 0; r < s->rows; r++) {
+        const REAL *sums = (const REAL *)s->at + r * GEMM_STRIP;
+        REAL *y = (REAL *)result + r * y_row;
+        for (int64_t column = 0; column < whole; column += VEC) {
+            const REAL *from =
+                sums + column / GEMM_STRIP * s->apart + (column % GEMM_STRIP ? VEC : 0);
+            *(NAME(vec) *)(y + column) = NAME(gemm_finish)(*(const NAME(vec) *)from, s, column);
+        }
+        NAME(gemm_write_rest)
+        (s, sums + whole / GEMM_STRIP * s->apart + whole % GEMM_STRIP, whole, y);
+    }
+}
+
+static void NAME(gemm_add)(void *to, const void *from, int64_t n) {
+    REAL *restrict sum = to;
+    const REAL *restrict term = from;
+    for (int64_t i = 0; i < n; i++) sum[i] += term[i];
+}
+
+const mg_simd_gemm MG_ISA_NAME(NAME(mg_simd_gemm)) = {.strip = GEMM_STRIP,
+                                                      .tile = GEMM_TILE,
+                                                      .multiply = NAME(gemm_multiply),
+                                                      .pack_lanes = NAME(gemm_pack_lanes),
+                                                      .write = NAME(gemm_write),
+                                                      .add = NAME(gemm_add)};
