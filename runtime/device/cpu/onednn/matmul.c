@@ -9,7 +9,6 @@
 #include "device/cpu/onednn/matmul.h"
 #include "ops/attrs.h"
 #include <string.h>
-#include "ops/loops.h"
 
 /* Rows and columns transposed at a time, which stay in the first-level cache; multiply-adds from
  * which a transposed copy pays; multiply-adds of a product up to which a thread makes it alone. */
@@ -17,13 +16,6 @@ enum { BLOCK = 64, LARGE = 1 << 22, SMALL = 1 << 21 };
 
 /* How a product with a transposed second factor is made. */
 typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
-
-typedef struct matmul_state {
-    mg_product one; /* of the batch; the only one if shared_b */
-    mg_shape batch;
-    int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the batch, in matrices */
-    bool shared_b;                                        /* one b for all matrices a */
-} matmul_state;
 
 /* ---- one product in float32 ---- */
 
@@ -96,79 +88,40 @@ static const char *matmul_accepts(const mg_kernel_plan *plan) {
     return is_slow(plan) ? "faster as a product of our own" : NULL;
 }
 
-/* The shape of a matrix: a vector becomes a row, or a column. */
-static mg_shape with_two_axes(const mg_shape *s, bool column) {
-    if (s->rank > 1) return *s;
-    return column ? MG_SHAPE(s->dim[0], 1) : MG_SHAPE(1, s->dim[0]);
-}
-
-/* All axes but the last two. */
-static mg_shape batch_axes(const mg_shape *s) {
-    return mg_shape_of(s->rank - 2, s->dim);
-}
-
-/* Asks for scratch; several matrices are multiplied without. */
-static void ask_for_scratch(const matmul_state *s, mg_kernel_plan *plan) {
-    const int64_t matrices = s->shared_b ? 1 : mg_shape_count(&s->batch);
-    if (matrices == 1) plan->scratch = mg_product_scratch(&s->one);
-}
-
-/* Where all matrices a meet the same b, the batch axes of a are taken as more rows of one product.
- */
+/* Several matrices are multiplied without scratch. */
 static mg_status matmul_prepare(mg_kernel_plan *plan) {
-    const mg_matmul_attrs *attrs = plan->step->attrs;
-    matmul_state *s = plan->state = mg_alloc_zero(sizeof *s);
-    if (!s) return MG_OOM;
-    const mg_shape *raw_a = &plan->in[0].value->shape, *raw_b = &plan->in[1].value->shape;
-    const mg_shape a = with_two_axes(raw_a, false), b = with_two_axes(raw_b, true);
-    const bool transpose_a = attrs->transpose_a && raw_a->rank > 1;
-    const bool transpose_b = attrs->transpose_b && raw_b->rank > 1;
-    s->one = (mg_product){.m = a.dim[a.rank - 2 + transpose_a],
-                          .n = b.dim[b.rank - 1 - transpose_b],
-                          .k = a.dim[a.rank - 1 - transpose_a],
-                          .transpose_a = transpose_a,
-                          .transpose_b = transpose_b};
-    const mg_shape lead_a = batch_axes(&a), lead_b = batch_axes(&b);
-    s->shared_b = !transpose_a && mg_shape_count(&lead_b) == 1 && a.rank >= b.rank;
-    if (s->shared_b) {
-        s->one.m *= mg_shape_count(&lead_a);
-        ask_for_scratch(s, plan);
-        return MG_OK;
-    }
-    MG_TRY(mg_shape_broadcast(&lead_a, &lead_b, &s->batch, "matmul"));
-    mg_shape_strides(&lead_a, &s->batch, s->stride_a);
-    mg_shape_strides(&lead_b, &s->batch, s->stride_b);
-    ask_for_scratch(s, plan);
+    mg_matmul_batch *batch = plan->state = mg_alloc_zero(sizeof *batch);
+    if (!batch) return MG_OOM;
+    MG_TRY(mg_matmul_batch_of(batch, plan));
+    if (batch->count == 1) plan->scratch = mg_product_scratch(&batch->one);
     return MG_OK;
 }
 
 /* Products first .. end - 1 of the batch. */
 static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t end) {
-    const matmul_state *s = call->plan->state;
-    const mg_product *p = &s->one;
-    mg_loop a = {.shape = s->batch}, b = {.shape = s->batch};
-    memcpy(a.stride, s->stride_a, sizeof a.stride);
-    memcpy(b.stride, s->stride_b, sizeof b.stride);
+    const mg_matmul_batch *batch = call->plan->state;
+    const mg_product *p = &batch->one;
     dnnl_status_t status = dnnl_success;
-    for (int64_t i = 0; i < end && status == dnnl_success; i++, mg_loop_next(&a), mg_loop_next(&b))
-        if (i >= first)
-            status = multiply_direct(p, (const float *)call->in[0] + a.offset * p->m * p->k,
-                                     (const float *)call->in[1] + b.offset * p->k * p->n,
-                                     (float *)call->out[0] + i * p->m * p->n);
+    for (int64_t i = first; i < end && status == dnnl_success; i++) {
+        const mg_matmul_operands at = mg_matmul_operands_of(batch, i);
+        status = multiply_direct(p, (const float *)call->in[0] + at.a * p->m * p->k,
+                                 (const float *)call->in[1] + at.b * p->k * p->n,
+                                 (float *)call->out[0] + i * p->m * p->n);
+    }
     return status;
 }
 
 /* All products; small ones are dealt out to the threads. */
 static mg_status multiply_all(const mg_call *call) {
-    const matmul_state *s = call->plan->state;
+    const mg_matmul_batch *batch = call->plan->state;
+    const mg_product *p = &batch->one;
     dnnl_status_t status = dnnl_success;
-    const int64_t n = s->shared_b ? 1 : mg_shape_count(&s->batch), team = mg_cpu_threads();
+    const int64_t n = batch->count, team = mg_cpu_threads();
     if (n == 1)
         return mg_dnnl_check(
-            mg_product_run(&s->one, call->in[0], call->in[1], call->out[0], call->scratch),
-            call->plan);
+            mg_product_run(p, call->in[0], call->in[1], call->out[0], call->scratch), call->plan);
     /* large products, and few of them, are left to oneDNN's own threads */
-    if (n < 2 * team || s->one.m * s->one.n * s->one.k > SMALL)
+    if (n < 2 * team || p->m * p->n * p->k > SMALL)
         return mg_dnnl_check(multiply_some(call, 0, n), call->plan);
 #pragma omp parallel for schedule(static)
     for (int64_t part = 0; part < team; part++) {
@@ -181,16 +134,16 @@ static mg_status multiply_all(const mg_call *call) {
 
 /* A sum over no terms (k == 0) is 0. */
 static mg_status matmul_run(const mg_call *call) {
-    const matmul_state *s = call->plan->state;
+    const mg_product *p = &((const mg_matmul_batch *)call->plan->state)->one;
     const int64_t count = mg_count(&call->plan->out[0]);
     const bool relu = ((const mg_matmul_attrs *)call->plan->step->attrs)->relu;
     const float *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
     if (count == 0) return MG_OK;
-    if (s->one.k == 0)
+    if (p->k == 0)
         memset(call->out[0], 0, (size_t)count * sizeof(float));
     else
         MG_TRY(multiply_all(call));
-    mg_finish_rows(call->out[0], count / s->one.n, s->one.n, bias, relu);
+    mg_finish_rows(call->out[0], count / p->n, p->n, bias, relu);
     return MG_OK;
 }
 

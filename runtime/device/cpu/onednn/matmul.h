@@ -2,14 +2,8 @@
 #ifndef MG_DEVICE_CPU_ONEDNN_MATMUL_H
 #define MG_DEVICE_CPU_ONEDNN_MATMUL_H
 
+#include "device/cpu/matmul_batch.h"
 #include "device/cpu/onednn/onednn.h"
-
-/* y {m, n} = a {m, k} times b {k, n}, all row-major; a transposed factor lies in memory as {k, m},
- * or as {n, k}. */
-typedef struct mg_product {
-    int64_t m, n, k;
-    bool transpose_a, transpose_b;
-} mg_product;
 
 /* Bytes of scratch that mg_product_run needs. */
 size_t mg_product_scratch(const mg_product *p);
