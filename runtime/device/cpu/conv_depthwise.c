@@ -14,17 +14,14 @@ typedef struct columns { /* neighbouring windows of a line that meet the same ta
     int64_t first, count;
 } columns;
 
-/* The windows of one place within a stride, and where their results lie in the image of results, in
- * elements. */
-typedef struct view {
+typedef struct view { /* the windows of one place within a stride */
     mg_windows windows;
     columns *runs;
     int64_t n_runs;
-    int64_t first, line, pixel;
 } view;
 
 typedef struct depthwise {
-    int64_t images, c, results; /* results: elements of an image of them */
+    int64_t images, results; /* results: elements of an image of them */
     view *views;
     int64_t n_views;
     mg_tap *taps; /* of all views */
@@ -66,7 +63,7 @@ static void taps_of_run(const view *v, const float *image, int64_t line, const c
     r->taps = 0;
     r->results = run->count;
     r->step = w->stride_x * c;
-    r->result_step = v->pixel;
+    r->result_step = v->windows.pixel;
     r->c = c;
     for (int64_t t = 0; t < w->taps; t++) {
         const int64_t y = line * w->stride_y + w->tap[t].y;
@@ -79,10 +76,6 @@ static void taps_of_run(const view *v, const float *image, int64_t line, const c
 
 /* ---- preparing ---- */
 
-static const int64_t *port_dims(const mg_port *port) {
-    return port->value->shape.dim;
-}
-
 /* x, y: images, whichever the op computes. */
 static const char *refusal(const mg_kernel_plan *plan, const int64_t *x, const int64_t *y,
                            const int64_t *filters) {
@@ -94,18 +87,15 @@ static const char *refusal(const mg_kernel_plan *plan, const int64_t *x, const i
 }
 
 static const char *conv2d_accepts(const mg_kernel_plan *plan) {
-    return refusal(plan, port_dims(&plan->in[0]), port_dims(&plan->out[0]),
-                   port_dims(&plan->in[1]));
+    return refusal(plan, mg_dims(&plan->in[0]), mg_dims(&plan->out[0]), mg_dims(&plan->in[1]));
 }
 
 static const char *conv2d_grad_input_accepts(const mg_kernel_plan *plan) {
-    return refusal(plan, port_dims(&plan->out[0]), port_dims(&plan->in[0]),
-                   port_dims(&plan->in[1]));
+    return refusal(plan, mg_dims(&plan->out[0]), mg_dims(&plan->in[0]), mg_dims(&plan->in[1]));
 }
 
 static const char *conv2d_grad_weight_accepts(const mg_kernel_plan *plan) {
-    return refusal(plan, port_dims(&plan->in[0]), port_dims(&plan->in[1]),
-                   port_dims(&plan->out[0]));
+    return refusal(plan, mg_dims(&plan->in[0]), mg_dims(&plan->in[1]), mg_dims(&plan->out[0]));
 }
 
 /* Room for views of images of results of shape y. */
@@ -115,7 +105,6 @@ static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int
     depthwise *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->images = y[0];
-    s->c = y[3];
     s->results = y[1] * y[2] * y[3];
     s->team = mg_cpu_team(y[0] * s->results);
     s->n_views = views;
@@ -131,20 +120,19 @@ static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int
 static mg_status look_forward(mg_kernel_plan *plan, const int64_t *y, const int64_t *filters) {
     MG_TRY(new_depthwise(plan, y, filters, 1));
     depthwise *s = plan->state;
-    mg_look_forward(&s->views->windows, plan->step->attrs, port_dims(&plan->in[0]), y, filters);
-    s->views->line = y[2] * y[3], s->views->pixel = y[3];
+    mg_look_forward(&s->views->windows, plan->step->attrs, mg_dims(&plan->in[0]), y, filters);
     cut_columns(s->views, s->runs);
     return MG_OK;
 }
 
 static mg_status conv2d_prepare(mg_kernel_plan *plan) {
-    return look_forward(plan, port_dims(&plan->out[0]), port_dims(&plan->in[1]));
+    return look_forward(plan, mg_dims(&plan->out[0]), mg_dims(&plan->in[1]));
 }
 
 /* The sums are cut into parts by the shape only, as the order of additions must be. */
 static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
-    const int64_t *dy = port_dims(&plan->in[1]), rows = dy[0] * dy[1];
-    MG_TRY(look_forward(plan, dy, port_dims(&plan->out[0])));
+    const int64_t *dy = mg_dims(&plan->in[1]), rows = dy[0] * dy[1];
+    MG_TRY(look_forward(plan, dy, mg_dims(&plan->out[0])));
     depthwise *s = plan->state;
     s->parts = rows < PARTS ? rows : PARTS;
     plan->scratch = (size_t)(s->parts * mg_count(&plan->out[0])) * sizeof(float);
@@ -152,19 +140,12 @@ static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
 }
 
 static mg_status conv2d_grad_input_prepare(mg_kernel_plan *plan) {
-    const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *dx = port_dims(&plan->out[0]), *stride = a->strides.v;
-    const int64_t *filters = port_dims(&plan->in[1]);
-    /* an image may be smaller than a stride */
-    const int64_t high = stride[0] < dx[1] ? stride[0] : dx[1];
-    const int64_t wide = stride[1] < dx[2] ? stride[1] : dx[2];
-    MG_TRY(new_depthwise(plan, dx, filters, high * wide));
+    const int64_t *dx = mg_dims(&plan->out[0]), *filters = mg_dims(&plan->in[1]);
+    MG_TRY(new_depthwise(plan, dx, filters, mg_look_back_places(plan->step->attrs, dx)));
     depthwise *s = plan->state;
     for (int64_t i = 0; i < s->n_views; i++) {
         view *v = &s->views[i];
-        mg_look_back(&v->windows, a, port_dims(&plan->in[0]), dx, filters, i / wide, i % wide);
-        v->first = (i / wide * dx[2] + i % wide) * dx[3];
-        v->line = stride[0] * dx[2] * dx[3], v->pixel = stride[1] * dx[3];
+        mg_look_back(&v->windows, plan->step->attrs, mg_dims(&plan->in[0]), dx, filters, i);
         cut_columns(v, s->runs + i * dx[2]);
     }
     return MG_OK;
@@ -199,12 +180,13 @@ static mg_status depthwise_run(const mg_call *call) {
 #pragma omp parallel for schedule(static) num_threads(s->team)
         for (int64_t at = 0; at < s->images * lines; at++) {
             const int64_t image = at / lines, line = at % lines;
-            float *y = (float *)call->out[0] + image * s->results + v->first + line * v->line;
+            float *y = (float *)call->out[0] + image * s->results + v->windows.first +
+                       line * v->windows.line;
             for (int64_t k = 0; k < v->n_runs; k++) {
                 mg_depthwise_run r;
                 taps_of_run(v, x + image * image_elements(v), line, &v->runs[k], &r);
                 mg_simd_used->depthwise->sum_taps(&r, call->in[1], bias, relu,
-                                                  y + v->runs[k].first * v->pixel);
+                                                  y + v->runs[k].first * v->windows.pixel);
             }
         }
     }
@@ -218,7 +200,7 @@ static void add_lines(const depthwise *s, const float *x, const float *dy, int64
     for (int64_t at = first; at < end; at++) {
         const int64_t image = at / v->windows.lines, line = at % v->windows.lines;
         for (int64_t k = 0; k < v->n_runs; k++) {
-            const float *from = dy + at * v->line + v->runs[k].first * v->pixel;
+            const float *from = dy + at * v->windows.line + v->runs[k].first * v->windows.pixel;
             mg_depthwise_run r;
             taps_of_run(v, x + image * image_elements(v), line, &v->runs[k], &r);
             mg_simd_used->depthwise->add_gradient(&r, from, sums);

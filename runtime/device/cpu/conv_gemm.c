@@ -20,7 +20,7 @@
 static void read_window(const mg_factor *f, int64_t image, int64_t y, int64_t x, int64_t from,
                         int64_t n, char *to) {
     const mg_windows *w = f->how;
-    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t size = mg_factor_size(f);
     const int64_t end = from + n;
     for (int64_t t = from / w->depth, run; from < end; t += run) {
         const mg_tap *at = &w->tap[t];
@@ -47,7 +47,7 @@ static void read_window(const mg_factor *f, int64_t image, int64_t y, int64_t x,
 static void read_windows(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
                          void *to, int64_t to_row) {
     const mg_windows *w = f->how;
-    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t size = mg_factor_size(f);
     const int64_t pixels = w->image[1] * w->image[2] * w->image[3];
     int64_t j = row % w->columns, i = row / w->columns % w->lines;
     int64_t image = row / w->columns / w->lines;
@@ -67,7 +67,7 @@ static void read_windows(const mg_factor *f, int64_t row, int64_t rows, int64_t 
 static void read_filters_back(const mg_factor *f, int64_t row, int64_t rows, int64_t column,
                               int64_t n, void *to, int64_t to_row) {
     const mg_windows *w = f->how;
-    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t size = mg_factor_size(f);
     for (int64_t r = 0; r < rows; r++) {
         char *at = (char *)to + r * to_row * size;
         for (int64_t from = column, run; from < column + n; from += run, at += run * size) {
@@ -81,10 +81,6 @@ static void read_filters_back(const mg_factor *f, int64_t row, int64_t rows, int
 }
 
 /* ---- windows ---- */
-
-static const int64_t *port_dims(const mg_port *port) {
-    return port->value->shape.dim;
-}
 
 /* Whether the windows are the image's pixels, one after the other. */
 static bool is_plain(const mg_windows *w) {
@@ -102,7 +98,6 @@ typedef struct product {
     mg_factor a, b;
     mg_gemm_result y;
     int64_t a_group, b_group;
-    int64_t first; /* element of the result at which the first group's begin */
 } product;
 
 typedef struct conv_products {
@@ -119,54 +114,42 @@ static mg_factor windows_factor(const mg_windows *w, mg_dtype t, bool by_steps) 
                        .how = w};
 }
 
-/* y {pixels, filters} = windows of x, times w. */
-static void forward_product(product *p, const mg_kernel_plan *plan) {
+/* y {pixels, filters} = windows of x, times w; or, of the weights, dw {taps and channels, filters}
+ * = transposed windows of x, times dy. */
+static void forward_product(product *p, const mg_kernel_plan *plan, bool of_weights) {
     const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *x = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]);
-    const int64_t *y = port_dims(&plan->out[0]), k = w[3] / a->groups;
+    const int64_t *x = mg_dims(&plan->in[0]);
+    const int64_t *w = mg_dims(of_weights ? &plan->out[0] : &plan->in[1]);
+    const int64_t *y = mg_dims(of_weights ? &plan->in[1] : &plan->out[0]);
+    const int64_t pixels = y[0] * y[1] * y[2], k = w[3] / a->groups;
     const mg_dtype t = plan->out[0].value->dtype;
     mg_look_forward(&p->view, a, x, y, w);
-    p->gemm = mg_gemm_plan(y[0] * y[1] * y[2], k, p->view.taps * w[2], t);
-    p->a = windows_factor(&p->view, t, false);
+    const int64_t terms = p->view.taps * w[2];
+    p->gemm = of_weights ? mg_gemm_plan(terms, k, pixels, t) : mg_gemm_plan(pixels, k, terms, t);
+    p->a = windows_factor(&p->view, t, of_weights);
     p->b = (mg_factor){.read = mg_read_matrix, .dtype = t, .by_steps = true, .row = w[3]};
     p->y = mg_gemm_matrix(p->gemm.m, w[3], t);
-    p->y.relu = a->relu;
+    p->y.relu = a->relu && !of_weights;
     p->a_group = w[2], p->b_group = k;
 }
 
-/* dw {taps and channels, filters} = transposed windows of x, times dy. */
-static void weight_product(product *p, const mg_kernel_plan *plan) {
-    const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *x = port_dims(&plan->in[0]), *dy = port_dims(&plan->in[1]);
-    const int64_t *dw = port_dims(&plan->out[0]), k = dw[3] / a->groups;
-    const mg_dtype t = plan->out[0].value->dtype;
-    mg_look_forward(&p->view, a, x, dy, dw);
-    p->gemm = mg_gemm_plan(p->view.taps * dw[2], k, dy[0] * dy[1] * dy[2], t);
-    p->a = windows_factor(&p->view, t, true);
-    p->b = (mg_factor){.read = mg_read_matrix, .dtype = t, .by_steps = true, .row = dw[3]};
-    p->y = mg_gemm_matrix(p->gemm.m, dw[3], t);
-    p->a_group = dw[2], p->b_group = k;
-}
-
 /* dx {pixels, channels} = windows of dy, times w with its two channel axes exchanged; the pixels
- * are those at (y, x) within a stride. */
-static void input_product(product *p, const mg_kernel_plan *plan, int64_t y, int64_t x) {
+ * are those at one place within a stride. */
+static void input_product(product *p, const mg_kernel_plan *plan, int64_t place) {
     const mg_conv_attrs *a = plan->step->attrs;
-    const int64_t *dy = port_dims(&plan->in[0]), *w = port_dims(&plan->in[1]);
-    const int64_t *dx = port_dims(&plan->out[0]), k = w[3] / a->groups;
-    const int64_t *stride = a->strides.v;
+    const int64_t *dy = mg_dims(&plan->in[0]), *w = mg_dims(&plan->in[1]);
+    const int64_t *dx = mg_dims(&plan->out[0]), k = w[3] / a->groups;
     const mg_dtype t = plan->out[0].value->dtype;
-    mg_look_back(&p->view, a, dy, dx, w, y, x);
+    mg_look_back(&p->view, a, dy, dx, w, place);
     p->gemm = mg_gemm_plan(dx[0] * p->view.lines * p->view.columns, w[2], p->view.taps * k, t);
     p->a = windows_factor(&p->view, t, false);
     p->b = (mg_factor){.read = read_filters_back, .dtype = t, .row = w[3], .how = &p->view};
     p->y = (mg_gemm_result){.dtype = t,
                             .columns = p->view.columns,
                             .lines = p->view.lines,
-                            .pixel = stride[1] * dx[3],
-                            .line = stride[0] * dx[2] * dx[3],
+                            .pixel = p->view.pixel,
+                            .line = p->view.line,
                             .image = dx[1] * dx[2] * dx[3]};
-    p->first = (y * dx[2] + x) * dx[3];
     p->a_group = k, p->b_group = k;
 }
 
@@ -224,28 +207,24 @@ static void ask_for_scratch(mg_kernel_plan *plan) {
 }
 
 static mg_status conv2d_prepare(mg_kernel_plan *plan) {
-    MG_TRY(new_products(plan, port_dims(&plan->in[1]), 1));
-    forward_product(((conv_products *)plan->state)->product, plan);
+    MG_TRY(new_products(plan, mg_dims(&plan->in[1]), 1));
+    forward_product(((conv_products *)plan->state)->product, plan, false);
     ask_for_scratch(plan);
     return MG_OK;
 }
 
 static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
-    MG_TRY(new_products(plan, port_dims(&plan->out[0]), 1));
-    weight_product(((conv_products *)plan->state)->product, plan);
+    MG_TRY(new_products(plan, mg_dims(&plan->out[0]), 1));
+    forward_product(((conv_products *)plan->state)->product, plan, true);
     ask_for_scratch(plan);
     return MG_OK;
 }
 
 static mg_status conv2d_grad_input_prepare(mg_kernel_plan *plan) {
-    const int64_t *stride = ((const mg_conv_attrs *)plan->step->attrs)->strides.v;
-    const int64_t *dx = port_dims(&plan->out[0]);
-    /* an image may be smaller than a stride */
-    const int64_t high = stride[0] < dx[1] ? stride[0] : dx[1];
-    const int64_t wide = stride[1] < dx[2] ? stride[1] : dx[2];
-    MG_TRY(new_products(plan, port_dims(&plan->in[1]), high * wide));
+    const int64_t places = mg_look_back_places(plan->step->attrs, mg_dims(&plan->out[0]));
+    MG_TRY(new_products(plan, mg_dims(&plan->in[1]), places));
     product *p = ((conv_products *)plan->state)->product;
-    for (int64_t i = 0; i < high * wide; i++) input_product(p + i, plan, i / wide, i % wide);
+    for (int64_t place = 0; place < places; place++) input_product(p + place, plan, place);
     ask_for_scratch(plan);
     return MG_OK;
 }
@@ -256,7 +235,7 @@ static void run_product(const mg_call *call, const product *p, int64_t group) {
     mg_gemm_result y = p->y;
     a.at = (const char *)call->in[0] + group * p->a_group * size;
     b.at = (const char *)call->in[1] + group * p->b_group * size;
-    y.at = (char *)call->out[0] + (p->first + group * n) * size;
+    y.at = (char *)call->out[0] + (p->view.first + group * n) * size;
     if (call->plan->step->n_in == 3) y.bias = (const char *)call->in[2] + group * n * size;
     mg_gemm_run(&p->gemm, &a, &b, &y, call->scratch);
 }

@@ -17,6 +17,7 @@ void mg_look_forward(mg_windows *w, const mg_conv_attrs *a, const int64_t *image
     w->lines = grid[1], w->columns = grid[2];
     w->stride_y = a->strides.v[0], w->stride_x = a->strides.v[1];
     memcpy(w->image, image, sizeof w->image);
+    w->first = 0, w->line = grid[2] * grid[3], w->pixel = grid[3];
     w->depth = w->channels = filters[2];
     for (int64_t y = 0; y < filters[0]; y++)
         for (int64_t x = 0; x < filters[1]; x++)
@@ -25,15 +26,27 @@ void mg_look_forward(mg_windows *w, const mg_conv_attrs *a, const int64_t *image
     join_taps(w);
 }
 
+/* Places of a line or a column. */
+static int64_t places_within(int64_t stride, int64_t size) {
+    return stride < size ? stride : size;
+}
+
+int64_t mg_look_back_places(const mg_conv_attrs *a, const int64_t *grid) {
+    return places_within(a->strides.v[0], grid[1]) * places_within(a->strides.v[1], grid[2]);
+}
+
 /* Pixel p of the image meets with tap t the result (p + pad - t * dilation) / stride, if that is
  * whole. */
 void mg_look_back(mg_windows *w, const mg_conv_attrs *a, const int64_t *dy, const int64_t *grid,
-                  const int64_t *filters, int64_t y, int64_t x) {
+                  const int64_t *filters, int64_t place) {
     const int64_t *apart = a->dilations.v, *pad = a->pads.v, *stride = a->strides.v;
+    const int64_t wide = places_within(stride[1], grid[2]), y = place / wide, x = place % wide;
     w->lines = (grid[1] - y + stride[0] - 1) / stride[0];
     w->columns = (grid[2] - x + stride[1] - 1) / stride[1];
     w->stride_y = w->stride_x = 1;
     memcpy(w->image, dy, sizeof w->image);
+    w->first = (y * grid[2] + x) * grid[3];
+    w->line = stride[0] * grid[2] * grid[3], w->pixel = stride[1] * grid[3];
     w->depth = filters[3] / a->groups, w->channels = filters[2];
     /* backwards, so that neighbours come in the order in which they lie */
     for (int64_t i = filters[0] - 1; i >= 0; i--)

@@ -18,6 +18,9 @@ typedef struct mg_windows {
     int64_t lines, columns; /* windows of an image */
     int64_t stride_y, stride_x;
     int64_t image[4]; /* shape of the images that they look at: {N, H, W, C} */
+    /* where their results lie in an image of them, in elements: the first one, and how far apart
+     * lines and neighbours are */
+    int64_t first, line, pixel;
     int64_t depth;    /* channels of a tap, in one group */
     int64_t channels; /* of a filter */
     int64_t taps;     /* may be 0 for windows that look back */
@@ -28,8 +31,10 @@ typedef struct mg_windows {
  * {rows, columns, channels of a group, filters}. */
 void mg_look_forward(mg_windows *w, const mg_conv_attrs *a, const int64_t *image,
                      const int64_t *grid, const int64_t *filters);
-/* The windows of the pixels of `grid` that lie at (y, x) within a stride, which look at dy. */
+/* The places within a stride, fewer in an image of shape `grid` that is smaller than a stride. */
+int64_t mg_look_back_places(const mg_conv_attrs *a, const int64_t *grid);
+/* The windows of the pixels of `grid` that lie at one of those places, which look at dy. */
 void mg_look_back(mg_windows *w, const mg_conv_attrs *a, const int64_t *dy, const int64_t *grid,
-                  const int64_t *filters, int64_t y, int64_t x);
+                  const int64_t *filters, int64_t place);
 
 #endif

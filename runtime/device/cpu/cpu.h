@@ -21,7 +21,10 @@ int mg_cpu_threads(void);
 static inline int mg_cpu_team(int64_t n) {
     return n > MG_SERIAL_BELOW ? mg_cpu_threads() : 1;
 }
-/* Elements of a port. */
+/* Dimensions and elements of a port. */
+static inline const int64_t *mg_dims(const mg_port *port) {
+    return port->value->shape.dim;
+}
 static inline int64_t mg_count(const mg_port *port) {
     return mg_shape_count(&port->value->shape);
 }

@@ -56,17 +56,16 @@ static void copy_bytes(char *to, const char *from, size_t n) {
 }
 
 void mg_read_run(const mg_factor *f, int64_t from, int64_t n, void *to) {
-    const size_t size = mg_dtype_size(f->dtype);
-    const char *at = (const char *)f->at + from * (int64_t)size;
+    const char *at = f->at;
     if (mg_dtype_is_half(f->dtype))
-        mg_simd_used->conversions->load_f32(to, at, f->dtype, (int)n);
+        mg_simd_used->conversions->load_f32(to, at + from * 2, f->dtype, (int)n);
     else
-        copy_bytes(to, at, (size_t)n * size);
+        copy_bytes(to, at + from * mg_factor_size(f), (size_t)(n * mg_factor_size(f)));
 }
 
 void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
                     void *to, int64_t to_row) {
-    const int64_t size = f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+    const int64_t size = mg_factor_size(f);
     for (int64_t i = 0; i < rows; i++)
         mg_read_run(f, (row + i) * f->row + column, n, (char *)to + i * to_row * size);
 }

@@ -24,6 +24,11 @@ struct mg_factor {
     const void *how; /* other readers' own data */
 };
 
+/* Bytes of its elements when they have been read. */
+static inline int64_t mg_factor_size(const mg_factor *f) {
+    return f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
+}
+
 /* The reader of a factor that lies in memory as a matrix. */
 void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
                     void *to, int64_t to_row);
