@@ -105,15 +105,20 @@ static void multiply_results(const mg_winograd_conv *s, block b, const float *v,
         for (int64_t strip = 0; strip < n; strip++)
             for (int64_t c = 0; c < s->c; c += DEPTH) {
                 const int64_t plane = plane_of(s, b.region, e);
-                const mg_gemm_product p = {
-                    .a = v + plane * s->image_plane + c,
-                    .ra = s->ld,
-                    .da = 1,
-                    .depth = s->c - c < DEPTH ? s->c - c : DEPTH,
-                    .b = u + plane * s->filter_plane + (strip * s->c + c) * mg_float_strip(),
-                    .c = m + plane * s->result_plane + strip * s->largest_block * mg_float_strip(),
-                    .add = c > 0,
-                    .chain = CHAIN};
+                float *sums =
+                    m + plane * s->result_plane + strip * s->largest_block * mg_float_strip();
+                const mg_gemm_product p = {.a = v + plane * s->image_plane + c,
+                                           .ra = s->ld,
+                                           .da = 1,
+                                           .depth = s->c - c < DEPTH ? s->c - c : DEPTH,
+                                           .run = DEPTH,
+                                           .b = u + plane * s->filter_plane +
+                                                (strip * s->c + c) * mg_float_strip(),
+                                           .columns = mg_float_strip(),
+                                           .c = sums,
+                                           .rc = mg_float_strip(),
+                                           .sums = c > 0 ? sums : NULL,
+                                           .chain = CHAIN};
                 mg_simd_used->gemm[0]->multiply(&p, b.n);
             }
 }
@@ -203,14 +208,18 @@ static mg_status winograd_run_results(const mg_call *call) {
 static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t strip, const float *v,
                       const float *d, bool add, float *du) {
     const int64_t plane = plane_of(s, b.region, e);
+    float *sums = du + plane * s->filter_plane + strip * s->c * mg_float_strip();
     const mg_gemm_product p = {.a = v + plane * s->image_plane,
                                .ra = 1,
                                .da = s->ld,
                                .depth = b.n,
+                               .run = b.n,
                                .b = d + plane * s->result_plane +
                                     strip * s->largest_block * mg_float_strip(),
-                               .c = du + plane * s->filter_plane + strip * s->c * mg_float_strip(),
-                               .add = add,
+                               .columns = s->k - strip * mg_float_strip(),
+                               .c = sums,
+                               .rc = mg_float_strip(),
+                               .sums = add ? sums : NULL,
                                .chain = CHAIN};
     mg_simd_used->gemm[0]->multiply(&p, s->c);
 }

@@ -194,6 +194,12 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
         b->read(b, column + done, n, from, depth, lanes, depth);
         loops->pack_lanes(lanes, depth, n, depth, to);
     }
+    if (b->by_steps && !mg_dtype_is_half(b->dtype)) {
+        const int64_t size = size_of(r->g);
+        loops->pack_steps((const char *)b->at + (from * b->row + column) * size, b->row, depth,
+                          columns, to, apart / size);
+        return;
+    }
     for (int64_t d = 0; b->by_steps && d < depth; d++, to += row)
         for (int64_t done = 0; done < columns; done += strip) {
             const int64_t n = smaller(strip, columns - done);
@@ -208,7 +214,8 @@ static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int
                                  char *copy) {
     const mg_factor *a = r->a;
     const int64_t depth = end - from;
-    mg_gemm_product p = {.a = copy, .ra = depth + PADDING, .da = 1, .depth = depth, .chain = CHAIN};
+    mg_gemm_product p = {
+        .a = copy, .ra = depth + PADDING, .da = 1, .depth = depth, .run = depth, .chain = CHAIN};
     if (a->by_steps) {
         p.ra = 1;
         p.da = b->rows + PADDING;
@@ -222,6 +229,36 @@ static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int
     return p;
 }
 
+/* Columns of a block, the first ones, whose sums go straight to the result: those that fill
+ * vectors, if rows of the result lie evenly apart. */
+static int64_t straight_columns(const run *r, const block *b) {
+    const int64_t strip = loops_of(r->g)->strip, rest = b->columns % strip;
+    const bool is_matrix = r->y->columns == r->g->m;
+    if (!is_matrix || r->g->parts > 1 || r->g->k == 0 || mg_dtype_is_half(r->y->dtype)) return 0;
+    return rest * 2 == strip ? b->columns : b->columns - rest;
+}
+
+/* Where the sums of the columns from `done` on go, and what is added to them. */
+static void choose_target(const run *r, const block *b, int64_t done, int64_t from, int64_t end,
+                          char *sums, mg_gemm_product *p) {
+    const mg_gemm_result *y = r->y;
+    const int64_t size = size_of(r->g), strip = loops_of(r->g)->strip, column = b->column + done;
+    char *at = sums + done * b->rows * size;
+    p->sums = from > b->from ? at : NULL;
+    p->columns = b->columns - done;
+    if (end < b->end || done >= straight_columns(r, b)) {
+        p->c = at;
+        p->rc = strip;
+        p->bias = NULL;
+        p->relu = false;
+        return;
+    }
+    p->c = (char *)y->at + (b->row * y->pixel + column) * size;
+    p->rc = y->pixel;
+    p->bias = y->bias ? (const char *)y->bias + column * size : NULL;
+    p->relu = y->relu;
+}
+
 /* Adds the terms [from, end) to a block's sums. Strips that are not packed yet are packed a few at
  * a time. */
 static void add_terms(const run *r, const block *b, int64_t from, int64_t end, char *own,
@@ -231,7 +268,6 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
     const int64_t size = size_of(g), strip = loops->strip;
     char *lanes = own + left_bytes(g), *packed = lanes + strip_bytes(g);
     mg_gemm_product p = read_left(r, b, from, end, own);
-    p.add = from > b->from;
     for (int64_t done = 0; done < b->columns; done += strip) {
         const int64_t left = b->columns - done, column = b->column + done;
         const int64_t number = done / strip % GROUP, apart = (end - from) * strip * size;
@@ -239,12 +275,12 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
             pack_strips(r, column, smaller(GROUP * strip, left), from, end, lanes, packed, apart);
         p.b = g->packed ? r->scratch + g->packed_at + (column * g->k + from * strip) * size
                         : packed + number * apart;
-        p.c = sums + done * b->rows * size;
+        choose_target(r, b, done, from, end, sums, &p);
         loops->multiply(&p, b->rows);
     }
 }
 
-/* The sums of a block: {strips, rows, strip}. */
+/* The sums of a block: {strips, rows, strip}, but for those that go straight to the result. */
 static void multiply_block(const run *r, const block *b, char *own, char *sums) {
     if (b->from == b->end) memset(sums, 0, block_bytes(r->g));
     for (int64_t from = b->from, end; from < b->end; from = end) {
@@ -273,23 +309,30 @@ static void write_rows(const run *r, const mg_gemm_sums *s, int64_t at, char *ro
     }
 }
 
-/* Writes a block's sums line by line. `row` has room for a row of them. */
-static void write_block(const run *r, const block *b, const char *sums, char *row) {
+/* Writes a block's sums line by line, those from `column` of the block on. `row` has room for a row
+ * of them. */
+static void write_columns(const run *r, const block *b, int64_t column, const char *sums,
+                          char *row) {
     const mg_gemm_result *y = r->y;
-    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g);
+    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g), first = b->column + column;
     const char *bias = mg_dtype_is_half(y->dtype) && y->bias ? r->scratch : y->bias;
     mg_gemm_sums s = {.apart = b->rows * strip,
-                      .columns = b->columns,
-                      .bias = bias ? bias + b->column * size : NULL,
+                      .columns = b->columns - column,
+                      .bias = bias ? bias + first * size : NULL,
                       .relu = y->relu};
     for (int64_t done = 0; done < b->rows; done += s.rows) {
-        const int64_t first = b->row + done, x = first % y->columns, line = first / y->columns;
+        const int64_t at = b->row + done, x = at % y->columns, line = at / y->columns;
         s.rows = smaller(y->columns - x, b->rows - done);
-        s.at = sums + done * strip * size;
-        write_rows(
-            r, &s,
-            line / y->lines * y->image + line % y->lines * y->line + x * y->pixel + b->column, row);
+        s.at = sums + (column * b->rows + done * strip) * size;
+        write_rows(r, &s,
+                   line / y->lines * y->image + line % y->lines * y->line + x * y->pixel + first,
+                   row);
     }
+}
+
+static void write_block(const run *r, const block *b, const char *sums, char *row) {
+    const int64_t written = straight_columns(r, b);
+    if (written < b->columns) write_columns(r, b, written, sums, row);
 }
 
 /* ---- running ---- */

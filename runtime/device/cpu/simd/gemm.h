@@ -6,15 +6,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* c[r][column] (+)= the sum over d of a[r * ra + d * da] * b[d][column], for a strip of columns.
- * Either ra or da is 1. */
+/* c[r * rc + column] = the sum over d of a[r * ra + d * da] * b[d][column], for a strip of columns.
+ * Either ra or da is 1. The first factor's terms may lie in several runs. */
 typedef struct mg_gemm_product {
     const void *a;
     int64_t ra, da, depth;
-    const void *b; /* {depth, strip} */
-    void *c;       /* {rows, strip} */
-    bool add;      /* to what c holds */
-    int64_t chain; /* terms that are summed by themselves first: fewer lose less to rounding */
+    int64_t run, gap; /* terms of a run; elements left out between two runs */
+    const void *b;    /* {depth, strip} */
+    int64_t columns;  /* of the strip that are wanted: one vector of them is made, or two */
+    void *c;
+    int64_t rc;
+    const void *sums; /* {rows, strip} to be added, which may be c, or NULL */
+    const void *bias; /* to be added, per column, or NULL */
+    bool relu;        /* comes last; NaN stays NaN */
+    int64_t chain;    /* terms that are summed by themselves first: fewer lose less to rounding */
 } mg_gemm_product;
 
 /* Sums to be written: `rows` rows of `columns`, in strips that lie `apart` elements from each
@@ -35,6 +40,10 @@ typedef struct mg_simd_gemm {
      * transposed from {lanes, depth}, whose rows lie `row` elements apart; lanes that are missing
      * are 0. */
     void (*pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth, void *to);
+    /* Strips, `apart` elements from each other, from the rows {steps, columns} of a matrix; columns
+     * that are missing in the last one are 0. */
+    void (*pack_steps)(const void *from, int64_t row, int64_t steps, int64_t columns, void *to,
+                       int64_t apart);
     void (*write)(const mg_gemm_sums *s, void *y, int64_t y_row);
     void (*add)(void *to, const void *from, int64_t n);
 } mg_simd_gemm;

@@ -8,45 +8,63 @@
 enum { GEMM_TILE = MG_REGISTERS >= 32 ? 7 : 6 };
 #endif
 
+MG_INLINE NAME(vec) NAME(gemm_finish)(NAME(vec) v, const REAL *bias, bool relu, int64_t column) {
+    if (bias) v += *(const NAME(vec) *)(bias + column);
+    const __typeof__(v < v) below = v < (NAME(vec)){0}; /* false for NaN */
+    return relu ? (NAME(vec))((__typeof__(v < v))v & ~below) : v;
+}
+
+/* rows x vectors sums, the columns of so many vectors of a strip. */
 MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_t ra, int64_t da,
-                                   const int rows) {
+                                   const int rows, const int vectors) {
     NAME(vec) total[GEMM_TILE][2];
     UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = (NAME(vec)){0};
     const REAL *a = (const REAL *)p->a + row * ra, *b = p->b;
-    for (int64_t d = 0; d < p->depth;) {
+    int64_t rest = p->run; /* of the run that a is in */
+    for (int64_t d = 0, n; d < p->depth;) {
         const int64_t end = p->depth - d < p->chain ? p->depth : d + p->chain;
         NAME(vec) sum[GEMM_TILE][2];
         UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = (NAME(vec)){0};
-        for (; d < end; d++, b += GEMM_STRIP) {
-            const NAME(vec) left = *(const NAME(vec) *)b;
-            const NAME(vec) right = *(const NAME(vec) *)(b + VEC);
-            UNROLL for (int r = 0; r < rows; r++) {
-                sum[r][0] += a[r * ra + d * da] * left;
-                sum[r][1] += a[r * ra + d * da] * right;
+        for (; d < end; d += n, rest -= n) {
+            if (rest == 0) a += p->gap, rest = p->run;
+            n = rest < end - d ? rest : end - d;
+            for (int64_t i = 0; i < n; i++, b += GEMM_STRIP) {
+                const NAME(vec) left = *(const NAME(vec) *)b;
+                const NAME(vec) right = *(const NAME(vec) *)(b + (vectors - 1) * VEC);
+                UNROLL for (int r = 0; r < rows; r++) {
+                    sum[r][0] += a[r * ra + i * da] * left;
+                    if (vectors > 1) sum[r][1] += a[r * ra + i * da] * right;
+                }
             }
+            a += n * da;
         }
-        UNROLL for (int r = 0; r < rows; r++) {
-            total[r][0] += sum[r][0];
-            total[r][1] += sum[r][1];
-        }
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
+            total[r][v] += sum[r][v];
     }
-    REAL *c = (REAL *)p->c + row * GEMM_STRIP;
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < 2; v++) {
-        NAME(vec) *to = (NAME(vec) *)(c + r * GEMM_STRIP + v * VEC);
-        if (p->add) total[r][v] += *to;
-        *to = total[r][v];
+    REAL *c = (REAL *)p->c + row * p->rc;
+    const REAL *sums = (const REAL *)p->sums + (p->sums ? row * GEMM_STRIP : 0);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) {
+        NAME(vec) *to = (NAME(vec) *)(c + r * p->rc + v * VEC);
+        if (sums) total[r][v] += *(const NAME(vec) *)(sums + r * GEMM_STRIP + v * VEC);
+        *to = NAME(gemm_finish)(total[r][v], p->bias, p->relu, v * VEC);
     }
+}
+
+MG_INLINE void NAME(multiply_rows)(const mg_gemm_product *p, int64_t row, const int rows) {
+    if (p->columns > VEC && p->da == 1)
+        NAME(multiply_tile)(p, row, p->ra, 1, rows, 2);
+    else if (p->columns > VEC)
+        NAME(multiply_tile)(p, row, 1, p->da, rows, 2);
+    else if (p->da == 1)
+        NAME(multiply_tile)(p, row, p->ra, 1, rows, 1);
+    else
+        NAME(multiply_tile)(p, row, 1, p->da, rows, 1);
 }
 
 /* Cuts the rows into tiles as even in height as can be: 8 rows are 4 + 4, not 6 + 2. */
 static void NAME(gemm_multiply)(const mg_gemm_product *p, int64_t rows) {
 #define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        if (p->da == 1)                                                                            \
-            NAME(multiply_tile)(p, row, p->ra, 1, n);                                              \
-        else                                                                                       \
-            NAME(multiply_tile)(p, row, 1, p->da, n);                                              \
-        break;
+    case n: NAME(multiply_rows)(p, row, n); break;
     const int64_t tiles = (rows + GEMM_TILE - 1) / GEMM_TILE;
     for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
         n = (rows - row + tiles - i - 1) / (tiles - i);
@@ -77,10 +95,20 @@ static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, 
             to[d * GEMM_STRIP + i] = x[i * row + d];
 }
 
-MG_INLINE NAME(vec) NAME(gemm_finish)(NAME(vec) v, const mg_gemm_sums *s, int64_t column) {
-    if (s->bias) v += *(const NAME(vec) *)((const REAL *)s->bias + column);
-    const __typeof__(v < v) below = v < (NAME(vec)){0}; /* false for NaN */
-    return s->relu ? (NAME(vec))((__typeof__(v < v))v & ~below) : v;
+static void NAME(gemm_pack_steps)(const void *from, int64_t row, int64_t steps, int64_t columns,
+                                  void *packed, int64_t apart) {
+    const int64_t rest = columns % GEMM_STRIP;
+    const REAL *x = from;
+    REAL *to = packed;
+    for (int64_t d = 0; d < steps; d++, x += row, to += GEMM_STRIP) {
+        REAL *strip = to;
+        for (int64_t column = 0; column < columns - rest; column += GEMM_STRIP, strip += apart) {
+            *(NAME(vec) *)strip = *(const NAME(vec) *)(x + column);
+            *(NAME(vec) *)(strip + VEC) = *(const NAME(vec) *)(x + column + VEC);
+        }
+        for (int64_t i = 0; rest && i < GEMM_STRIP; i++)
+            strip[i] = i < rest ? x[columns - rest + i] : 0;
+    }
 }
 
 /* The columns that do not fill a vector, of one row. */
@@ -101,7 +129,8 @@ static void NAME(gemm_write)(const mg_gemm_sums *s, void *result, int64_t y_row)
         for (int64_t column = 0; column < whole; column += VEC) {
             const REAL *from =
                 sums + column / GEMM_STRIP * s->apart + (column % GEMM_STRIP ? VEC : 0);
-            *(NAME(vec) *)(y + column) = NAME(gemm_finish)(*(const NAME(vec) *)from, s, column);
+            *(NAME(vec) *)(y + column) =
+                NAME(gemm_finish)(*(const NAME(vec) *)from, s->bias, s->relu, column);
         }
         NAME(gemm_write_rest)
         (s, sums + whole / GEMM_STRIP * s->apart + whole % GEMM_STRIP, whole, y);
@@ -118,5 +147,6 @@ const mg_simd_gemm MG_ISA_NAME(NAME(mg_simd_gemm)) = {.strip = GEMM_STRIP,
                                                       .tile = GEMM_TILE,
                                                       .multiply = NAME(gemm_multiply),
                                                       .pack_lanes = NAME(gemm_pack_lanes),
+                                                      .pack_steps = NAME(gemm_pack_steps),
                                                       .write = NAME(gemm_write),
                                                       .add = NAME(gemm_add)};
