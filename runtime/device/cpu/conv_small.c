@@ -1,5 +1,6 @@
 /* Convolutions with few channels, where oneDNN's kernels leave most lanes of a vector empty:
- * float32, row-major, stride 1, no dilation. The inner loops are in simd/conv_small.c.
+ * float32, row-major, no dilation; stride 1 but for the gradient of the input. The inner loops are
+ * in simd/conv_small.c.
  *
  * One input channel (the first layer of lenet5): images are taken in groups of as many as a vector
  * has lanes, and a vector holds the same pixel of all of them, so that every lane works and no load
@@ -37,6 +38,8 @@ static mg_conv_small sizes_of(const mg_kernel_plan *plan, const mg_value *x, con
                            .kw = w->shape.dim[1],
                            .top = a->pads.v[0],
                            .left = a->pads.v[2],
+                           .down = a->strides.v[0],
+                           .across = a->strides.v[1],
                            .team = mg_cpu_team(mg_shape_count(&y->shape))};
 }
 
@@ -46,9 +49,8 @@ static const char *small_conv_refuse(const mg_kernel_plan *plan) {
     if (!mg_all_f32(plan)) return "not float32";
     if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 || mg_count(&plan->out[0]) == 0)
         return "empty";
-    if (a->strides.v[0] != 1 || a->strides.v[1] != 1 || a->dilations.v[0] != 1 ||
-        a->dilations.v[1] != 1 || a->groups != 1)
-        return "strides, dilations or groups";
+    if (a->dilations.v[0] != 1 || a->dilations.v[1] != 1 || a->groups != 1)
+        return "dilations or groups";
     return NULL;
 }
 
@@ -71,6 +73,7 @@ static void size_groups(mg_conv_small *s) {
 /* What the two forms over groups of images ask for besides. */
 static const char *refuse_groups(const mg_conv_small *s) {
     if (s->c != 1) return "more than one input channel";
+    if (s->down != 1 || s->across != 1) return "strides";
     if (s->n < group()) return "fewer images than lanes";
     if (s->k > 12) return "kernels fill vectors";
     return s->thread_floats > LARGEST_GROUP ? "large images" : NULL;
@@ -210,8 +213,8 @@ static mg_status weight_run(const mg_call *call) {
 /* Scratch: the table of weights for all threads, and a padded image of dx per thread. */
 static void size_padded(mg_conv_small *s) {
     s->row = whole(s->kw * s->c);
-    s->wide = (s->ow + s->kw - 1) * s->c + s->row;
-    s->rows = s->oh + s->kh - 1;
+    s->wide = ((s->ow - 1) * s->across + s->kw) * s->c + s->row;
+    s->rows = (s->oh - 1) * s->down + s->kh;
     s->table = (size_t)(s->kh * s->k * s->row);
     s->thread_floats = (size_t)(s->rows * s->wide);
 }

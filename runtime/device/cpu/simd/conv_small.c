@@ -149,20 +149,22 @@ MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *
             for (int v = 0; v < vectors; v++)
                 sum[p][v] += *(const vec *)(w + k * s->row + v * LANES) * dy[p * s->k + k];
     for (int p = 0; p < pixels; p++)
-        for (int v = 0; v < vectors; v++) *(vec *)(dx + p * s->c + v * LANES) += sum[p][v];
+        for (int v = 0; v < vectors; v++)
+            *(vec *)(dx + p * s->across * s->c + v * LANES) += sum[p][v];
 }
 
 /* A row of dy against one row of the kernel. */
 MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, float *dx,
                        const int vectors) {
     const int pixels = INPUT_PIXELS(vectors);
+    const int64_t step = s->across * s->c;
     int64_t ox = 0;
     for (; ox + pixels <= s->ow; ox += pixels)
-        add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, pixels, vectors);
+        add_pixels(s, dy + ox * s->k, w, dx + ox * step, pixels, vectors);
     if (pixels > 2)
         for (; ox + 2 <= s->ow; ox += 2)
-            add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, 2, vectors);
-    for (; ox < s->ow; ox++) add_pixels(s, dy + ox * s->k, w, dx + ox * s->c, 1, vectors);
+            add_pixels(s, dy + ox * s->k, w, dx + ox * step, 2, vectors);
+    for (; ox < s->ow; ox++) add_pixels(s, dy + ox * s->k, w, dx + ox * step, 1, vectors);
 }
 
 /* Adds into a padded image, which has room for whole vectors, and copies out of it. */
@@ -172,16 +174,17 @@ static void input_image(const mg_conv_small *s, const float *dy, const float *w,
     for (int64_t oy = 0; oy < s->oh; oy++)
         for (int64_t ky = 0; ky < s->kh; ky++) {
             const float *from = dy + oy * s->ow * s->k, *table = w + ky * s->k * s->row;
+            float *to = padded + (oy * s->down + ky) * s->wide;
             if (s->row == MG_LANES)
-                add_row(s, from, table, padded + (oy + ky) * s->wide, MG_LANES / LANES);
+                add_row(s, from, table, to, MG_LANES / LANES);
             else
-                add_row(s, from, table, padded + (oy + ky) * s->wide, 2 * MG_LANES / LANES);
+                add_row(s, from, table, to, 2 * MG_LANES / LANES);
         }
     /* the image without its padding; pixels that no window met are 0 */
     for (int64_t y = 0; y < s->h; y++)
         for (int64_t i = 0; i < s->w; i++) {
             const int64_t r = y + s->top, column = i + s->left;
-            const bool met = r < s->rows && column < s->ow + s->kw - 1;
+            const bool met = r < s->rows && column < (s->ow - 1) * s->across + s->kw;
             for (int64_t c = 0; c < s->c; c++)
                 dx[(y * s->w + i) * s->c + c] = met ? padded[r * s->wide + column * s->c + c] : 0;
         }

@@ -68,15 +68,16 @@ typedef struct mg_simd_random {
 /* ---- convolutions with few channels: see conv_small.c one folder up ---- */
 
 typedef struct mg_conv_small {
-    int64_t n, h, w, c; /* images */
-    int64_t oh, ow, k;  /* results: rows, columns, kernels */
-    int64_t kh, kw;     /* taps of a kernel */
-    int64_t top, left;  /* padding */
-    int64_t row;        /* gradient of the input: floats that one pixel of dy adds to, rounded up to
-                           MG_LANES */
-    int64_t wide;       /* row of the padded image: pixels, or floats for the input's gradient */
-    int64_t rows;       /* rows of the padded image */
-    size_t table;       /* floats of scratch for a table of weights, or of sums */
+    int64_t n, h, w, c;   /* images */
+    int64_t oh, ow, k;    /* results: rows, columns, kernels */
+    int64_t kh, kw;       /* taps of a kernel */
+    int64_t top, left;    /* padding */
+    int64_t down, across; /* the strides: 1, but for the gradient of the input */
+    int64_t row;  /* gradient of the input: floats that one pixel of dy adds to, rounded up to
+                     MG_LANES */
+    int64_t wide; /* row of the padded image: pixels, or floats for the input's gradient */
+    int64_t rows; /* rows of the padded image */
+    size_t table; /* floats of scratch for a table of weights, or of sums */
     size_t thread_floats; /* floats of scratch per thread */
     int team;             /* threads */
 } mg_conv_small;
