@@ -1,6 +1,7 @@
 -- The cpu device's own matrix products, and the convolutions that are made of them or that are depthwise: compared
 -- with ref where sums have several blocks, strips and parts, which the small shapes of the op table do not have; and
 -- the same bits with any number of threads. They run in processes that do not use oneDNN, whose kernels come first.
+-- Convolutions with dilated columns are products of windows that are copied; others are summed where the pixels lie.
 local check = require "check"
 local test = check.test
 check.needs "cpu"
@@ -53,7 +54,10 @@ local MATRICES = [[
 -- Each is { name, x, filters, attributes }.
 local CONVOLUTIONS = [[
   local cases = {
-    { "blocks", { 2, 17, 19, 40 }, { 3, 3, 40, 70 }, { pads = { 1, 0, 2, 1 }, dilations = { 2, 1 } } },
+    { "blocks", { 2, 17, 19, 40 }, { 3, 3, 40, 70 }, { pads = { 1, 0, 2, 1 }, dilations = { 1, 2 } } },
+    { "dilated lines", { 2, 17, 19, 40 }, { 3, 3, 40, 70 }, { pads = { 1, 0, 2, 1 }, dilations = { 2, 1 } } },
+    { "strides, dilated columns", { 3, 20, 15, 24 }, { 3, 4, 24, 30 },
+      { pads = { 1, 2, 0, 3 }, strides = { 2, 3 }, dilations = { 1, 2 } } },
     { "strides", { 3, 20, 15, 24 }, { 3, 4, 24, 30 }, { pads = { 1, 2, 0, 3 }, strides = { 2, 3 } } },
     { "strides and dilations", { 2, 14, 15, 9 }, { 3, 2, 9, 11 },
       { pads = { 2, 2, 1, 1 }, strides = { 2, 3 }, dilations = { 3, 2 } } },
@@ -63,6 +67,12 @@ local CONVOLUTIONS = [[
     { "1x1", { 4, 13, 11, 50 }, { 1, 1, 50, 90 }, {} },
     { "3 channels", { 3, 31, 30, 3 }, { 7, 7, 3, 33 }, { pads = { 3, 3, 3, 3 }, strides = { 2, 2 } } },
     { "parts", { 9, 30, 31, 5 }, { 6, 1, 5, 9 }, {} },
+    { "parts, dilated columns", { 9, 30, 31, 5 }, { 1, 6, 5, 9 }, { dilations = { 1, 2 } } },
+    { "long lines", { 1, 9, 301, 4 }, { 2, 3, 4, 20 }, { pads = { 1, 0, 1, 1 } } },
+    { "half a strip", { 2, 20, 21, 10 }, { 2, 3, 10, 48 }, {} },
+    { "padding larger than the image", { 2, 2, 3, 5 }, { 3, 4, 5, 7 }, { pads = { 4, 3, 5, 2 } } },
+    { "groups, dilated columns", { 2, 12, 13, 24 }, { 3, 3, 8, 18 },
+      { pads = { 1, 1, 1, 1 }, groups = 3, dilations = { 1, 2 } } },
     { "depthwise", { 3, 17, 18, 37 }, { 3, 3, 1, 37 }, { pads = { 1, 1, 1, 1 }, groups = 37 } },
     { "depthwise, strides", { 3, 17, 18, 24 }, { 5, 4, 1, 24 },
       { pads = { 2, 0, 1, 4 }, groups = 24, strides = { 2, 3 }, dilations = { 1, 2 } } },
@@ -90,7 +100,7 @@ local CONVOLUTIONS = [[
   end
 ]]
 
-for name, body in pairs { ["matrix products"] = MATRICES, ["convolutions as matrix products"] = CONVOLUTIONS } do
+for name, body in pairs { ["matrix products"] = MATRICES, ["convolutions"] = CONVOLUTIONS } do
   test(name .. " are right, and their bits do not depend on the number of threads", function()
     local script, expected = check.path "products.lua", nil
     check.write(script, HEAD .. body)
@@ -105,13 +115,29 @@ for name, body in pairs { ["matrix products"] = MATRICES, ["convolutions as matr
   end)
 end
 
+test("the cases above reach each kernel", function()
+  local script = check.path "reached.lua"
+  check.write(script, HEAD .. CONVOLUTIONS)
+  local output = check.run("MGPU_LOG=dispatch MGPU_ONEDNN=no " .. check.program .. " " .. script)
+  local reached = { ["conv2d float32"] = { "direct", "matrix product", "depthwise" },
+    ["conv2d_grad_weight float32"] = { "direct", "matrix product", "depthwise" },
+    ["conv2d_grad_input float32"] = { "few channels", "matrix product", "depthwise" } }
+  for op, kernels in pairs(reached) do
+    for _, kernel in ipairs(kernels) do
+      check.truthy(select(2, output:gsub(op .. "[^\n]*: " .. kernel .. "\n", "")) >= 3, op .. ": " .. kernel)
+    end
+  end
+end)
+
 test("without oneDNN, steps have kernels of the device's own", function()
   local script = check.path "kernels.lua"
   check.write(script, [[
     local core, mgpu = require "mgpu.core", require "mgpu"
     mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 8, 8, 16 }, mgpu.ones { 1, 1, 16, 16 }))
+    mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 8, 8, 3 }, mgpu.ones { 3, 2, 3, 16 }))
     mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 8, 8, 16 }, mgpu.ones { 3, 3, 1, 16 }, { groups = 16 }))
     mgpu.eval(core.ops.matmul(mgpu.ones { 8, 8 }, mgpu.ones { 8, 8 }))]])
   local output = check.run("MGPU_LOG=dispatch MGPU_ONEDNN=no " .. check.program .. " " .. script)
-  check.matches(output, "conv2d [^\n]*: matrix product\n.*conv2d [^\n]*: depthwise\n.*matmul [^\n]*: matrix product\n")
+  check.matches(output, "conv2d [^\n]*: matrix product\n.*conv2d [^\n]*: direct\n.*conv2d [^\n]*: depthwise\n"
+    .. ".*matmul [^\n]*: matrix product\n")
 end)

@@ -163,6 +163,8 @@ static bool is_faster_upcast(const mg_kernel_plan *plan) {
                                               &mg_cpu_winograd_conv2d,
                                               &mg_cpu_winograd_conv2d_grad_input,
                                               &mg_cpu_winograd_conv2d_grad_weight,
+                                              &mg_cpu_direct_conv2d,
+                                              &mg_cpu_direct_conv2d_grad_weight,
                                               &mg_cpu_depthwise_conv2d,
                                               &mg_cpu_depthwise_conv2d_grad_input,
                                               &mg_cpu_depthwise_conv2d_grad_weight,

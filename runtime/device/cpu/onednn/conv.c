@@ -43,14 +43,25 @@ static void name_parts(conv_state *s, mg_kernel_plan *plan) {
     s->relu = s->result == Y && ((const mg_conv_attrs *)plan->step->attrs)->relu;
 }
 
-/* Whether a kernel of our own is faster. With AVX2 and one thread of a Zen 3: strided convolutions
- * with 65,536 weights and more are, as matrix products (3x3, stride 2, 256 to 512 channels on 16
- * images of 14x14 take 27.6, 27.2 and 32.0 ms instead of 33.0, 37.7 and 52.1); and the gradient of
- * depthwise filters of large images (3x3 on 32 images of 112x112x32: 11 ms instead of 20). With any
- * instruction set, so is that of depthwise filters of ten taps and more (5x5 on 32 images of
- * 14x14x64: 0.30 ms instead of 1.24). */
+/* Whether conv_direct.c has a kernel for it. */
+static bool is_direct(const mg_kernel_plan *plan) {
+    const char *op = plan->step->op->name;
+    if (strcmp(op, "conv2d") == 0) return !mg_cpu_direct_conv2d.accepts(plan);
+    return strcmp(op, "conv2d_grad_weight") == 0 && !mg_cpu_direct_conv2d_grad_weight.accepts(plan);
+}
+
+/* Whether a kernel of our own is faster. With AVX2 and one thread these are:
+ * - strided convolutions with 65,536 weights and more, as matrix products (Zen 3: 3x3, stride 2,
+ * 256 to 512 channels on 16 images of 14x14 take 27.6, 27.2 and 32.0 ms instead
+ * of 33.0, 37.7, 52.1),
+ * - large filters on few channels, but for the input's gradient (Zen 4 narrowed to AVX2: 7x7,
+ * stride 2, 3 to 64 channels on 32 images of 224x224 take 73 and 93 ms instead of 82 and 124),
+ * - the gradient of depthwise filters of large images (Zen 3: 3x3 on 32 images of 112x112x32 take
+ * 11 ms instead of 20). With any instruction set, so is that of depthwise filters of ten taps and
+ * more (5x5 on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { LARGE_FILTERS = 1 << 16, LARGE_IMAGES = 1 << 20, FEWEST = 32, FEWEST_TAPS = 10 };
+    enum { FEW = 4, MANY_TAPS = 49 };
     const mg_conv_attrs *a = plan->step->attrs;
     const bool of_weights = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
     const mg_port *w = of_weights ? &plan->out[0] : &plan->in[1];
@@ -59,8 +70,10 @@ static bool is_slow(const mg_kernel_plan *plan) {
         return taps <= MG_DEPTHWISE_TAPS &&
                (taps >= FEWEST_TAPS ||
                 (mg_dnnl_is_avx2() && mg_count(&plan->in[1]) >= LARGE_IMAGES));
-    return mg_dnnl_is_avx2() && (a->strides.v[0] > 1 || a->strides.v[1] > 1) && a->groups == 1 &&
-           d[2] >= FEWEST && mg_count(w) >= LARGE_FILTERS;
+    if (!mg_dnnl_is_avx2() || a->groups > 1) return false;
+    if (d[2] <= FEW && taps >= MANY_TAPS) return is_direct(plan);
+    return (a->strides.v[0] > 1 || a->strides.v[1] > 1) && d[2] >= FEWEST &&
+           mg_count(w) >= LARGE_FILTERS;
 }
 
 static const char *conv_accepts(const mg_kernel_plan *plan) {
