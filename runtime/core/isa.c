@@ -13,12 +13,22 @@ static bool converts_halves(void) {
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-mg_isa mg_isa_widest(void) {
+static mg_isa widest;
+
+static void find_widest(void) {
+    widest = MG_ISA_NARROWEST;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !converts_halves())
-        return MG_ISA_NARROWEST;
+        return;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    return wide ? MG_ISA_AVX512 : MG_ISA_AVX2;
+    widest = wide ? MG_ISA_AVX512 : MG_ISA_AVX2;
+}
+
+/* Asked once: a virtual machine takes microseconds to answer. */
+mg_isa mg_isa_widest(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_widest);
+    return widest;
 }
 #else
 mg_isa mg_isa_widest(void) {
@@ -36,11 +46,11 @@ static const char *const names[] = {"baseline", "avx2", "avx512"};
 /* The set that MGPU_ISA names, or the widest if it is not set. *wanted: the name. False: the
  * processor has no set of that name; *isa is the narrowest. */
 static bool find_wanted(const char **wanted, mg_isa *isa) {
-    const mg_isa widest = mg_isa_widest();
+    const mg_isa most = mg_isa_widest();
     *wanted = getenv("MGPU_ISA");
-    *isa = widest;
+    *isa = most;
     if (!*wanted || !**wanted) return true;
-    for (*isa = MG_ISA_NARROWEST; *isa <= widest; ++*isa)
+    for (*isa = MG_ISA_NARROWEST; *isa <= most; ++*isa)
         if (strcmp(*wanted, names[*isa]) == 0) return true;
     *isa = MG_ISA_NARROWEST;
     return false;
