@@ -3,8 +3,9 @@
 #include "device/cpu/simd/lanes.h"
 #include "device/cpu/simd/simd.h"
 
-/* Taps that are summed side by side; they and two vectors more fit into 16 registers. */
-enum { TAPS = 9 };
+/* Taps that are summed side by side, and results, whose sums then do not wait for each other: 9
+ * weights and 4 sums, or 9 sums and a vector of dy, fit into 16 registers. */
+enum { TAPS = 9, RESULTS = 4 };
 
 MG_INLINE void add_taps(const mg_depthwise_run *r, int first, int64_t c, const float *dy,
                         float *sums, const int taps) {
@@ -23,17 +24,32 @@ MG_INLINE void add_taps(const mg_depthwise_run *r, int first, int64_t c, const f
     UNROLL for (int t = 0; t < taps; t++) store(sums + r->weight[first + t] + c, sum[t]);
 }
 
+/* Calls `some(..., n)` for all taps of a run, n at a time, in calls as even as can be: 25 taps are
+ * 9, 8 and 8. `t` is the first tap of a call. */
+#define CASE(n, some, ...)                                                                         \
+    case n:                                                                                        \
+        some(__VA_ARGS__, n);                                                                      \
+        break;
+#define FOR_TAPS(run, t, some, ...)                                                                \
+    for (int t = 0, calls = ((run)->taps + TAPS - 1) / TAPS, n; calls > 0; calls--, t += n) {      \
+        n = ((run)->taps - t + calls - 1) / calls;                                                 \
+        switch (n) {                                                                               \
+            CASE(1, some, __VA_ARGS__)                                                             \
+            CASE(2, some, __VA_ARGS__)                                                             \
+            CASE(3, some, __VA_ARGS__)                                                             \
+            CASE(4, some, __VA_ARGS__)                                                             \
+            CASE(5, some, __VA_ARGS__)                                                             \
+            CASE(6, some, __VA_ARGS__)                                                             \
+            CASE(7, some, __VA_ARGS__)                                                             \
+            CASE(8, some, __VA_ARGS__)                                                             \
+            CASE(9, some, __VA_ARGS__)                                                             \
+        }                                                                                          \
+    }
+
 /* Channels that do not fill a vector are added one by one. */
 static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
     int64_t c = 0;
-    for (; c + LANES <= r->c; c += LANES)
-        for (int t = 0; t < r->taps;) {
-            const int left = r->taps - t, taps = left >= TAPS ? TAPS : left >= 4 ? 4 : 1;
-            if (taps == TAPS) add_taps(r, t, c, dy, sums, TAPS);
-            if (taps == 4) add_taps(r, t, c, dy, sums, 4);
-            if (taps == 1) add_taps(r, t, c, dy, sums, 1);
-            t += taps;
-        }
+    for (; c + LANES <= r->c; c += LANES) FOR_TAPS(r, t, add_taps, r, t, c, dy, sums)
     for (; c < r->c; c++)
         for (int t = 0; t < r->taps; t++) {
             const float *x = r->at[t] + c;
@@ -43,24 +59,36 @@ static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums
         }
 }
 
-/* Adds `taps` taps to results that have the earlier ones, or begin with the bias. */
-MG_INLINE void sum_some(const mg_depthwise_run *r, int first, int64_t c, const float *w,
+/* Adds `taps` taps to `n` neighbouring results that have the earlier ones, or begin with `begin`.
+ */
+MG_INLINE void sum_few(const float *x, int64_t step, const int64_t *offset, const vec *weight,
+                       bool first, vec begin, bool relu, float *to, int64_t to_step, const int taps,
+                       const int n) {
+    vec sum[RESULTS];
+    UNROLL for (int i = 0; i < n; i++) sum[i] = first ? begin : load(to + i * to_step);
+    UNROLL for (int t = 0; t < taps; t++) UNROLL for (int i = 0; i < n; i++) sum[i] +=
+        load(x + i * step + offset[t]) * weight[t];
+    UNROLL for (int i = 0; i < n; i++) store(to + i * to_step, relu ? clamp(sum[i]) : sum[i]);
+}
+
+/* The taps from number `t` on, for all results. */
+MG_INLINE void sum_some(const mg_depthwise_run *r, int t, int64_t c, const float *w,
                         const float *bias, bool relu, float *y, const int taps) {
-    const float *x = r->at[first] + c;
-    const bool last = first + taps == r->taps;
+    const float *x = r->at[t] + c;
+    const bool last = t + taps == r->taps;
     const vec begin = bias ? load(bias + c) : (vec){0};
-    int64_t offset[TAPS];
+    int64_t offset[TAPS], i = 0;
     vec weight[TAPS];
-    UNROLL for (int t = 0; t < taps; t++) {
-        weight[t] = load(w + r->weight[first + t] + c);
-        offset[t] = r->at[first + t] - r->at[first];
+    UNROLL for (int k = 0; k < taps; k++) {
+        weight[k] = load(w + r->weight[t + k] + c);
+        offset[k] = r->at[t + k] - r->at[t];
     }
+    const int64_t step = r->step, to_step = r->result_step;
     float *to = y + c;
-    for (int64_t i = 0; i < r->results; i++, x += r->step, to += r->result_step) {
-        vec sum = first == 0 ? begin : load(to);
-        UNROLL for (int t = 0; t < taps; t++) sum += load(x + offset[t]) * weight[t];
-        store(to, relu && last ? clamp(sum) : sum);
-    }
+    for (; i + RESULTS <= r->results; i += RESULTS, x += RESULTS * step, to += RESULTS * to_step)
+        sum_few(x, step, offset, weight, t == 0, begin, relu && last, to, to_step, taps, RESULTS);
+    for (; i < r->results; i++, x += step, to += to_step)
+        sum_few(x, step, offset, weight, t == 0, begin, relu && last, to, to_step, taps, 1);
 }
 
 /* One channel of a result. */
@@ -74,13 +102,7 @@ static void sum_taps(const mg_depthwise_run *r, const float *w, const float *bia
                      float *y) {
     int64_t c = 0;
     for (; r->taps > 0 && c + LANES <= r->c; c += LANES)
-        for (int t = 0; t < r->taps;) {
-            const int left = r->taps - t, taps = left >= TAPS ? TAPS : left >= 4 ? 4 : 1;
-            if (taps == TAPS) sum_some(r, t, c, w, bias, relu, y, TAPS);
-            if (taps == 4) sum_some(r, t, c, w, bias, relu, y, 4);
-            if (taps == 1) sum_some(r, t, c, w, bias, relu, y, 1);
-            t += taps;
-        }
+        FOR_TAPS(r, t, sum_some, r, t, c, w, bias, relu, y)
     for (; c < r->c; c++)
         for (int64_t i = 0; i < r->results; i++) {
             const float sum = sum_one(r, w, i, c, bias ? bias[c] : 0);
