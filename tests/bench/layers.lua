@@ -29,6 +29,9 @@ local relu_before = { call = function(flat, x) return flat(core.ops.relu(x)) end
 
 local rows = {
   { "Dense", { { 128, 1024 } }, function() return L.Dense { 1024 } end },
+  { "Dense 32x512", { { 32, 512 } }, function() return L.Dense { 512 } end },
+  { "Dense 64x2048", { { 64, 2048 } }, function() return L.Dense { 2048 } end },
+  { "Dense 256x4096", { { 256, 4096 } }, function() return L.Dense { 4096 } end },
   { "relu", { image }, function() return L.Activation { "relu" } end },
   { "gelu", { tokens }, function() return L.Activation { "gelu" } end },
   { "tanh", { tokens }, function() return L.Activation { "tanh" } end },

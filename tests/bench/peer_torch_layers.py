@@ -49,6 +49,9 @@ def separable():
 # {batch, channels, steps}, PyTorch's way.
 CASES = {
     "Dense": ([(128, 1024)], lambda: nn.Linear(1024, 1024)),
+    "Dense 32x512": ([(32, 512)], lambda: nn.Linear(512, 512)),
+    "Dense 64x2048": ([(64, 2048)], lambda: nn.Linear(2048, 2048)),
+    "Dense 256x4096": ([(256, 4096)], lambda: nn.Linear(4096, 4096)),
     "relu": ([IMAGE], nn.ReLU),
     "gelu": ([TOKENS], nn.GELU),
     "tanh": ([TOKENS], nn.Tanh),
