@@ -162,6 +162,10 @@ local function geometry()
   return g
 end
 
+-- The largest of many such sums is mostly about this. The numbers of an input are spread evenly, so that sums of many
+-- may be smaller, but not the rounding errors of what a Winograd convolution adds up for them.
+local function largest_of(n) return 4 * scale_of(n) end
+
 -- The shapes of a convolution's input, kernel and output, and its attributes; nil if nothing comes out or it is large.
 local function convolution_shapes()
   local g, groups = geometry(), pick { 1, 1, 1, 1, 2, 3, "depthwise" }
@@ -186,13 +190,13 @@ local function convolution()
   case[1] = pick { "conv2d", "conv2d_grad_input", "conv2d_grad_weight" }
   if case[1] == "conv2d" then
     case[2], case[3] = { x, -1, 1 }, { kernel, -1, 1 }
-    case.scale = scale_of(check.count(kernel) / kernel[4])
+    case.scale = largest_of(check.count(kernel) / kernel[4])
   elseif case[1] == "conv2d_grad_input" then
     case[2], case[3], case.input_shape = { y, -1, 1 }, { kernel, -1, 1 }, x
-    case.scale = scale_of(check.count(kernel) / kernel[3])
+    case.scale = largest_of(check.count(kernel) / kernel[3])
   else
     case[2], case[3], case.kernel_shape = { x, -1, 1 }, { y, -1, 1 }, kernel
-    case.scale = scale_of(y[1] * y[2] * y[3])
+    case.scale = largest_of(y[1] * y[2] * y[3])
   end
   return case
 end
