@@ -1,7 +1,8 @@
 -- The cpu device's own matrix products, and the convolutions that are made of them or that are depthwise: compared
 -- with ref where sums have several blocks, strips and parts, which the small shapes of the op table do not have; and
 -- the same bits with any number of threads. They run in processes that do not use oneDNN, whose kernels come first.
--- Convolutions with dilated columns are products of windows that are copied; others are summed where the pixels lie.
+-- Convolutions with dilated columns are products of windows that are copied; others are summed where the pixels lie, if
+-- they have few channels and more than one tap.
 local check = require "check"
 local test = check.test
 check.needs "cpu"
@@ -72,6 +73,7 @@ local CONVOLUTIONS = [[
     { "long lines", { 1, 9, 301, 4 }, { 2, 3, 4, 20 }, { pads = { 1, 0, 1, 1 } } },
     { "half a strip", { 2, 20, 21, 10 }, { 2, 3, 10, 48 }, {} },
     { "padding larger than the image", { 2, 2, 3, 5 }, { 3, 4, 5, 7 }, { pads = { 4, 3, 5, 2 } } },
+    { "groups that fill a strip together", { 2, 9, 8, 16 }, { 3, 2, 2, 32 }, { groups = 8 } },
     { "groups, dilated columns", { 2, 12, 13, 24 }, { 3, 3, 8, 18 },
       { pads = { 1, 1, 1, 1 }, groups = 3, dilations = { 1, 2 } } },
     { "depthwise", { 3, 17, 18, 37 }, { 3, 3, 1, 37 }, { pads = { 1, 1, 1, 1 }, groups = 37 } },

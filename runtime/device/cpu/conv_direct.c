@@ -306,7 +306,7 @@ static mg_status direct_weight_prepare(mg_kernel_plan *plan) {
 static void add_unit(const direct *s, unit u, const float *pixels, const float *dy, bool add,
                      float *packed, float *sums) {
     const int64_t strip = mg_float_strip(), n = u.lines * s->ow, filters = s->k * s->groups;
-    const bool in_place = filters == strip;
+    const bool in_place = s->groups == 1 && filters == strip;
     dy += ((u.image * s->oh + u.line) * s->ow) * filters + u.group * s->k;
     if (!in_place) mg_simd_used->gemm[0]->pack_steps(dy, filters, n, s->k, packed, n * strip);
     sums += u.group * s->strips * s->terms * strip;

@@ -50,15 +50,17 @@ static bool is_direct(const mg_kernel_plan *plan) {
     return strcmp(op, "conv2d_grad_weight") == 0 && !mg_cpu_direct_conv2d_grad_weight.accepts(plan);
 }
 
-/* Whether a kernel of our own is faster. With AVX2 and one thread these are:
- * - strided convolutions with 65,536 weights and more, as matrix products (Zen 3: 3x3, stride 2,
- * 256 to 512 channels on 16 images of 14x14 take 27.6, 27.2 and 32.0 ms instead
- * of 33.0, 37.7, 52.1),
- * - large filters on few channels, but for the input's gradient (Zen 4 narrowed to AVX2: 7x7,
- * stride 2, 3 to 64 channels on 32 images of 224x224 take 73 and 93 ms instead of 82 and 124),
- * - the gradient of depthwise filters of large images (Zen 3: 3x3 on 32 images of 112x112x32 take
- * 11 ms instead of 20). With any instruction set, so is that of depthwise filters of ten taps and
- * more (5x5 on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
+/* Whether a kernel of our own is faster.
+ *
+ * With AVX2 and one thread, it is for strided convolutions with 65,536 weights and more, which are
+ * matrix products (Zen 3: 3x3, stride 2, 256 to 512 channels on 16 images of 14x14 take 27.6, 27.2
+ * and 32.0 ms instead of 33.0, 37.7 and 52.1); for large filters on few channels, but for the
+ * input's gradient (Zen 4 narrowed to AVX2: 7x7, stride 2, 3 to 64 channels on 32 images of 224x224
+ * take 73 and 93 ms instead of 82 and 124); and for the gradient of depthwise filters of large
+ * images (Zen 3: 3x3 on 32 images of 112x112x32 takes 11 ms instead of 20).
+ *
+ * With any instruction set, it is for the gradient of depthwise filters of ten taps and more (5x5
+ * on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { LARGE_FILTERS = 1 << 16, LARGE_IMAGES = 1 << 20, FEWEST = 32, FEWEST_TAPS = 10 };
     enum { FEW = 4, MANY_TAPS = 49 };
