@@ -14,16 +14,12 @@ const char *mg_folds_refuse(const mg_kernel_plan *plan) {
 
 /* ---- cutting ---- */
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /* Completes a view whose lanes, rows and tile width are set: the number of tiles, the rows of a
  * chunk and the number of chunks. A left-over row counts as one more chunk. */
 static mg_channel_view cut_view(mg_channel_view s) {
-    s.tiles = divide_up(s.lanes, s.width);
+    s.tiles = mg_divide_up(s.lanes, s.width);
     s.chunk_rows = CHUNK / s.width;
-    s.chunks = divide_up(s.rows, s.chunk_rows) + (s.tail > 0);
+    s.chunks = mg_divide_up(s.rows, s.chunk_rows) + (s.tail > 0);
     return s;
 }
 

@@ -40,14 +40,6 @@ typedef struct direct {
     int team;
 } direct;
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- units ---- */
 
 typedef struct unit {
@@ -57,7 +49,7 @@ typedef struct unit {
 /* Unit i of all images, the groups of some lines one after the other. */
 static unit unit_at(const direct *s, int64_t i) {
     const int64_t block = i / s->groups, line = block % s->blocks * s->lines;
-    return (unit){block / s->blocks, i % s->groups, line, smaller(s->lines, s->oh - line)};
+    return (unit){block / s->blocks, i % s->groups, line, mg_smaller(s->lines, s->oh - line)};
 }
 
 static int64_t lines_met(const direct *s, int64_t lines) {
@@ -77,8 +69,8 @@ static void copy_pixels(const direct *s, const float *from, int64_t n, float *to
 /* The pixels that a unit's windows meet, with padding. */
 static void copy_lines(const direct *s, const float *x, unit u, float *to) {
     const int64_t columns = s->wide / s->c, channels = s->c * s->groups;
-    const int64_t first = smaller(s->left, columns);
-    const int64_t n = smaller(s->left + s->w, columns) - first;
+    const int64_t first = mg_smaller(s->left, columns);
+    const int64_t n = mg_smaller(s->left + s->w, columns) - first;
     x += u.image * s->h * s->w * channels + u.group * s->c;
     for (int64_t i = 0; i < lines_met(s, u.lines); i++, to += s->wide) {
         const int64_t y = u.line * s->down - s->top + i;
@@ -114,15 +106,15 @@ static direct direct_sizes(const mg_kernel_plan *plan, const mg_port *x, const m
                 .apart = a->dilations.v[0],
                 .top = a->pads.v[0],
                 .left = a->pads.v[2]};
-    s.strips = divide_up(s.k, mg_float_strip());
+    s.strips = mg_divide_up(s.k, mg_float_strip());
     s.wide = ((s.ow - 1) * s.across + s.kw) * s.c;
     s.team = mg_cpu_team(s.images * s.oh * s.ow * filters[3]);
     return s;
 }
 
 static void cut_lines(direct *s, int64_t lines) {
-    s->lines = divide_up(s->oh, divide_up(s->oh, lines));
-    s->blocks = divide_up(s->oh, s->lines);
+    s->lines = mg_divide_up(s->oh, mg_divide_up(s->oh, lines));
+    s->blocks = mg_divide_up(s->oh, s->lines);
 }
 
 static int64_t units_of(const direct *s) {
@@ -142,7 +134,7 @@ static int64_t result_floats(const direct *s) {
 static void choose_lines(direct *s) {
     const int64_t line = s->down * s->wide + s->ow * s->strips * mg_float_strip();
     const int64_t most = UNIT / line;
-    cut_lines(s, most < 1 ? 1 : smaller(most, s->oh));
+    cut_lines(s, most < 1 ? 1 : mg_smaller(most, s->oh));
 }
 
 /* Floats of all filters in strips, and of the sums of their gradient. */
@@ -152,9 +144,9 @@ static int64_t filter_floats(const direct *s) {
 
 static void choose_scratch(direct *s, int64_t shared) {
     const int64_t line = MG_LINE / sizeof(float);
-    s->threads_at = (size_t)(divide_up(shared, line) * line);
-    s->results_at = (size_t)(divide_up(pixel_floats(s), line) * line);
-    s->thread = s->results_at + (size_t)(divide_up(result_floats(s), line) * line);
+    s->threads_at = (size_t)(mg_divide_up(shared, line) * line);
+    s->results_at = (size_t)(mg_divide_up(pixel_floats(s), line) * line);
+    s->thread = s->results_at + (size_t)(mg_divide_up(result_floats(s), line) * line);
 }
 
 static const char *direct_refusal(const mg_kernel_plan *plan, const mg_port *w) {
@@ -187,14 +179,14 @@ static mg_status direct_prepare(mg_kernel_plan *plan) {
     direct s = direct_sizes(plan, &plan->in[0], &plan->in[1], &plan->out[0]);
     choose_lines(&s);
     while (s.team > 1 && s.lines > 1 && units_of(&s) < s.team * UNITS_PER_THREAD)
-        cut_lines(&s, divide_up(s.lines, 2));
+        cut_lines(&s, mg_divide_up(s.lines, 2));
     choose_scratch(&s, filter_floats(&s));
     return keep_direct(plan, &s);
 }
 
 /* Columns of a group in strip number `strip`. */
 static int64_t columns_of(const direct *s, int64_t strip) {
-    return smaller(s->k - strip * mg_float_strip(), mg_float_strip());
+    return mg_smaller(s->k - strip * mg_float_strip(), mg_float_strip());
 }
 
 static void pack_filters(const direct *s, const float *w, float *to) {
@@ -289,8 +281,8 @@ static const char *direct_weight_accepts(const mg_kernel_plan *plan) {
 static int64_t parts_of(const direct *s) {
     const int64_t pixels = s->images * s->oh * s->ow / FEWEST_PIXELS;
     int64_t most = FEW_SUMS / filter_floats(s);
-    most = most < FEWEST_PARTS ? FEWEST_PARTS : smaller(most, PARTS);
-    most = smaller(smaller(most, pixels), s->images * s->blocks);
+    most = most < FEWEST_PARTS ? FEWEST_PARTS : mg_smaller(most, PARTS);
+    most = mg_smaller(mg_smaller(most, pixels), s->images * s->blocks);
     return most < 1 ? 1 : most;
 }
 
@@ -331,7 +323,7 @@ static void add_unit(const direct *s, unit u, const float *pixels, const float *
 
 /* Adds up the parts of some rows, and writes them. */
 static void fold_rows(const direct *s, float *sums, int64_t matrix, int64_t row, float *dw) {
-    const int64_t strip = mg_float_strip(), rows = smaller(FOLDED, s->terms - row);
+    const int64_t strip = mg_float_strip(), rows = mg_smaller(FOLDED, s->terms - row);
     const int64_t group = matrix / s->strips, number = matrix % s->strips;
     const int64_t filters = s->k * s->groups;
     float *to = sums + (matrix * s->terms + row) * strip;

@@ -15,10 +15,6 @@
 /* Channels that a product sums at a time: its filters stay in the first cache. */
 enum { DEPTH = 256, CHAIN = 16 };
 
-static int64_t divide_up(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
-}
-
 /* ---- results, and the image's gradient ---- */
 
 /* Where weight (y, x) of a filter, of all channels, lies among arranged filters: {tap, tap, phase
@@ -229,7 +225,7 @@ static void transform_block(const mg_winograd_conv *s, block b, const float *x, 
                             float *v, float *d) {
     enum { MOST = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
-    const int64_t share = mg_winograd_block(b.n, s->team, MOST), shares = divide_up(b.n, share);
+    const int64_t share = mg_winograd_block(b.n, s->team, MOST), shares = mg_divide_up(b.n, share);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < 2 * shares; i++) {
         const int64_t at = i / 2 * share, n = b.n - at < share ? b.n - at : share;

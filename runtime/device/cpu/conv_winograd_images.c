@@ -32,17 +32,13 @@ typedef struct state {
 
 /* ---- which convolutions ---- */
 
-static int64_t divide_up(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
-}
-
 /* The loops of the widest vectors with which every thread has work; if there are none, of the
  * narrowest that are worth it. */
 static const mg_simd_winograd_images *loops_for(int64_t images, int64_t groups, int team) {
     const mg_simd *sets[3];
     const int n = mg_simd_available(sets);
     const mg_simd_winograd_images *best = mg_simd_used->winograd_images;
-    for (int i = 0; i < n && divide_up(images, best->images) * groups < team; i++) {
+    for (int i = 0; i < n && mg_divide_up(images, best->images) * groups < team; i++) {
         const mg_simd_winograd_images *next = sets[i]->winograd_images;
         if (next->images < best->images && next->images >= NARROWEST) best = next;
     }
@@ -68,11 +64,11 @@ static state sizes_of(const mg_kernel_plan *plan, const mg_value *x, const mg_va
                              .top = a->pads.v[0],
                              .left = a->pads.v[2],
                              .side = side,
-                             .rows = divide_up(dy[1], side),
-                             .columns = divide_up(dy[2], side)},
+                             .rows = mg_divide_up(dy[1], side),
+                             .columns = mg_divide_up(dy[2], side)},
                    .loops = loops,
                    .groups = a->groups,
-                   .parts = divide_up(dx[0], loops->images),
+                   .parts = mg_divide_up(dx[0], loops->images),
                    .filter_floats = (size_t)(36 * (dx[3] / a->groups) * (dy[3] / a->groups)),
                    .team = team};
 }

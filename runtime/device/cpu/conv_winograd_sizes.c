@@ -33,10 +33,6 @@ static int64_t round_up(int64_t n, int64_t unit) {
     return (n + unit - 1) / unit * unit;
 }
 
-static int64_t divide_up(int64_t n, int64_t by) {
-    return (n + by - 1) / by;
-}
-
 /* Whether transformed filters are too large to be read again and again for few tiles. c, k:
  * channels summed over and made. */
 static bool is_large(int64_t c, int64_t k) {
@@ -65,7 +61,7 @@ static int64_t elements_of(cut side) {
 /* With fewest elements; if equally many, with smaller tiles, whose filters have fewer. */
 static cut cut_side(int64_t n, int taps, bool large) {
     const cut eight = cut_with(n, taps, 8), six = cut_with(n, taps, 6);
-    if (large) return (cut){divide_up(n, 7 - taps), 6, 0};
+    if (large) return (cut){mg_divide_up(n, 7 - taps), 6, 0};
     return elements_of(eight) < elements_of(six) ? eight : six;
 }
 
@@ -85,13 +81,14 @@ mg_tap_place mg_winograd_place(const mg_winograd_axis *a, int64_t t) {
 }
 
 static mg_winograd_axis axis_of_image(int64_t side, int64_t step, int64_t results) {
-    return (mg_winograd_axis){.step = step, .points = results, .taps = (int)divide_up(side, step)};
+    return (mg_winograd_axis){
+        .step = step, .points = results, .taps = (int)mg_divide_up(side, step)};
 }
 
 static mg_winograd_axis axis_of_gradient(int64_t side, int64_t step, int64_t padding,
                                          int64_t pixels) {
     mg_winograd_axis a = {
-        .step = step, .points = divide_up(pixels, step), .rotated = true, .padding = padding};
+        .step = step, .points = mg_divide_up(pixels, step), .rotated = true, .padding = padding};
     int64_t last = a.first = met_point(&a, 0);
     for (int64_t t = 1; t < side; t++) {
         const int64_t point = met_point(&a, t);
@@ -122,7 +119,7 @@ static mg_winograd_conv winograd_of_image(const mg_kernel_plan *plan, const mg_v
                               .images = d[0],
                               .c = step * step * c,
                               .k = d[3],
-                              .taps = (int)divide_up(side, step),
+                              .taps = (int)mg_divide_up(side, step),
                               .side = (int)side};
 }
 
@@ -240,7 +237,7 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
     cut_result(s);
     if (mg_winograd_is_arranged(s))
         s->filters_at = (size_t)round_up(s->taps * s->taps * s->c * s->k, 16);
-    s->strips = divide_up(s->k, strip);
+    s->strips = mg_divide_up(s->k, strip);
     s->filter_plane = s->strips * s->c * strip + PADDING;
     s->ld = round_up(s->c, 16) + PADDING;
     s->past_caches = mg_value_bytes(in) + mg_value_bytes(out) > MG_STREAM_ABOVE;
@@ -251,15 +248,15 @@ int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region) {
 }
 
 int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most) {
-    const int64_t share = divide_up(tiles, n);
-    return divide_up(share, divide_up(share, most));
+    const int64_t share = mg_divide_up(tiles, n);
+    return mg_divide_up(share, mg_divide_up(share, most));
 }
 
 /* Sets the blocks of tiles, such that n threads get equally many. */
 static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
     for (int r = 0; r < s->n_regions; r++) {
         s->block[r] = mg_winograd_block(mg_winograd_tiles(s, r), n, most);
-        s->blocks[r] = divide_up(mg_winograd_tiles(s, r), s->block[r]);
+        s->blocks[r] = mg_divide_up(mg_winograd_tiles(s, r), s->block[r]);
         if (s->block[r] > s->largest_block) s->largest_block = s->block[r];
     }
     s->image_plane = s->largest_block * s->ld + PADDING;

@@ -15,6 +15,16 @@ enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
  * one over 4 MB 0.8 and 1.1 ms. */
 enum { MG_STREAM_ABOVE = MG_LAST_CACHE / 2 };
 
+static inline int64_t mg_divide_up(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+static inline int64_t mg_smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t mg_larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 /* Threads of a parallel region. */
 int mg_cpu_threads(void);
 /* Threads for a region over n elements: 1 if it is too small to share. */

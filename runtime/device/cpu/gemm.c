@@ -23,14 +23,6 @@ enum {
     MOST_PACKED = 1 << 22   /* elements of b up to which all of it is packed */
 };
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static size_t whole_lines(size_t bytes) {
     return (bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
 }
@@ -45,22 +37,12 @@ static int64_t size_of(const mg_gemm *g) {
 
 /* ---- reading factors ---- */
 
-/* The sizes of a strip's rows are constants, so that copies are a few moves. */
-static void copy_bytes(char *to, const char *from, size_t n) {
-    if (n == 64)
-        memcpy(to, from, 64);
-    else if (n == 128)
-        memcpy(to, from, 128);
-    else
-        memcpy(to, from, n);
-}
-
 void mg_read_run(const mg_factor *f, int64_t from, int64_t n, void *to) {
     const char *at = f->at;
     if (mg_dtype_is_half(f->dtype))
         mg_simd_used->conversions->load_f32(to, at + from * 2, f->dtype, (int)n);
     else
-        copy_bytes(to, at + from * mg_factor_size(f), (size_t)(n * mg_factor_size(f)));
+        memcpy(to, at + from * mg_factor_size(f), (size_t)(n * mg_factor_size(f)));
 }
 
 void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
@@ -74,38 +56,34 @@ void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t colum
 
 /* The blocks of the result, and their parts, are numbered: parts of a block lie apart. */
 static int64_t blocks_of(const mg_gemm *g) {
-    return divide_up(g->m, g->rows) * divide_up(g->n, g->columns);
+    return mg_divide_up(g->m, g->rows) * mg_divide_up(g->n, g->columns);
 }
 
 static size_t block_bytes(const mg_gemm *g) {
     const int64_t strip = loops_of(g)->strip;
-    return whole_lines((size_t)(g->rows * divide_up(g->columns, strip) * strip * size_of(g)));
+    return whole_lines((size_t)(g->rows * mg_divide_up(g->columns, strip) * strip * size_of(g)));
 }
 
 /* Blocks of about equal heights, in whole tiles; smaller ones where threads would find no work. */
 static void choose_blocks(mg_gemm *g) {
     const mg_simd_gemm *loops = loops_of(g);
     const int64_t wanted = g->team > 1 ? g->team * BLOCKS_PER_THREAD : 1;
-    const int64_t even = divide_up(g->m, divide_up(g->m, ROWS));
-    g->rows = smaller(divide_up(even, loops->tile) * loops->tile, g->m);
-    g->columns = smaller(COLUMNS, divide_up(g->n, loops->strip) * loops->strip);
+    const int64_t even = mg_divide_up(g->m, mg_divide_up(g->m, ROWS));
+    g->rows = mg_smaller(mg_divide_up(even, loops->tile) * loops->tile, g->m);
+    g->columns = mg_smaller(COLUMNS, mg_divide_up(g->n, loops->strip) * loops->strip);
     while (blocks_of(g) * g->parts < wanted && g->columns > FEWEST_COLUMNS)
-        g->columns = divide_up(g->columns / 2, loops->strip) * loops->strip;
+        g->columns = mg_divide_up(g->columns / 2, loops->strip) * loops->strip;
     while (blocks_of(g) * g->parts < wanted && g->rows > 2 * loops->tile)
-        g->rows = divide_up(g->rows / 2, loops->tile) * loops->tile;
+        g->rows = mg_divide_up(g->rows / 2, loops->tile) * loops->tile;
     while (blocks_of(g) * g->parts < wanted && g->columns > loops->strip)
-        g->columns = divide_up(g->columns / 2, loops->strip) * loops->strip;
+        g->columns = mg_divide_up(g->columns / 2, loops->strip) * loops->strip;
 }
 
 /* Depends on the sizes only, as the order of additions must. */
 static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
-    const int64_t blocks = divide_up(m, ROWS) * divide_up(n, COLUMNS);
+    const int64_t blocks = mg_divide_up(m, ROWS) * mg_divide_up(n, COLUMNS);
     if (blocks >= FEW_BLOCKS || k < 2 * LEAST_PART) return 1;
-    return smaller(PARTS, k / LEAST_PART);
-}
-
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
+    return mg_smaller(PARTS, k / LEAST_PART);
 }
 
 /* A thread's scratch: a block's part of a, later a row of results; a strip of b before it is
@@ -113,7 +91,7 @@ static int64_t larger(int64_t a, int64_t b) {
 static size_t left_bytes(const mg_gemm *g) {
     const int64_t by_lanes = g->rows * (g->depth + PADDING);
     const int64_t by_steps = g->depth * (g->rows + PADDING);
-    return whole_lines((size_t)(larger(g->columns, larger(by_lanes, by_steps)) * size_of(g)));
+    return whole_lines((size_t)(mg_larger(g->columns, mg_larger(by_lanes, by_steps)) * size_of(g)));
 }
 
 static size_t strip_bytes(const mg_gemm *g) {
@@ -121,7 +99,7 @@ static size_t strip_bytes(const mg_gemm *g) {
 }
 
 static void choose_scratch(mg_gemm *g, mg_dtype t) {
-    const int64_t strip = loops_of(g)->strip, strips = divide_up(g->n, strip);
+    const int64_t strip = loops_of(g)->strip, strips = mg_divide_up(g->n, strip);
     g->packed_at = mg_dtype_is_half(t) ? whole_lines((size_t)g->n * sizeof(float)) : 0;
     g->parts_at =
         g->packed_at + (g->packed ? whole_lines((size_t)(strips * strip * g->k * size_of(g))) : 0);
@@ -138,7 +116,7 @@ static mg_gemm plan_for_team(int64_t m, int64_t n, int64_t k, mg_dtype t, int te
                  .wide = t == MG_F64,
                  .rows = 1,
                  .columns = 1,
-                 .depth = smaller(k, DEPTH),
+                 .depth = mg_smaller(k, DEPTH),
                  .parts = 1,
                  .team = team};
     if (m == 0 || n == 0) return g;
@@ -172,12 +150,12 @@ typedef struct block { /* of the result, and the terms [from, end) of its sums *
 
 /* Part `part` of block i. */
 static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
-    const int64_t wide = divide_up(g->n, g->columns);
+    const int64_t wide = mg_divide_up(g->n, g->columns);
     const int64_t row = i / wide * g->rows, column = i % wide * g->columns;
     return (block){row,
-                   smaller(g->rows, g->m - row),
+                   mg_smaller(g->rows, g->m - row),
                    column,
-                   smaller(g->columns, g->n - column),
+                   mg_smaller(g->columns, g->n - column),
                    g->k * part / g->parts,
                    g->k * (part + 1) / g->parts};
 }
@@ -190,7 +168,7 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
     const mg_factor *b = r->b;
     const int64_t strip = loops->strip, depth = end - from, row = strip * size_of(r->g);
     for (int64_t done = 0; !b->by_steps && done < columns; done += strip, to += apart) {
-        const int64_t n = smaller(strip, columns - done);
+        const int64_t n = mg_smaller(strip, columns - done);
         b->read(b, column + done, n, from, depth, lanes, depth);
         loops->pack_lanes(lanes, depth, n, depth, to);
     }
@@ -202,7 +180,7 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
     }
     for (int64_t d = 0; b->by_steps && d < depth; d++, to += row)
         for (int64_t done = 0; done < columns; done += strip) {
-            const int64_t n = smaller(strip, columns - done);
+            const int64_t n = mg_smaller(strip, columns - done);
             char *at = to + done / strip * apart;
             if (n < strip) memset(at, 0, (size_t)row);
             mg_read_run(b, (from + d) * b->row + column + done, n, at);
@@ -272,7 +250,8 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
         const int64_t left = b->columns - done, column = b->column + done;
         const int64_t number = done / strip % GROUP, apart = (end - from) * strip * size;
         if (!g->packed && number == 0)
-            pack_strips(r, column, smaller(GROUP * strip, left), from, end, lanes, packed, apart);
+            pack_strips(r, column, mg_smaller(GROUP * strip, left), from, end, lanes, packed,
+                        apart);
         p.b = g->packed ? r->scratch + g->packed_at + (column * g->k + from * strip) * size
                         : packed + number * apart;
         choose_target(r, b, done, from, end, sums, &p);
@@ -284,7 +263,7 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
 static void multiply_block(const run *r, const block *b, char *own, char *sums) {
     if (b->from == b->end) memset(sums, 0, block_bytes(r->g));
     for (int64_t from = b->from, end; from < b->end; from = end) {
-        end = smaller(from + r->g->depth, b->end);
+        end = mg_smaller(from + r->g->depth, b->end);
         add_terms(r, b, from, end, own, sums);
     }
 }
@@ -322,7 +301,7 @@ static void write_columns(const run *r, const block *b, int64_t column, const ch
                       .relu = y->relu};
     for (int64_t done = 0; done < b->rows; done += s.rows) {
         const int64_t at = b->row + done, x = at % y->columns, line = at / y->columns;
-        s.rows = smaller(y->columns - x, b->rows - done);
+        s.rows = mg_smaller(y->columns - x, b->rows - done);
         s.at = sums + (column * b->rows + done * strip) * size;
         write_rows(r, &s,
                    line / y->lines * y->image + line % y->lines * y->line + x * y->pixel + first,
@@ -355,8 +334,8 @@ static void prepare_operands(const run *r) {
 #pragma omp for collapse(2) schedule(static)
     for (int64_t column = 0; column < g->n; column += group)
         for (int64_t from = 0; from < g->k; from += DEPTH)
-            pack_strips(r, column, smaller(group, g->n - column), from, smaller(from + DEPTH, g->k),
-                        own + left_bytes(g),
+            pack_strips(r, column, mg_smaller(group, g->n - column), from,
+                        mg_smaller(from + DEPTH, g->k), own + left_bytes(g),
                         r->scratch + g->packed_at + (column * g->k + from * strip) * size,
                         g->k * strip * size);
 }
@@ -379,7 +358,7 @@ static void run_by_parts(const run *r, char *own) {
     for (int64_t i = 0; i < blocks; i++) {
         const block b = block_at(g, i, 0);
         const int64_t strip = loops_of(g)->strip;
-        const int64_t n = b.rows * divide_up(b.columns, strip) * strip;
+        const int64_t n = b.rows * mg_divide_up(b.columns, strip) * strip;
         for (int64_t part = 1; part < g->parts; part++)
             loops_of(g)->add(part_at(r, i, 0), part_at(r, i, part), n);
         write_block(r, &b, part_at(r, i, 0), own);

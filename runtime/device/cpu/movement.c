@@ -9,10 +9,6 @@
 
 enum { PIECE = 16384 }; /* elements that a thread fills at a time */
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- fills ---- */
 
 /* One loop per element size. */
@@ -30,7 +26,7 @@ FILL(uint64_t)
 static void fill_elements(const void *value, void *dst, int64_t n, int64_t size) {
 #pragma omp parallel for schedule(static) if (n > MG_SERIAL_BELOW)
     for (int64_t first = 0; first < n; first += PIECE) {
-        const int64_t count = smaller(PIECE, n - first);
+        const int64_t count = mg_smaller(PIECE, n - first);
         char *to = (char *)dst + first * size;
         switch (size) {
         case 1: fill_uint8_t(value, to, count); break;

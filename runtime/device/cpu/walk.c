@@ -10,10 +10,6 @@
 
 enum { BLOCK = 32 }; /* rows of a unit of work at most, and columns of a square */
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- preparing a walk ---- */
 
 /* Inserts an axis of size 1. */
@@ -82,7 +78,7 @@ typedef struct block {
 #define COPY_BLOCK(type)                                                                           \
     static void copy_##type(const block *b) {                                                      \
         for (int64_t first = 0; first < b->n; first += BLOCK) {                                    \
-            const int64_t end = smaller(first + BLOCK, b->n);                                      \
+            const int64_t end = mg_smaller(first + BLOCK, b->n);                                   \
             for (int64_t r = 0; r < b->rows; r++) {                                                \
                 const type *x = (const type *)(const void *)b->src + r * b->from_row;              \
                 type *y = (type *)(void *)b->dst + r * b->to_row;                                  \
@@ -104,7 +100,7 @@ static void transpose_block(const block *b) {
     const int64_t rows = b->rows / MG_SQUARE * MG_SQUARE, n = b->n / MG_SQUARE * MG_SQUARE;
     for (int64_t first = 0; first < n; first += BLOCK)
         for (int64_t r = 0; r < rows; r += MG_SQUARE)
-            for (int64_t i = first; i < smaller(first + BLOCK, n); i += MG_SQUARE)
+            for (int64_t i = first; i < mg_smaller(first + BLOCK, n); i += MG_SQUARE)
                 loops->transpose_square(src + r + i * b->from, b->from, dst + r * b->to_row + i,
                                         b->to_row);
     for (int64_t r = 0; r < b->rows; r++)
@@ -199,7 +195,7 @@ static block block_at(const group *g, const place *p, int k, int64_t first) {
     const mg_walk *w = &g->walk[k];
     const int row = w->rank - 2, last = w->rank - 1;
     return (block){
-        .rows = smaller(g->rows, w->n[row] - first),
+        .rows = mg_smaller(g->rows, w->n[row] - first),
         .n = w->n[last],
         .from_row = w->from[row],
         .from = w->from[last],
@@ -213,7 +209,7 @@ static block block_at(const group *g, const place *p, int k, int64_t first) {
 /* Copies one unit of walks with contiguous rows, row by row: all first rows, all second rows ... */
 static void copy_rows(const group *g, const place *p, int64_t first) {
     const int row = g->walk->rank - 2, last = row + 1;
-    const int64_t end = smaller(first + g->rows, g->walk->n[row]);
+    const int64_t end = mg_smaller(first + g->rows, g->walk->n[row]);
     for (int64_t r = first; r < end; r++)
         for (int k = 0; k < g->n; k++) {
             const mg_walk *w = &g->walk[k];

@@ -24,32 +24,26 @@ MG_INLINE void add_taps(const mg_depthwise_run *r, int first, int64_t c, const f
     UNROLL for (int t = 0; t < taps; t++) store(sums + r->weight[first + t] + c, sum[t]);
 }
 
-/* Calls `some(..., n)` for all taps of a run, n at a time, in calls as even as can be: 25 taps are
- * 9, 8 and 8. `t` is the first tap of a call. */
-#define CASE(n, some, ...)                                                                         \
-    case n:                                                                                        \
-        some(__VA_ARGS__, n);                                                                      \
-        break;
-#define FOR_TAPS(run, t, some, ...)                                                                \
-    for (int t = 0, calls = ((run)->taps + TAPS - 1) / TAPS, n; calls > 0; calls--, t += n) {      \
-        n = ((run)->taps - t + calls - 1) / calls;                                                 \
-        switch (n) {                                                                               \
-            CASE(1, some, __VA_ARGS__)                                                             \
-            CASE(2, some, __VA_ARGS__)                                                             \
-            CASE(3, some, __VA_ARGS__)                                                             \
-            CASE(4, some, __VA_ARGS__)                                                             \
-            CASE(5, some, __VA_ARGS__)                                                             \
-            CASE(6, some, __VA_ARGS__)                                                             \
-            CASE(7, some, __VA_ARGS__)                                                             \
-            CASE(8, some, __VA_ARGS__)                                                             \
-            CASE(9, some, __VA_ARGS__)                                                             \
-        }                                                                                          \
-    }
+/* Taps of the next call, the first of which is number t, so that calls are as even as can be: 25
+ * taps are 9, 8 and 8. */
+static int taps_of_call(const mg_depthwise_run *r, int t) {
+    const int left = r->taps - t, calls = (left + TAPS - 1) / TAPS;
+    return (left + calls - 1) / calls;
+}
+
+#define EACH_COUNT(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9)
 
 /* Channels that do not fill a vector are added one by one. */
 static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
     int64_t c = 0;
-    for (; c + LANES <= r->c; c += LANES) FOR_TAPS(r, t, add_taps, r, t, c, dy, sums)
+#define CASE(taps)                                                                                 \
+    case taps: add_taps(r, t, c, dy, sums, taps); break;
+    for (; c + LANES <= r->c; c += LANES)
+        for (int t = 0, n; t < r->taps; t += n) {
+            n = taps_of_call(r, t);
+            switch (n) { EACH_COUNT(CASE) }
+        }
+#undef CASE
     for (; c < r->c; c++)
         for (int t = 0; t < r->taps; t++) {
             const float *x = r->at[t] + c;
@@ -101,8 +95,14 @@ static float sum_one(const mg_depthwise_run *r, const float *w, int64_t i, int64
 static void sum_taps(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
                      float *y) {
     int64_t c = 0;
+#define CASE(taps)                                                                                 \
+    case taps: sum_some(r, t, c, w, bias, relu, y, taps); break;
     for (; r->taps > 0 && c + LANES <= r->c; c += LANES)
-        FOR_TAPS(r, t, sum_some, r, t, c, w, bias, relu, y)
+        for (int t = 0, n; t < r->taps; t += n) {
+            n = taps_of_call(r, t);
+            switch (n) { EACH_COUNT(CASE) }
+        }
+#undef CASE
     for (; c < r->c; c++)
         for (int64_t i = 0; i < r->results; i++) {
             const float sum = sum_one(r, w, i, c, bias ? bias[c] : 0);
