@@ -15,7 +15,7 @@
 /* Channels that a product sums at a time: its filters stay in the first cache. */
 enum { DEPTH = 256, CHAIN = 16 };
 
-/* ---- results, and the image's gradient ---- */
+/* ---- filters ---- */
 
 /* Where weight (y, x) of a filter, of all channels, lies among arranged filters: {tap, tap, phase
  * and channel, filter}, or if rotated {tap, tap, filter, phase and channel}. */
@@ -66,6 +66,8 @@ static const float *prepared_filters(const mg_winograd_conv *s, const float *w, 
     return scratch;
 }
 
+/* ---- blocks ---- */
+
 typedef struct block { /* n tiles of a region from `first` on */
     const mg_winograd_region *region;
     int64_t first, n;
@@ -94,10 +96,49 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
     return e / r->wide * s->regions[0].wide + e % r->wide;
 }
 
+/* ---- prefetching: products leave memory idle, so the next block's images are read meanwhile ----
+ */
+
+typedef struct prefetch { /* cache lines from `at` on, some of which each step requests */
+    const char *at;
+    int64_t lines, per_step;
+} prefetch;
+
+/* The rows of the images that a block reads, in `steps` steps. None if they would fill the
+ * second-level cache, as those of a region with few columns. */
+static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *g, block b,
+                            const float *images, int64_t steps) {
+    enum { MOST = 256 << 10 }; /* bytes */
+    const mg_winograd_region *r = b.region;
+    const int64_t last = b.first + b.n - 1, results = r->high - r->taps + 1;
+    const int64_t first_row = b.first / r->columns, last_row = last / r->columns; /* of tiles */
+    int64_t top = r->y + first_row % r->rows * results;
+    int64_t end = r->y + last_row % r->rows * results + r->high;
+    top = first_row / r->rows * g->h + top * g->step - g->top;
+    end = last_row / r->rows * g->h + end * g->step - g->top;
+    if (top < 0) top = 0;
+    if (end > s->images * g->h) end = s->images * g->h;
+    const int64_t bytes = (end - top) * g->w * g->c * (int64_t)sizeof *images;
+    if (b.n <= 0 || bytes <= 0 || bytes > MOST) return (prefetch){0};
+    const int64_t lines = mg_divide_up(bytes, MG_LINE);
+    return (prefetch){(const char *)(images + top * g->w * g->c), lines,
+                      mg_divide_up(lines, steps)};
+}
+
+/* Into the first-level cache, from which lines go to the second: requests for the second alone were
+ * slower on a Zen 4. */
+static void prefetch_step(prefetch *p) {
+    for (int64_t i = 0; i < p->per_step && p->lines > 0; i++, p->lines--, p->at += MG_LINE)
+        __builtin_prefetch(p->at);
+}
+
+/* ---- results, and the image's gradient ---- */
+
 /* M of a block from V and n strips of U. */
 static void multiply_results(const mg_winograd_conv *s, block b, const float *v, const float *u,
-                             int64_t n, float *m) {
-    for (int64_t e = 0; e < b.region->high * b.region->wide; e++)
+                             int64_t n, float *m, prefetch next) {
+    for (int64_t e = 0; e < b.region->high * b.region->wide; e++) {
+        prefetch_step(&next);
         for (int64_t strip = 0; strip < n; strip++)
             for (int64_t c = 0; c < s->c; c += DEPTH) {
                 const int64_t plane = plane_of(s, b.region, e);
@@ -117,6 +158,18 @@ static void multiply_results(const mg_winograd_conv *s, block b, const float *v,
                                            .chain = CHAIN};
                 mg_simd_used->gemm[0]->multiply(&p, b.n);
             }
+    }
+}
+
+/* The images of the block that this thread will probably make after block i. None where filters,
+ * V and M fill the second-level cache by themselves: with 64 channels either way it cost 2 %. */
+static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const float *x) {
+    enum { MOST_FILTERS = 512 << 10 }; /* bytes */
+    const mg_winograd_region *r = block_at(s, i).region;
+    const int64_t next = i + omp_get_num_threads();
+    const int64_t filters = s->elements * s->filter_plane * (int64_t)sizeof *x;
+    if (next >= blocks_of(s) || filters > MOST_FILTERS) return (prefetch){0};
+    return prefetch_of(s, &s->image, block_at(s, next), x, r->high * r->wide);
 }
 
 static void make_results(const mg_winograd_conv *s, const float *x, const float *u,
@@ -128,8 +181,9 @@ static void make_results(const mg_winograd_conv *s, const float *x, const float 
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < blocks_of(s); i++) {
         const block b = block_at(s, i);
+        const prefetch next = prefetch_after(s, i, x);
         simd->images(&s->image, b.region, x, b.first, b.n, planes_of(s, v, s->image_plane), s->ld);
-        multiply_results(s, b, v, u, s->strips, m);
+        multiply_results(s, b, v, u, s->strips, m, next);
         simd->results(&s->result, b.region, planes_of(s, m, s->result_plane), s->largest_block, y,
                       b.first, b.n, &finish);
         if (s->past_caches) mg_simd_used->movement->end_stream();
@@ -148,7 +202,7 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
     float *u = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
     float *m = u + s->elements * s->filter_plane;
     simd->filters(&sizes, filters, planes_of(s, u, s->filter_plane), strip, strip + 1);
-    multiply_results(s, b, v, u, 1, m);
+    multiply_results(s, b, v, u, 1, m, (prefetch){0});
     simd->results(&s->result, b.region, planes_of(s, m, s->result_plane), s->largest_block, y,
                   b.first, b.n, &finish);
     if (s->past_caches) mg_simd_used->movement->end_stream();
@@ -239,6 +293,17 @@ static void transform_block(const mg_winograd_conv *s, block b, const float *x, 
     }
 }
 
+/* This thread's share of what block i reads of the images, requested in its share of the steps. */
+static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_image *g, int64_t i,
+                               const float *images, int64_t steps) {
+    if (i >= blocks_of(s)) return (prefetch){0};
+    const int64_t team = omp_get_num_threads(), member = omp_get_thread_num();
+    const block b = block_at(s, i);
+    const int64_t first = b.n * member / team, end = b.n * (member + 1) / team;
+    return prefetch_of(s, g, (block){b.region, b.first + first, end - first}, images,
+                       mg_divide_up(steps, team));
+}
+
 /* dw from the gradient of the arranged filters. */
 static void collect_gradients(const mg_winograd_conv *s, const float *arranged, float *dw) {
     const int64_t floats = s->image.c * s->k;
@@ -255,23 +320,28 @@ static mg_status winograd_run_grad_weight(const mg_call *call) {
     float *dw = call->out[0], *scratch = call->scratch;
     float *du = scratch + s->filters_at, *v = scratch + s->threads_at;
     float *d = v + s->elements * s->image_plane,
-          *gradients = mg_winograd_is_arranged(s) ? scratch : dw;
+          *arranged = mg_winograd_is_arranged(s) ? scratch : dw;
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
 #pragma omp parallel num_threads(s->team)
     {
         for (int64_t i = 0; i < blocks_of(s); i++) {
             const block b = block_at(s, i);
+            const int64_t products = b.region->high * b.region->wide * s->strips;
+            prefetch images = prefetch_share(s, &s->image, i + 1, x, products);
+            prefetch gradients = prefetch_share(s, &s->result, i + 1, dy, products);
             transform_block(s, b, x, dy, v, d);
-#pragma omp for collapse(2) schedule(static)
-            for (int64_t e = 0; e < b.region->high * b.region->wide; e++)
-                for (int64_t strip = 0; strip < s->strips; strip++)
-                    add_block(s, b, e, strip, v, d, i > 0, du);
+#pragma omp for schedule(static)
+            for (int64_t p = 0; p < products; p++) {
+                prefetch_step(&images);
+                prefetch_step(&gradients);
+                add_block(s, b, p / s->strips, p % s->strips, v, d, i > 0, du);
+            }
         }
 #pragma omp for schedule(static)
         for (int64_t strip = 0; strip < s->strips; strip++)
-            simd->filter_gradients(&sizes, planes_of(s, du, s->filter_plane), gradients, strip,
+            simd->filter_gradients(&sizes, planes_of(s, du, s->filter_plane), arranged, strip,
                                    strip + 1);
-        if (gradients != dw) collect_gradients(s, gradients, dw);
+        if (arranged != dw) collect_gradients(s, arranged, dw);
     }
     return MG_OK;
 }
