@@ -460,6 +460,15 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, 
       grad = grad }
   end
 end
+-- A mean far from 0: rows in which x - mean is a thousandth of x.
+for _, x in ipairs { { 40, 256 }, { 3, 3000 } } do
+  local far, row = { x, 999, 1001 }, { { x[#x] }, 0.5, 1.5 }
+  local tol, why = 1e-3, "float32 holds x to 6e-5, a ten-thousandth of the deviation"
+  local dtypes = { "float32" }
+  case { "layer_norm", far, row, row, dtypes = dtypes, tol = tol, why = why, grad = false }
+  case { "layer_norm_grad", far, row, { x, -1, 1 }, dtypes = dtypes, tol = tol, why = why, grad = false }
+  case { "layer_norm_reduce", far, { x, -1, 1 }, dtypes = dtypes, tol = tol, why = why, grad = false }
+end
 -- 16-bit images with float32 statistics, gamma and beta; both devices compute sums in float32.
 local HALVES = { "float16", "bfloat16" }
 for _, x in ipairs { { 6, 3 }, { 3, 4, 5, 17 } } do

@@ -61,10 +61,19 @@ static mg_status layer_norm_grad_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
     const int64_t block = rows_of_block(&r);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < r.n; i += block)
-        r.loops->grad_rows(row_at(call->in[0], &r, i), call->in[1], row_at(call->in[2], &r, i),
-                           row_at(call->out[0], &r, i), r.n - i < block ? r.n - i : block, r.length,
-                           r.epsilon);
+    for (int64_t i = 0; i < r.n; i += block) {
+        const mg_layer_norm_rows these = {
+            .x = row_at(call->in[0], &r, i),
+            .gamma = call->in[1],
+            .dy = row_at(call->in[2], &r, i),
+            .dx = row_at(call->out[0], &r, i),
+            .n = r.n - i < block ? r.n - i : block,
+            .length = r.length,
+            .few = block,
+            .epsilon = r.epsilon,
+        };
+        r.loops->gradients(&these);
+    }
     return MG_OK;
 }
 
@@ -94,9 +103,17 @@ static mg_status layer_norm_reduce_run(const mg_call *call) {
         const int64_t first = k * CHUNK, left = r.n - first;
         double *part = parts + k * width;
         for (int64_t j = 0; j < width; j++) part[j] = 0;
-        r.loops->reduce_rows(row_at(call->in[0], &r, first), row_at(call->in[1], &r, first),
-                             left < CHUNK ? left : CHUNK, block, r.length, r.epsilon,
-                             partial + k * width * r.size, part);
+        const mg_layer_norm_rows these = {
+            .x = row_at(call->in[0], &r, first),
+            .dy = row_at(call->in[1], &r, first),
+            .sums = part,
+            .partial = partial + k * width * r.size,
+            .n = left < CHUNK ? left : CHUNK,
+            .length = r.length,
+            .few = block,
+            .epsilon = r.epsilon,
+        };
+        r.loops->gradients(&these);
     }
     /* the chunks in order, whichever thread made them */
     for (int64_t j = 0; j < width; j++) total[j] = 0;

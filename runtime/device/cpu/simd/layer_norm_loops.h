@@ -1,8 +1,13 @@
 /* Layer norms of rows, for one type: see reals.c.
  *
- * Sums over NORM_BLOCK numbers are made in the type itself, four vectors side by side, and then
- * added up in double; the variance is that of x - mean. Each op computes mean and deviation of the
- * rows again. xhat = (x - mean) / deviation is one multiplication and addition: x * scale + off. */
+ * Each op computes mean and deviation of the rows again, in one pass: sums of d = x - shift and of
+ * d d. The shift is near the mean, so that little is lost when the square of the mean of d is
+ * subtracted. Sums over NORM_BLOCK numbers are made in the type itself, in several vectors side by
+ * side, and then added up in double.
+ *
+ * A few rows take each pass together, while they are in the first-level cache, so that the
+ * processor goes on with the next row while it still joins the sums of the last. xhat = (x - mean)
+ * / deviation is one multiplication and addition: x * scale + off. */
 
 #ifndef NORM_BLOCK
 #define NORM_BLOCK 1024 /* numbers summed in the type itself */
@@ -13,6 +18,8 @@
 
 typedef REAL NAME(half) __attribute__((vector_size(32)));
 typedef REAL NAME(quarter) __attribute__((vector_size(16)));
+
+/* ---- sums over rows ---- */
 
 /* The sum of the elements of four vectors. Vectors are halved in registers until 16 bytes are left
  * (by way of an array the layer over rows of 256 took 1.25 times as long). */
@@ -37,176 +44,193 @@ MG_INLINE double NAME(join)(const NAME(vec) * v) {
     return (double)(N == 2 ? c[0] + c[1] : (c[0] + c[N / 2]) + (c[1] + c[N - 1]));
 }
 
-/* Adds the sums of x - shift and of its square, over NORM_BLOCK numbers at most. Four vectors side
- * by side hide the latency of the additions; numbers beyond the last whole four are added one by
- * one. */
-MG_INLINE void NAME(add_block)(const REAL *restrict x, int64_t n, REAL shift, double *sum,
-                               double *square) {
-    NAME(vec) s[4] = {0}, q[4] = {0};
-    int64_t j = 0;
-    for (; j + 4 * VEC <= n; j += 4 * VEC) {
-        const NAME(vec) *at = (const NAME(vec) *)(const void *)(x + j);
-        const NAME(vec) a = at[0] - shift, b = at[1] - shift, c = at[2] - shift, d = at[3] - shift;
-        s[0] += a, s[1] += b, s[2] += c, s[3] += d;
-        q[0] += a * a, q[1] += b * b, q[2] += c * c, q[3] += d * d;
-    }
-    /* numbers that do not fill four vectors */
-    REAL rest = 0, rest_square = 0;
-    for (; j < n; j++) {
-        const REAL d = x[j] - shift;
-        rest += d;
-        rest_square += d * d;
-    }
-    *sum += NAME(join)(s) + (double)rest;
-    *square += NAME(join)(q) + (double)rest_square;
+/* Sums over a row, or a part of it: d = x - shift, g = dy gamma. */
+typedef struct NAME(row_sums) {
+    double d, square;  /* of d and d d */
+    double g, product; /* of g and g d */
+} NAME(row_sums);
+
+/* The mean of four of the n numbers at x: the shift. Its square distance from the mean is at most n
+ * / 4 variances, which bounds the rounding error of the variance; for random numbers it is 1 / 4.
+ */
+MG_INLINE REAL NAME(rough_mean)(const REAL *x, int64_t n) {
+    const int64_t step = n / 4;
+    return ((x[0] + x[step]) + (x[2 * step] + x[3 * step])) * (REAL)0.25;
 }
 
-/* As add_block with mean as the shift, and adds the sums of dy gamma and of dy gamma (x - mean). */
-MG_INLINE void NAME(add_products)(const REAL *restrict x, const REAL *restrict gamma,
-                                  const REAL *restrict dy, int64_t n, REAL mean,
-                                  double sums[4][MG_NORM_ROWS], int64_t row) {
-    enum { SIDE = 2 }; /* vectors side by side: with the products, as many chains as add_block */
-    NAME(vec) s[4][4] = {{{0}}};
-    int64_t j = 0;
-    for (; j + SIDE * VEC <= n; j += SIDE * VEC)
-        for (int k = 0; k < SIDE; k++) {
-            const int64_t at = j + k * VEC;
-            const NAME(vec) d = AT(x, at) - mean, v = AT(dy, at) * AT(gamma, at);
-            s[0][k] += d;
-            s[1][k] += d * d;
-            s[2][k] += v;
-            s[3][k] += v * d;
-        }
+/* Adds `width` vectors to the partial sums: of d, d d, g and g d, in this order. Without `products`
+ * only the first two, and numbers that lie `ahead` are prefetched: memory would be idle while the
+ * rows are read from the first-level cache. (With products there are no free slots for that.) */
+MG_INLINE void NAME(add_vectors)(const REAL *x, const REAL *gamma, const REAL *dy, bool products,
+                                 int width, REAL shift, int64_t ahead, NAME(vec) sums[4][4]) {
+    enum { LINE = 64 / sizeof(REAL) };
+    UNROLL for (int k = 0; k < width; k++) {
+        const NAME(vec) d = AT(x, k * VEC) - shift;
+        sums[0][k] += d;
+        sums[1][k] += d * d;
+        if (!products && k * VEC % LINE == 0) __builtin_prefetch(x + ahead + k * VEC);
+        if (!products) continue;
+        const NAME(vec) g = AT(dy, k * VEC) * AT(gamma, k * VEC);
+        sums[2][k] += g;
+        sums[3][k] += g * d;
+    }
+}
+
+/* The sums over NORM_BLOCK numbers at most; those of g and g d only with `products`. */
+MG_INLINE NAME(row_sums)
+    NAME(sums_of_block)(const REAL *restrict x, const REAL *restrict gamma, const REAL *restrict dy,
+                        bool products, int64_t n, REAL shift, int64_t ahead) {
+    const int width = products ? 2 : 4; /* vectors side by side: eight chains of additions */
+    NAME(vec) sums[4][4] = {{{0}}};
     REAL rest[4] = {0};
+    int64_t j = 0;
+    for (; j + width * VEC <= n; j += width * VEC)
+        NAME(add_vectors)(x + j, gamma + j, dy + j, products, width, shift, ahead, sums);
+    for (; j + VEC <= n; j += VEC)
+        NAME(add_vectors)(x + j, gamma + j, dy + j, products, 1, shift, ahead, sums);
     for (; j < n; j++) {
-        const REAL d = x[j] - mean, v = dy[j] * gamma[j];
-        rest[0] += d;
-        rest[1] += d * d;
-        rest[2] += v;
-        rest[3] += v * d;
+        const REAL d = x[j] - shift, g = products ? dy[j] * gamma[j] : 0;
+        rest[0] += d, rest[1] += d * d;
+        rest[2] += g, rest[3] += g * d;
     }
-    for (int k = 0; k < 4; k++) sums[k][row] += NAME(join)(s[k]) + (double)rest[k];
+    NAME(row_sums)
+    s = {.d = NAME(join)(sums[0]) + (double)rest[0],
+         .square = NAME(join)(sums[1]) + (double)rest[1]};
+    if (products) s.g = NAME(join)(sums[2]) + (double)rest[2];
+    if (products) s.product = NAME(join)(sums[3]) + (double)rest[3];
+    return s;
 }
 
-/* 1 / deviation of n rows from their sums of squares around the mean. `off` holds the sums of
- * x - mean, which rounding has left different from 0; they correct the variances. */
-MG_INLINE void NAME(inverses_of)(const double *restrict square, const double *restrict off,
-                                 int64_t n, int64_t c, double epsilon, double *restrict inverse) {
+/* The sums of n rows, and the shifts that they are about. Each block has a shift of its own; its
+ * sums are turned into those about the shift of the row's first block. */
+MG_INLINE void NAME(sums_of)(const REAL *x, const REAL *gamma, const REAL *dy, bool products,
+                             int64_t n, int64_t c, NAME(row_sums) *restrict sums,
+                             double *restrict shift) {
+    for (int64_t i = 0; i < n; i++) {
+        NAME(row_sums) s = {0};
+        for (int64_t k = 0; k < c; k += NORM_BLOCK) {
+            const int64_t len = c - k < NORM_BLOCK ? c - k : NORM_BLOCK, at = i * c + k;
+            const REAL here = NAME(rough_mean)(x + at, len);
+            const NAME(row_sums) b =
+                NAME(sums_of_block)(x + at, gamma + k, dy + at, products, len, here, n * c);
+            if (k == 0) shift[i] = (double)here;
+            const double by = (double)here - shift[i];
+            s.d += b.d + (double)len * by;
+            s.square += b.square + (2 * b.d + (double)len * by) * by;
+            s.g += b.g;
+            s.product += b.product + by * b.g;
+        }
+        sums[i] = s;
+    }
+}
+
+/* Mean and 1 / deviation of n rows. */
+MG_INLINE void NAME(moments_of)(const NAME(row_sums) *restrict sums, const double *restrict shift,
+                                int64_t n, int64_t c, double epsilon, double *restrict mean,
+                                double *restrict inverse) {
     const double part = 1 / (double)c;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        const double d = off[i] * part, variance = square[i] * part - d * d;
+        const double d = sums[i].d * part, variance = sums[i].square * part - d * d;
+        mean[i] = shift[i] + d;
         inverse[i] = 1 / sqrt((variance > 0 ? variance : 0) + epsilon);
     }
 }
 
-/* Prefetches a row that will be read or written soon. The passes over a few rows are short, and
- * most of them find the rows in the first-level cache; memory would be idle meanwhile. Measured:
- * the forward pass and the sums over rows gain 5 to 10 %, grad_rows loses as much with AVX-512. */
-MG_INLINE void NAME(fetch)(const REAL *row, int64_t c) {
-    for (int64_t k = 0; k < c; k += (int64_t)(64 / sizeof(REAL))) __builtin_prefetch(row + k);
-}
-
-/* The means of n rows; prefetches the same rows of `other`, unless it is NULL. */
-MG_INLINE void NAME(means_of)(const REAL *restrict x, int64_t n, int64_t c, REAL *restrict mean,
-                              const REAL *other) {
-    const double part = 1 / (double)c;
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0, unused = 0;
-        if (other) NAME(fetch)(other + i * c, c);
-        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_block)
-        (x + i * c + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, 0, &sum, &unused);
-        mean[i] = (REAL)(sum * part);
-    }
-}
-
-/* Mean and 1 / deviation of n rows: one pass for the mean, one for the squares around it. The rows
- * take each pass together, so that the processor goes on with the next row while it still joins the
- * sums of the last. */
-MG_INLINE void NAME(moments_of)(const REAL *restrict x, int64_t n, int64_t c, double epsilon,
-                                REAL *restrict mean, double *restrict inverse, const REAL *other) {
-    double off[MG_NORM_ROWS], square[MG_NORM_ROWS];
-    NAME(means_of)(x, n, c, mean, other);
-    for (int64_t i = 0; i < n; i++) {
-        NAME(fetch)(x + (i + n) * c, c);
-        off[i] = square[i] = 0;
-        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_block)
-        (x + i * c + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, mean[i], &off[i], &square[i]);
-    }
-    NAME(inverses_of)(square, off, n, c, epsilon, inverse);
-}
+/* ---- layer_norm ---- */
 
 /* y = (x - mean) / deviation * gamma + beta. */
 static void NAME(normalise_rows)(const void *px, const void *pgamma, const void *pbeta, void *py,
                                  int64_t n, int64_t c, double epsilon) {
     const REAL *restrict gamma = pgamma, *restrict beta = pbeta;
-    REAL mean[MG_NORM_ROWS];
-    double inverse[MG_NORM_ROWS];
-    NAME(moments_of)(px, n, c, epsilon, mean, inverse, py);
+    double mean[MG_NORM_ROWS], inverse[MG_NORM_ROWS], shift[MG_NORM_ROWS];
+    NAME(row_sums) sums[MG_NORM_ROWS];
+    NAME(sums_of)(px, px, px, false, n, c, sums, shift);
+    NAME(moments_of)(sums, shift, n, c, epsilon, mean, inverse);
     for (int64_t i = 0; i < n; i++) {
         const REAL *restrict x = (const REAL *)px + i * c, v = (REAL)inverse[i];
-        const REAL off = (REAL)(-(double)mean[i] * (double)v);
+        const REAL off = (REAL)(-mean[i] * (double)v);
         REAL *restrict y = (REAL *)py + i * c;
 #pragma omp simd
         for (int64_t j = 0; j < c; j++) y[j] = (x[j] * v + off) * gamma[j] + beta[j];
     }
 }
 
-/* dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy * gamma. */
-static void NAME(grad_rows)(const void *px, const void *pgamma, const void *pdy, void *pdx,
-                            int64_t n, int64_t c, double epsilon) {
-    const REAL *restrict gamma = pgamma;
+/* ---- gradients ---- */
+
+/* Of one row: xhat = x * scale + off, dx = dy gamma * scale + (xhat * slope + level). */
+typedef struct NAME(grad_factors) {
+    REAL scale, off, slope, level;
+} NAME(grad_factors);
+
+/* The factors of n rows. dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy gamma;
+ * slope and level are for dx only. */
+MG_INLINE void NAME(factors_of)(const REAL *x, const REAL *gamma, const REAL *dy, bool with_dx,
+                                int64_t n, int64_t c, double epsilon, NAME(grad_factors) * f) {
     const double part = 1 / (double)c;
-    REAL mean[MG_NORM_ROWS];
-    /* sums of x - mean, its square, g, and g (x - mean) */
-    double sums[4][MG_NORM_ROWS], inverse[MG_NORM_ROWS];
-    NAME(means_of)(px, n, c, mean, NULL);
+    double mean[MG_NORM_ROWS], inverse[MG_NORM_ROWS], shift[MG_NORM_ROWS];
+    NAME(row_sums) sums[MG_NORM_ROWS];
+    NAME(sums_of)(x, gamma, dy, with_dx, n, c, sums, shift);
+    NAME(moments_of)(sums, shift, n, c, epsilon, mean, inverse);
     for (int64_t i = 0; i < n; i++) {
-        const REAL *x = (const REAL *)px + i * c, *dy = (const REAL *)pdy + i * c;
-        for (int k = 0; k < 4; k++) sums[k][i] = 0;
-        for (int64_t k = 0; k < c; k += NORM_BLOCK) NAME(add_products)
-        (x + k, gamma + k, dy + k, k + NORM_BLOCK < c ? NORM_BLOCK : c - k, mean[i], sums, i);
-    }
-    NAME(inverses_of)(sums[1], sums[0], n, c, epsilon, inverse);
-    for (int64_t i = 0; i < n; i++) {
-        const REAL *restrict x = (const REAL *)px + i * c, *restrict dy = (const REAL *)pdy + i * c;
-        REAL *restrict dx = (REAL *)pdx + i * c;
-        const double d = inverse[i];
-        const REAL v = (REAL)d, p = (REAL)(d * d * d * sums[3][i] * part);
-        const REAL off = (REAL)((double)mean[i] * (double)p - d * sums[2][i] * part);
-#pragma omp simd
-        for (int64_t j = 0; j < c; j++) dx[j] = dy[j] * gamma[j] * v + (off - x[j] * p);
+        const double s = inverse[i], product = sums[i].product - (mean[i] - shift[i]) * sums[i].g;
+        f[i] = (NAME(grad_factors)){.scale = (REAL)s,
+                                    .off = (REAL)(-mean[i] * (double)(REAL)s),
+                                    .slope = (REAL)(-s * s * product * part),
+                                    .level = (REAL)(-s * sums[i].g * part)};
     }
 }
 
-/* Adds n rows' dy and dy * xhat to sums {2, c}, where xhat = x * scale + off. */
-MG_INLINE void NAME(add_columns)(const REAL *restrict x, const REAL *restrict dy, const REAL *scale,
-                                 const REAL *off, int64_t n, int64_t c, REAL *restrict sums) {
-    enum { SIDE = 4 }; /* vectors side by side */
-    int64_t k = 0;
-    for (; k + SIDE * VEC <= c; k += SIDE * VEC) {
-        NAME(vec) s[SIDE], p[SIDE];
-        for (int v = 0; v < SIDE; v++) {
-            s[v] = AT(sums, k + v * VEC);
-            p[v] = AT(sums, c + k + v * VEC);
-        }
-        for (int64_t i = 0; i < n; i++)
-            for (int v = 0; v < SIDE; v++) {
-                const int64_t at = i * c + k + v * VEC;
-                const NAME(vec) d = AT(dy, at);
-                s[v] += d;
-                p[v] += d * (AT(x, at) * scale[i] + off[i]);
-            }
-        for (int v = 0; v < SIDE; v++) {
-            AT(sums, k + v * VEC) = s[v];
-            AT(sums, c + k + v * VEC) = p[v];
+/* What the gradients of some rows read and write, from one column on. */
+typedef struct NAME(grad_block) {
+    const REAL *x, *gamma, *dy;
+    REAL *dx;
+    REAL *sums; /* {2, c}: of dy, and of dy * xhat */
+    const NAME(grad_factors) * f;
+    int64_t n, c; /* rows, and their length */
+} NAME(grad_block);
+
+/* `width` vectors of each row, from column k on: dx and the sums, or one of them. */
+MG_INLINE void NAME(grad_columns)(const NAME(grad_block) * b, int64_t k, int width, bool with_dx,
+                                  bool with_sums) {
+    NAME(vec) s[4], p[4];
+    UNROLL for (int v = 0; with_sums && v < width; v++) {
+        s[v] = AT(b->sums, k + v * VEC);
+        p[v] = AT(b->sums, b->c + k + v * VEC);
+    }
+    for (int64_t i = 0; i < b->n; i++) {
+        const NAME(grad_factors) f = b->f[i];
+        UNROLL for (int v = 0; v < width; v++) {
+            const int64_t at = i * b->c + k + v * VEC;
+            const NAME(vec) d = AT(b->dy, at), xhat = AT(b->x, at) * f.scale + f.off;
+            if (with_sums) s[v] += d;
+            if (with_sums) p[v] += d * xhat;
+            if (with_dx)
+                AT(b->dx, at) =
+                    d * AT(b->gamma, k + v * VEC) * f.scale + (xhat * f.slope + f.level);
         }
     }
-    for (; k < c; k++)
-        for (int64_t i = 0; i < n; i++) {
-            const REAL d = dy[i * c + k];
-            sums[k] += d;
-            sums[c + k] += d * (x[i * c + k] * scale[i] + off[i]);
+    UNROLL for (int v = 0; with_sums && v < width; v++) {
+        AT(b->sums, k + v * VEC) = s[v];
+        AT(b->sums, b->c + k + v * VEC) = p[v];
+    }
+}
+
+/* All columns: those that fill no vector one by one. */
+MG_INLINE void NAME(grad_rows)(const NAME(grad_block) * b, bool with_dx, bool with_sums) {
+    enum { WIDTH = MG_REGISTERS >= 32 ? 4 : 2 }; /* vectors side by side */
+    int64_t k = 0;
+    for (; k + WIDTH * VEC <= b->c; k += WIDTH * VEC)
+        NAME(grad_columns)(b, k, WIDTH, with_dx, with_sums);
+    for (; k + VEC <= b->c; k += VEC) NAME(grad_columns)(b, k, 1, with_dx, with_sums);
+    for (; k < b->c; k++)
+        for (int64_t i = 0; i < b->n; i++) {
+            const NAME(grad_factors) f = b->f[i];
+            const REAL d = b->dy[i * b->c + k], xhat = b->x[i * b->c + k] * f.scale + f.off;
+            if (with_sums) b->sums[k] += d;
+            if (with_sums) b->sums[b->c + k] += d * xhat;
+            if (with_dx)
+                b->dx[i * b->c + k] = d * b->gamma[k] * f.scale + (xhat * f.slope + f.level);
         }
 }
 
@@ -216,36 +240,47 @@ MG_INLINE void NAME(fold)(REAL *restrict partial, int64_t n, double *restrict su
     memset(partial, 0, (size_t)n * sizeof *partial);
 }
 
-/* Adds the rows' dy and dy * xhat to sums {2, c}. `few` rows are read twice while they are in the
- * first-level cache, the second time into partial sums {2, c} of the type itself, which at most
- * MG_NORM_ROWS rows share. */
-static void NAME(reduce_rows)(const void *px, const void *pdy, int64_t rows, int64_t few, int64_t c,
-                              double epsilon, void *ppartial, double *restrict sums) {
-    REAL mean[MG_NORM_ROWS], scale[MG_NORM_ROWS], off[MG_NORM_ROWS], *partial = ppartial;
-    double inverse[MG_NORM_ROWS];
+/* `few` rows are read twice while they are in the first-level cache, the second time for dx and for
+ * partial sums {2, c} of the type itself, which at most MG_NORM_ROWS rows share. */
+MG_INLINE void NAME(gradients_with)(const mg_layer_norm_rows *r, bool with_dx, bool with_sums) {
+    const int64_t c = r->length;
+    NAME(grad_factors) f[MG_NORM_ROWS];
     int64_t added = 0; /* rows in the partial sums */
-    memset(partial, 0, (size_t)(2 * c) * sizeof *partial);
-    for (int64_t i = 0; i < rows; i += few) {
-        const int64_t n = rows - i < few ? rows - i : few;
-        const REAL *x = (const REAL *)px + i * c, *dy = (const REAL *)pdy + i * c;
-        if (added + n > MG_NORM_ROWS) {
-            NAME(fold)(partial, 2 * c, sums);
+    if (with_sums) memset(r->partial, 0, (size_t)(2 * c) * sizeof(REAL));
+    for (int64_t i = 0; i < r->n; i += r->few) {
+        const NAME(grad_block) b = {
+            .x = (const REAL *)r->x + i * c,
+            .gamma = with_dx ? r->gamma : r->x,
+            .dy = (const REAL *)r->dy + i * c,
+            .dx = with_dx ? (REAL *)r->dx + i * c : NULL,
+            .sums = r->partial,
+            .f = f,
+            .n = r->n - i < r->few ? r->n - i : r->few,
+            .c = c,
+        };
+        if (with_sums && added + b.n > MG_NORM_ROWS) {
+            NAME(fold)(r->partial, 2 * c, r->sums);
             added = 0;
         }
-        NAME(moments_of)(x, n, c, epsilon, mean, inverse, dy);
-        for (int64_t r = 0; r < n; r++) {
-            scale[r] = (REAL)inverse[r];
-            off[r] = (REAL)(-(double)mean[r] * (double)scale[r]);
-        }
-        NAME(add_columns)(x, dy, scale, off, n, c, partial);
-        added += n;
+        NAME(factors_of)(b.x, b.gamma, b.dy, with_dx, b.n, c, r->epsilon, f);
+        NAME(grad_rows)(&b, with_dx, with_sums);
+        added += b.n;
     }
-    NAME(fold)(partial, 2 * c, sums);
+    if (with_sums) NAME(fold)(r->partial, 2 * c, r->sums);
+}
+
+/* The loops are compiled for each of the three cases. */
+static void NAME(gradients)(const mg_layer_norm_rows *r) {
+    if (!r->sums)
+        NAME(gradients_with)(r, true, false);
+    else if (!r->dx)
+        NAME(gradients_with)(r, false, true);
+    else
+        NAME(gradients_with)(r, true, true);
 }
 
 const mg_simd_layer_norm MG_ISA_NAME(NAME(mg_simd_layer_norm)) = {
     .normalise_rows = NAME(normalise_rows),
-    .grad_rows = NAME(grad_rows),
-    .reduce_rows = NAME(reduce_rows),
+    .gradients = NAME(gradients),
 };
 #undef AT

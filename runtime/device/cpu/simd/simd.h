@@ -201,16 +201,22 @@ typedef struct mg_simd_resize {
 
 enum { MG_NORM_ROWS = 32 }; /* the most rows that a layer norm takes together */
 
+/* What the gradients of a layer norm read and write. */
+typedef struct mg_layer_norm_rows {
+    const void *x, *gamma, *dy;
+    void *dx;      /* NULL: not wanted, and gamma is not read */
+    double *sums;  /* {2, length}: dy and dy * xhat are added; NULL: not wanted */
+    void *partial; /* for sums: room for 2 * length numbers */
+    int64_t n, length;
+    int64_t few; /* rows to take at a time, at most MG_NORM_ROWS */
+    double epsilon;
+} mg_layer_norm_rows;
+
 typedef struct mg_simd_layer_norm {
     /* n <= MG_NORM_ROWS rows of c numbers */
     void (*normalise_rows)(const void *x, const void *gamma, const void *beta, void *y, int64_t n,
                            int64_t c, double epsilon);
-    void (*grad_rows)(const void *x, const void *gamma, const void *dy, void *dx, int64_t n,
-                      int64_t c, double epsilon);
-    /* adds the dy and dy * xhat of any number of rows to sums {2, c}, `few` <= MG_NORM_ROWS rows at
-     * a time; `partial` has room for 2 c numbers */
-    void (*reduce_rows)(const void *x, const void *dy, int64_t rows, int64_t few, int64_t c,
-                        double epsilon, void *partial, double *sums);
+    void (*gradients)(const mg_layer_norm_rows *r);
 } mg_simd_layer_norm;
 
 typedef struct mg_simd_softmax {
