@@ -83,6 +83,7 @@ static const mg_kernel *const kernels[] = {&mg_cuda_fused,
 static const mg_kernel_set set = {.kernels = kernels,
                                   .reorder = &mg_cuda_reorder,
                                   .last_resort = &mg_cuda_host_fallback,
+                                  .merge = mg_cuda_fuse_epilogues,
                                   .copy = mg_cuda_copy};
 
 /* 0 without a driver or a GPU; opening a device then says which is missing. */

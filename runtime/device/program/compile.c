@@ -274,7 +274,7 @@ static mg_status reorder_bucket(compiler *c, const mg_step *s) {
 static mg_status compile_step(compiler *c, const mg_step *s) {
     mg_program_call k;
     size_t offset;
-    if (s->n_out == 0) return MG_OK; /* the device has joined it to another step */
+    if (s->n_out == 0) return MG_OK; /* the device has merged it into another step */
     if (is_free_reshape(c, s)) return share_slot(c, s);
     if (is_contiguous_slice(c, s, &offset)) return share_part(c, s, offset);
     MG_TRY(reorder_bucket(c, s));
@@ -333,13 +333,19 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_ke
     if (!p) return MG_OOM;
     p->device = d;
     p->set = set;
-    p->steps = graph->steps; /* which outlive the program */
-    compiler c = {.p = p, .graph = graph};
+    mg_kernel_graph merged = *graph; /* whose steps outlive the program */
+    mg_status status = MG_OK;
+    if (set->merge) {
+        status = set->merge(d, graph, &p->merged);
+        merged.steps = p->merged;
+    }
+    p->steps = merged.steps;
+    compiler c = {.p = p, .graph = &merged};
     const size_t n = (size_t)graph->n_values + 1;
     c.place = mg_alloc(n * sizeof *c.place);
     c.primary = mg_alloc_zero(n * sizeof *c.primary);
     c.uses = mg_alloc_zero(n * sizeof *c.uses);
-    mg_status status = c.place && c.primary && c.uses ? compile_all(&c) : MG_OOM;
+    if (status == MG_OK) status = c.place && c.primary && c.uses ? compile_all(&c) : MG_OOM;
     mg_free(c.place);
     mg_free(c.primary);
     mg_free(c.uses);

@@ -36,7 +36,8 @@ struct mg_program {
     const mg_kernel_set *set;
     mg_program_call *calls; /* calls from n_compute on are the commit phase */
     int n_calls, n_compute, calls_capacity;
-    const mg_step *steps; /* the kernel graph's; borrowed */
+    const mg_step *steps; /* the kernel graph's, which are borrowed, or `merged` */
+    mg_step *merged;      /* what mg_kernel_set.merge has made of them; owned */
     mg_slot *slots;
     int n_slots, slots_capacity;
     size_t arena_bytes;

@@ -1,7 +1,8 @@
 /* Host programs: how a device that is driven call by call runs a kernel graph.
  *
  * A kernel graph (device/kernel_graph.h) is compiled once into a list of kernel calls and then run
- * many times. Compiling goes step by step (compile.c):
+ * many times. The device may merge steps first (mg_kernel_set.merge). Compiling then goes step by
+ * step (compile.c):
  *
  *   1. Kernel (choose_kernel.c). The device's list is searched for the first kernel that accepts
  *      the step and prepares without MG_UNSUPPORTED. If there is none, the kernel of last resort
@@ -87,6 +88,10 @@ typedef struct mg_kernel_set {       /* the kernels of a device kind */
      * kind has row-major only. */
     const mg_kernel *reorder;
     const mg_kernel *last_resort; /* takes what no other kernel takes; NULL: the reference kernel */
+    /* Merges steps before kernels are chosen: *steps becomes a changed copy of the graph's steps,
+     * one block from mg_alloc that the program will own, also on failure. A step that was merged
+     * into another has no inputs and results left. NULL: the graph's steps are used. */
+    mg_status (*merge)(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
     /* Copies between two places in the device's memory. NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
 } mg_kernel_set;

@@ -18,6 +18,7 @@ void mg_program_release(mg_program *p) {
     for (int i = 0; i < p->n_calls; i++) mg_program_drop_call(&p->calls[i]);
     mg_free(p->calls);
     mg_free(p->slots);
+    mg_free(p->merged);
     mg_free(p);
 }
 

@@ -41,7 +41,6 @@ typedef enum capture_mode { PARALLEL, CHAIN, NO_CAPTURE } capture_mode;
 typedef struct program {
     mg_device *device;
     mg_program *calls;
-    mg_step *steps; /* owned: what the calls were made of, after epilogue fusion */
     int n_external;
     mg_cuda_graph_inputs *inputs;
     bool draws[N_PHASES]; /* the phase draws random numbers relative to the run's state */
@@ -276,15 +275,11 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
 
 /* ---- life ---- */
 
-/* Fuses epilogues, makes the program's calls, and compiles and loads all generated kernels that
- * they want. */
+/* Makes the program's calls, and compiles and loads all generated kernels that they want. */
 static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_kernel_graph *graph) {
     mg_cuda *s = p->device->state;
-    mg_kernel_graph fused = *graph;
     pthread_mutex_lock(&s->compiling);
-    mg_status status = mg_cuda_fuse_epilogues(p->device, graph, &p->steps);
-    fused.steps = p->steps;
-    if (status == MG_OK) status = mg_program_compile(p->device, set, &fused, &p->calls);
+    mg_status status = mg_program_compile(p->device, set, graph, &p->calls);
     if (status != MG_OK) {
         mg_cuda_modules_forget(s);
     } else if ((status = mg_cuda_modules_finish(p->device)) != MG_OK) {
@@ -306,7 +301,6 @@ static mg_status read_capture_mode(capture_mode *mode) {
     return mg_fail(MG_USAGE, "MGPU_CUDA_GRAPH is \"%s\": it must be parallel, chain or no", text);
 }
 
-/* The program owns the fused steps, as its calls refer to them. */
 mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
                                   const mg_kernel_graph *graph, mg_program **made) {
     capture_mode mode;
@@ -321,7 +315,6 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
     const mg_status status = p->inputs ? compile_calls(p, set, graph) : MG_OOM;
     if (status != MG_OK) {
         mg_cuda_graph_inputs_free(p->inputs);
-        mg_free(p->steps);
         mg_free(p);
         return status;
     }
@@ -343,7 +336,6 @@ void mg_cuda_program_release(mg_program *calls) {
     }
     mg_cuda_graph_inputs_free(p->inputs);
     mg_program_release(p->calls);
-    mg_free(p->steps);
     mg_free(p);
 }
 

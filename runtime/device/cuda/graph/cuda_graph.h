@@ -44,8 +44,9 @@ mg_status mg_cuda_graph_inputs_copy_out(const mg_cuda_graph_inputs *p, const mg_
 
 /* ---- epilogue_fusion.c ---- */
 
-/* A copy of the graph's steps in which column sums are fused into the step that reads or makes what
- * they add up. *steps is a block from mg_alloc, which must outlive a program made of it. */
+/* For mg_kernel_set.merge: column sums are fused into the step that reads or makes what they add
+ * up.
+ */
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
 
 #endif
