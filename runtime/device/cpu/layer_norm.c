@@ -1,12 +1,15 @@
 /* layer_norm, layer_norm_grad and layer_norm_reduce. Threads share the rows; a row is read several
  * times while it is in the cache (simd/layer_norm_loops.h).
  *
- * layer_norm_reduce sums over rows. It takes CHUNK rows together, so that the order of its
- * additions depends on the shape only. */
+ * layer_norm_reduce sums over rows. It sums chunks of rows first, whose size depends on the shape
+ * only, and so does the order of its additions.
+ *
+ * The two gradients read the same x and dy. Where a program has both, they become one step with two
+ * results, dx and the sums: x and dy are read once, and each row's statistics computed once. */
 #include "device/cpu/cpu.h"
+#include "core/alloc.h"
 #include "ops/attrs.h"
-
-enum { CHUNK = 128 }; /* rows that layer_norm_reduce takes together */
+#include <string.h>
 
 /* The rows of x. */
 typedef struct rows { /* of x */
@@ -77,13 +80,21 @@ static mg_status layer_norm_grad_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* ---- sums over rows ---- */
+
+/* Rows of a chunk: enough for the cost of its sums, few enough to have chunks for many threads. */
+static int64_t rows_of_chunk(const rows *r) {
+    enum { LEAST = 16, MOST = 128, CHUNKS = 16 };
+    return mg_larger(LEAST, mg_smaller(MOST, mg_divide_up(r->n, CHUNKS)));
+}
+
 /* Chunks of rows, the last one perhaps shorter. */
 static int64_t chunks_of(const rows *r) {
-    return (r->n + CHUNK - 1) / CHUNK;
+    return mg_divide_up(r->n, rows_of_chunk(r));
 }
 
 /* Scratch: the sums {2, length} of each chunk, their total, and partial sums of each chunk. */
-static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
+static mg_status layer_norm_sums_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
     const int64_t chunks = chunks_of(&r), width = 2 * r.length;
     plan->scratch =
@@ -91,40 +102,105 @@ static mg_status layer_norm_reduce_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
-/* The result {2, length}: dgamma's and dbeta's sums. Chunks are summed side by side, then added in
- * their order. */
-static mg_status layer_norm_reduce_run(const mg_call *call) {
-    const rows r = rows_of(call->plan);
-    const int64_t chunks = chunks_of(&r), width = 2 * r.length, block = rows_of_block(&r);
-    double *parts = call->scratch, *total = parts + chunks * width;
-    char *partial = (char *)(total + width);
-#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t k = 0; k < chunks; k++) {
-        const int64_t first = k * CHUNK, left = r.n - first;
-        double *part = parts + k * width;
-        for (int64_t j = 0; j < width; j++) part[j] = 0;
-        const mg_layer_norm_rows these = {
-            .x = row_at(call->in[0], &r, first),
-            .dy = row_at(call->in[1], &r, first),
-            .sums = part,
-            .partial = partial + k * width * r.size,
-            .n = left < CHUNK ? left : CHUNK,
-            .length = r.length,
-            .few = block,
-            .epsilon = r.epsilon,
-        };
-        r.loops->gradients(&these);
-    }
-    /* the chunks in order, whichever thread made them */
+/* Adds the chunks' sums {2, length} in their order, whichever thread made them. */
+static void add_chunks(const rows *r, const double *parts, double *total, void *sums) {
+    const int64_t chunks = chunks_of(r), width = 2 * r->length;
     for (int64_t j = 0; j < width; j++) total[j] = 0;
     for (int64_t k = 0; k < chunks; k++)
         for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];
     for (int64_t j = 0; j < width; j++) {
-        if (r.size == sizeof(float))
-            ((float *)call->out[0])[j] = (float)total[j];
+        if (r->size == sizeof(float))
+            ((float *)sums)[j] = (float)total[j];
         else
-            ((double *)call->out[0])[j] = total[j];
+            ((double *)sums)[j] = total[j];
     }
+}
+
+/* dgamma's and dbeta's sums {2, length} and, unless it is NULL, dx from gamma. */
+static void make_sums(const mg_call *call, void *gamma, void *dy, void *dx, void *sums) {
+    const rows r = rows_of(call->plan);
+    const int64_t chunk = rows_of_chunk(&r), chunks = chunks_of(&r), width = 2 * r.length;
+    double *parts = call->scratch, *total = parts + chunks * width;
+    char *partial = (char *)(total + width);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t k = 0; k < chunks; k++) {
+        const int64_t first = k * chunk;
+        double *part = parts + k * width;
+        for (int64_t j = 0; j < width; j++) part[j] = 0;
+        const mg_layer_norm_rows these = {
+            .x = row_at(call->in[0], &r, first),
+            .gamma = gamma,
+            .dy = row_at(dy, &r, first),
+            .dx = dx ? row_at(dx, &r, first) : NULL,
+            .sums = part,
+            .partial = partial + k * width * r.size,
+            .n = mg_smaller(chunk, r.n - first),
+            .length = r.length,
+            .few = rows_of_block(&r),
+            .epsilon = r.epsilon,
+        };
+        r.loops->gradients(&these);
+    }
+    add_chunks(&r, parts, total, sums);
+}
+
+static mg_status layer_norm_reduce_run(const mg_call *call) {
+    make_sums(call, NULL, call->in[1], NULL, call->out[0]);
+    return MG_OK;
+}
+
+/* ---- both gradients as one step ---- */
+
+static const char *layer_norm_gradients_accepts(const mg_kernel_plan *plan) {
+    return plan->step->n_out == 2 ? layer_norm_accepts(plan) : "has one result";
+}
+
+static mg_status layer_norm_gradients_run(const mg_call *call) {
+    make_sums(call, call->in[1], call->in[2], call->out[0], call->out[1]);
+    return MG_OK;
+}
+
+/* Whether the step is this op, and has not been merged into another. */
+static bool is_op(const mg_step *s, const char *name) {
+    return s->op && s->n_out == 1 && strcmp(s->op->name, name) == 0;
+}
+
+/* Whether steps `grad` and `reduce` may become one in the place of the earlier one: they have the
+ * same x, dy and epsilon, in a dtype that needs no upcast, and no step in between makes gamma. */
+static bool may_merge(const mg_kernel_graph *g, const mg_step *steps, int grad, int reduce) {
+    const mg_step *a = &steps[grad], *b = &steps[reduce];
+    const mg_dtype t = g->values[a->in[0]].dtype;
+    if ((t != MG_F32 && t != MG_F64) || a->in[0] != b->in[0] || a->in[2] != b->in[1] ||
+        ((const mg_norm_attrs *)a->attrs)->epsilon != ((const mg_norm_attrs *)b->attrs)->epsilon)
+        return false;
+    for (int i = reduce; i < grad; i++)
+        for (int o = 0; o < steps[i].n_out; o++)
+            if (steps[i].out[o] == a->in[1]) return false;
+    return true;
+}
+
+/* The step that makes both results; `out` has room for their numbers. */
+static void merge_pair(mg_step *steps, int grad, int reduce, int *out) {
+    mg_step both = steps[grad];
+    out[0] = steps[grad].out[0];
+    out[1] = steps[reduce].out[0];
+    both.out = out;
+    both.n_out = 2;
+    steps[grad].n_in = steps[grad].n_out = steps[reduce].n_in = steps[reduce].n_out = 0;
+    steps[grad < reduce ? grad : reduce] = both;
+}
+
+mg_status mg_cpu_merge_layer_norms(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
+    (void)d;
+    const size_t n = (size_t)graph->n_steps;
+    mg_step *s = *steps = mg_alloc(n * (sizeof *s + 2 * sizeof(int)) + 1);
+    if (!s) return MG_OOM;
+    int *out = (int *)(s + n);
+    if (n) memcpy(s, graph->steps, n * sizeof *s);
+    for (int i = 0; i < graph->n_compute; i++)
+        for (int k = 0; is_op(&s[i], "layer_norm_reduce") && k < graph->n_compute; k++)
+            if (is_op(&s[k], "layer_norm_grad") && may_merge(graph, s, k, i))
+                merge_pair(s, k, i, out + 2 * k);
     return MG_OK;
 }
 
@@ -133,4 +209,9 @@ static mg_status layer_norm_reduce_run(const mg_call *call) {
 const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .run = layer_norm_run};
 const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .run = layer_norm_grad_run};
 const mg_kernel mg_cpu_layer_norm_reduce = {
-    KERNEL(layer_norm_reduce), .prepare = layer_norm_reduce_prepare, .run = layer_norm_reduce_run};
+    KERNEL(layer_norm_reduce), .prepare = layer_norm_sums_prepare, .run = layer_norm_reduce_run};
+const mg_kernel mg_cpu_layer_norm_gradients = {.op = "layer_norm_grad",
+                                               .name = "layer_norm_gradients",
+                                               .accepts = layer_norm_gradients_accepts,
+                                               .prepare = layer_norm_sums_prepare,
+                                               .run = layer_norm_gradients_run};

@@ -47,6 +47,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_all_finite,
                                            &mg_cpu_cumsum,
                                            &mg_cpu_layer_norm,
+                                           &mg_cpu_layer_norm_gradients,
                                            &mg_cpu_layer_norm_grad,
                                            &mg_cpu_layer_norm_reduce,
                                            &mg_cpu_softmax,
@@ -81,7 +82,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            NULL};
 
 /* What mg_program_compile chooses from. */
-static const mg_kernel_set set = {.kernels = mg_cpu_kernels};
+static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .merge = mg_cpu_merge_layer_norms};
 
 bool mg_all_f32(const mg_kernel_plan *plan) {
     for (int i = 0; i < plan->step->n_in; i++)
