@@ -199,7 +199,7 @@ test("--devices may name a kind once for several numbers, and one GPU several ti
   local parse = require("mgpu.program").parse_devices
   check.equal(parse "cuda:0,1,cpu:0-1", { "cuda:0", "cuda:1", "cpu:0", "cpu:1" })
   check.equal(parse "cuda:1/0-1,2", { "cuda:1/0", "cuda:1/1", "cuda:1/2" })
-  for _, text in ipairs { "cpu:", "cuda:0/", "cpu:1-2-3", "0" } do
+  for _, text in ipairs { "cpu:", "cuda:0/", "cpu:1-2-3", "0", "cpu:x", "cpu:0-x" } do
     check.raises(function() parse(text) end, "cannot read", "usage")
   end
   for _, text in ipairs { "null:0-511", "cuda:64" } do

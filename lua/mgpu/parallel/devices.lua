@@ -42,6 +42,11 @@ end
 
 local MOST = 63 -- the largest device number
 
+-- Whether the text before a number names a kind of devices ("cpu", "/device:GPU") or, before "/", a device ("cuda:0").
+local function is_kind(text, mark)
+  return text:find "^[%w_]+$" or text:find "^/" or mark == "/" and text:find "^[%w_]+:%d+$"
+end
+
 --- parse(text, all) -> the names in a list as --devices spells it; nil and the reason if it cannot be read.
 -- "cuda:0,1" is cuda:0 and cuda:1; "cpu:0-3" four devices; "cuda:0/0-1" two on one GPU. all(kind) returns the names
 -- that a kind alone stands for; without it that is the first device of the kind.
@@ -56,7 +61,7 @@ function M.parse(text, all)
     if low and high > MOST then
       return nil, ("%q: device numbers go up to %d, since a step takes at most %d devices"):format(item, MOST, MOST + 1)
     end
-    if not kind or (not low and numbers .. between ~= "") or (low and high < low) then
+    if not kind or not is_kind(kind, mark) or (not low and numbers .. between ~= "") or (low and high < low) then
       return nil, ("cannot read %q (write cpu, cuda:0,1 or cpu:0-3)"):format(item)
     end
     if low then

@@ -44,7 +44,9 @@ test("a list of devices can be a string in the form of --devices", function()
   check.equal(compiled(nil, parallel.multi_gpu_model(network(), { gpus = "ref:0-1" })), "ref:0 ref:1")
   check.equal(compiled(nil, parallel.make_parallel(network(), "ref:0-1")), "ref:0 ref:1")
   check.equal(parallel.strategy("mirrored", { devices = "ref:0-2" }).num_replicas_in_sync, 3)
-  check.raises(function() compiled "ref:3-1" end, 'cannot read "ref:3-1"', "usage")
+  for _, text in ipairs { "ref:3-1", "ref:x", "ref:0/x", "ref 0" } do
+    check.raises(function() compiled(text) end, ('cannot read "%s"'):format(text), "usage")
+  end
   check.raises(function() compiled "ref:0-99999999" end, "device numbers go up to 63", "usage")
   check.raises(function() compiled "ref:0,0" end, "given twice", "usage")
   check.raises(function() compiled "," end, "a name is empty", "usage")
