@@ -66,13 +66,21 @@ function mgpu.set_image_data_format(format)
   require "mgpu.nn.layers.images".default_format = format
 end
 
+local function fail_unknown_model(name, folder)
+  local names = {}
+  for _, path in ipairs(core.glob(folder .. "/*.lua")) do names[#names + 1] = path:match "([^/]*)%.lua$" end
+  core.fail("usage", ("unknown model %q%s; %s has %s"):format(name, core.did_you_mean(name, names), folder,
+    #names > 0 and table.concat(names, ", ") or "no models"))
+end
+
 -- mgpu.models: models.NAME {input_shape =, classes =} loads models/NAME.lua.
 local function zoo()
   return setmetatable({}, {
     __index = function(self, name)
-      local path = ("%s/models/%s.lua"):format(core.root or ".", name)
+      local folder = (core.root or ".") .. "/models"
+      local path = ("%s/%s.lua"):format(folder, name)
       if not (type(name) == "string" and name:match "^[%w_]+$" and core.file_exists(path)) then
-        core.fail("usage", ("unknown model %q: there is no %s"):format(tostring(name), path))
+        fail_unknown_model(tostring(name), folder)
       end
       local chunk, message = loadfile(path)
       if not chunk then error(message, 0) end

@@ -19,13 +19,23 @@ local core = require "mgpu.core"
 
 local M = {}
 
+local MOST_SHOWN = 8 -- entries of a table in a message
+
 local function fail(who, message, ...)
   core.fail("usage", who .. ": " .. message:format(...))
 end
 
+-- The value in a message: tables of a few numbers or texts are shown, of others the type.
 local function show(value)
   if type(value) == "string" then return ("%q"):format(value) end
-  return type(value) == "number" and ("%.14g"):format(value) or type(value)
+  if type(value) == "number" then return ("%.14g"):format(value) end
+  if type(value) ~= "table" or getmetatable(value) or #value == 0 or #value > MOST_SHOWN then return type(value) end
+  local list = {}
+  for i, entry in ipairs(value) do
+    if type(entry) == "table" then return "table" end
+    list[i] = show(entry)
+  end
+  return "{" .. table.concat(list, ", ") .. "}"
 end
 
 -- ---- types: each RETURNS the converted value, or nil and what it expects ----------------------------
@@ -221,8 +231,10 @@ local function by_name(who, declared, given)
       if not find_option(declared, key) then fail_unknown(who, declared, key) end
       result[key] = value
     elseif key > positional or key < 1 or key % 1 ~= 0 then
-      fail(who, positional == 0 and "takes options by name only, but %s has no name"
-        or "%s is one positional field too many: at most %d", show(value), positional)
+      local names, text = names_of(declared), show(value)
+      fail(who, positional == 0 and "%s has no name, but options are given by name, as in {%s = ...}"
+        or "%s has no name, but only %s may be given by position", text == type(value) and "a " .. text or text,
+        positional == 0 and names[1] or table.concat(names, ", ", 1, positional))
     end
   end
   for i = 1, positional do

@@ -31,7 +31,7 @@ function M.lazy(kind, folder, files, later)
   return setmetatable({}, {
     __index = function(self, name)
       if planned[name] then
-        core.fail("unsupported", ("the %s %s is planned, but not built yet"):format(kind, name))
+        core.fail("unsupported", ("mgpulua has no %s %s yet"):format(kind, name))
       end
       if not files[name] then fail_unknown("unknown " .. kind, name, names, kind) end
       local value = require(folder .. "." .. files[name])

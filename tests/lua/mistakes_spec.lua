@@ -126,10 +126,10 @@ test("options by the names of other frameworks are answered with ours", function
     "usage")
 end)
 
-test("what is planned but not built says so", function()
+test("layers and options that do not exist yet say so", function()
   for _, name in ipairs { "LSTM", "GRU", "SimpleRNN", "Bidirectional", "TimeDistributed", "GroupNormalization",
     "MultiHeadAttention" } do
-    check.raises(function() return L[name] end, "the layer " .. name .. " is planned, but not built yet",
+    check.raises(function() return L[name] end, "mgpulua has no layer " .. name .. " yet",
       "unsupported")
   end
   check.raises(function() return L.Lstmm end, "unknown layer", "usage")

@@ -71,7 +71,7 @@ test("unknown options of save, save_weights, load_weights, summary, jit and the 
   for _, name in ipairs { "lenet5", "mlp", "mnist_cnn" } do
     local make = mgpu.models[name]
     refused(name .. ': unknown option "clases" %(did you mean "classes"%?%)', make, { clases = 3 })
-    refused(name .. ": takes options by name only, but 3 has no name", make, 3)
+    refused(name .. ": 3 has no name, but options are given by name, as in {[%w_]+ = ...}", make, 3)
     refused(name .. ': option "classes" must be a whole number, got "x"', make, { classes = "x" })
     local small = make { input_shape = { 28, 28, 1 }, classes = 3 }
     check.equal(small:predict(mgpu.ones { 1, 28, 28, 1 }):shape(), { 1, 3 })

@@ -52,7 +52,8 @@ local function format_of(path, what, who)
     if lower:sub(-#format[1]) == format[1] then
       local module = require("mgpu.nn.formats." .. format[2])
       if module[what] then return module end
-      core.fail("usage", ("%s: a %s file has no %s: use one of %s"):format(who, format[1], what, known_endings(what)))
+      core.fail("usage", ("%s: %s files are not supported here: use one of %s"):format(who, format[1],
+        known_endings(what)))
     end
   end
   local ending = path:match "%.[^./]*$"
@@ -151,7 +152,7 @@ end
 --- model:load_weights(path, {by_name = false, skip_mismatch = false}): reads the weights, by name, or by order where
 --- layers have automatic names.
 -- by_name: loads the weights that file and model both have, and leaves the others as they are. skip_mismatch: leaves
--- weights as they are whose shape in the file differs. Errors: weights that do not fit; then nothing has changed.
+-- the weights whose shape in the file differs as they are. Errors: weights that do not fit; then nothing has changed.
 -- Example:
 --     local function create() return mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } } end
 --     local a, b = create(), create()
@@ -175,7 +176,7 @@ M.methods = methods
 
 -- ---- mgpu.load_model ----------------------------------------------------------------------------
 
--- A class is a table that can be called; a bare {new = fn} is none.
+-- A class is a table that can be called; a bare {new = fn} is not a class.
 local function check_custom(custom, who)
   for name, class in pairs(custom) do
     local meta = type(class) == "table" and getmetatable(class)

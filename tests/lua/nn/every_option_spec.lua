@@ -1,5 +1,5 @@
 -- The options of every layer, optimizer, loss and metric, tested from their declarations: each class
--- must refuse an unknown option, a wrong type, a value out of range, one positional field too many, and
+-- must refuse an unknown option, a wrong type, a value out of range, one value too many without a name, and
 -- an option given twice. The table below adds the valid values of required options.
 
 local check = require "check"
@@ -75,7 +75,7 @@ local function check_positions(name, class, make)
       nil
   end
   given[n + 1] = 7
-  refuses(make, given, n == 0 and "by name only" or "positional field too many")
+  refuses(make, given, n == 0 and "options are given by name" or "may be given by position")
   if n > 0 then
     local twice = valid(class)
     local key = class.declared[1][1]

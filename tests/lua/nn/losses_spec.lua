@@ -349,7 +349,7 @@ for _, case in ipairs {
   { "BinaryCrossentropy", { label_smoothing = 1.5 }, 'option "label_smoothing" must be at most 1, got 1.5' },
   { "BinaryCrossentropy", { axis = 0.5 }, 'option "axis" must be a whole number' },
   { "Huber", { delta = -1 }, 'option "delta" must be at least 0, got -1' },
-  { "Huber", { 0.5 }, "takes options by name only" },
+  { "Huber", { 0.5 }, "0.5 has no name, but options are given by name, as in {delta = ...}" },
   { "MeanSquaredError", { reduction = "avg" }, 'option "reduction": unknown value "avg"' },
   { "MeanAbsoluteError", { delta = 1 }, 'unknown option "delta"' },
   { "SparseCategoricalCrossentropy", { ignore_class = "x" }, 'option "ignore_class" must be a whole number' },

@@ -49,8 +49,9 @@ test("a missing required option is an error", function()
   check.raises(function() L.Dense {} end, 'Dense: option "units" is missing', "usage")
 end)
 
-test("one positional field too many is an error", function()
-  check.raises(function() L.Dense { 10, "relu" } end, "one positional field too many", "usage")
+test("one option too many without a name is an error", function()
+  check.raises(function() L.Dense { 10, "relu" } end,
+    '"relu" has no name, but only units may be given by position', "usage")
 end)
 
 test("an option given by name and by position is an error", function()
