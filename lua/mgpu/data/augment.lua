@@ -24,10 +24,10 @@
 --   cutout = n or {h, w, value = 0}: a hole around a random pixel
 -- A range {v, v} fixes a value. A number v stands for -v to v, or for 1 - v to 1 + v where it is a factor.
 --
--- dtype = the dtype of the result. Without it, uint8 images stay uint8 (rounded) until a step from channel_shift on
--- but cutout needs floats: then they are float32, still 0 to 255 unless rescaled. Floating images keep their dtype.
--- field = {1, 2}: the other fields are masks: the same geometry, but pixels are copied, never mixed, and stay as they
--- are otherwise.
+-- dtype = the dtype of the result. By default uint8 images stay uint8 (rounded); a step from channel_shift on, except
+-- cutout, makes them float32, still 0 to 255 unless rescaled. Floating images keep their dtype.
+-- field = {1, 2}: the first field is the image, the others are masks. Masks get the same geometry, but their pixels are
+-- copied, never mixed, and no other step changes them.
 -- Errors: unknown options and values out of range; a crop larger than the image; images of another rank.
 local core = require "mgpu.core"
 local options = require "mgpu.data.augment_options"

@@ -203,7 +203,7 @@ local function set_geometry(flat, chosen)
   if chosen.random_resized_crop ~= nil then
     for _, other in ipairs { "resize", "center_crop", "random_crop" } do
       if chosen[other] ~= nil then
-        fail("options \"random_resized_crop\" and %q exclude each other: augment twice to do both", other)
+        fail("options \"random_resized_crop\" and %q cannot be combined:  augment twice to do both", other)
       end
     end
     set_resized_crop(flat, chosen.random_resized_crop)
@@ -242,8 +242,8 @@ local function set_values(flat, chosen)
   flat.dtype = chosen.dtype
 end
 
---- check(given) -> fields, image, mask: the numbers of the fields, and tables for core.augment: for the image, which is
---- the first field, and for the other fields, to which only the geometry applies, without mixing pixels.
+--- check(given) -> fields, image, mask: the numbers of the fields, and two tables for core.augment. `image` is for the
+--- first field; `mask` is for the others, which get only the geometry, without mixing pixels.
 function M.check(given)
   if type(given) ~= "table" or getmetatable(given) then
     fail("the options are a table, as in {horizontal_flip = true}, got %s", checks.kind(given))

@@ -18,11 +18,11 @@ local POSITION = "a position is what iterator:position() gave, a table {pass =, 
 --- fail(who, message, ...): raises "who: message", the message being formatted with what follows.
 function M.fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
---- kind(value) -> how messages name what was given in place of something else: "nil", "a number".
+--- kind(value) -> the words that messages use for a wrong value: "nil", "a number".
 function M.kind(value) return value == nil and "nil" or "a " .. type(value) end
 
---- forward(who, message): raises the error of a call that failed with `message` again, with `who` before it, which may
---- stand there already.
+--- forward(who, message): raises again the error of a call that failed with `message`, with `who` before it unless the
+--- message begins with it already.
 function M.forward(who, message)
   local code = core.error_code()
   if code == "interrupted" or code == "oom" then error(message, 0) end
@@ -72,7 +72,7 @@ function M.is_callable(value)
   return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil and not M.is_dataset(value)
 end
 
--- What a method does with arguments that it does not have; nil: it takes any number. (iter has one more on rows.)
+-- A check of the number of arguments of a method; nil for methods that take any number. (iter of rows has one more.)
 local function check_number(name, method)
   local info = debug.getinfo(method, "u")
   local most = info.nparams - 1
@@ -85,8 +85,8 @@ local function check_number(name, method)
   end
 end
 
---- colons(methods): makes the methods of datasets explain a dot in place of a colon, and refuse more arguments than
---- they have.
+--- colons(methods): wraps the methods of datasets, so that a dot in place of a colon and too many arguments are errors
+--- that explain themselves.
 function M.colons(methods)
   for name, method in pairs(methods) do
     methods[name] = misuse.colon(("ds:%s(...)"):format(name), M.is_dataset, method, check_number(name, method))
@@ -121,8 +121,8 @@ function M.position(position, count)
   end
 end
 
---- destination(device, spread): raises unless they are what dataset:iter takes, a device's name and the devices that
---- share a batch. Whether there is such a device, the C side says.
+--- destination(device, spread): raises unless they have the types that dataset:iter takes: a device's name, and the
+--- devices that share a batch. The C side checks that the devices exist.
 function M.destination(device, spread)
   if device ~= nil and type(device) ~= "string" then
     M.fail("iter", 'a device is given by its name, such as "cuda:0"; got %s', M.kind(device))

@@ -1,6 +1,6 @@
 --- concatenate {a, b, ...}: the elements of one dataset after those of another. Also ds:concatenate(other, ...).
 --
--- Errors: no dataset; something that is none; elements with different components, when they come.
+-- Errors: an empty list; an entry that is not a dataset; elements with different components, raised as they are read.
 -- Example:
 --     local a, b = mgpu.data.from_tensors { mgpu.arange(2) }, mgpu.data.from_tensors { mgpu.arange(10, 13) }
 --     for x in mgpu.data.concatenate({ a, b }):batch(5):iter() do print(x) end

@@ -6,22 +6,22 @@
 --     print(ds.classes[y[1]:item() + 1], ds.columns[1])
 -- With a label, a row is x, the other columns as one float32 {columns}, and y, the label. A label of whole numbers is
 -- int32 (or int64, if need be), one of fractions float32; texts become class ids from 0, in the order of the sorted
--- texts, which are dataset.classes. Without a label, each column is a field: int32, int64, float32 or a string,
--- whichever the first of these is that all its cells are.
+-- texts, which are dataset.classes. Without a label, each column is a field, of the first dtype among int32, int64,
+-- float32 and string that fits all its cells.
 -- A column is named by its name in the header or by its position (1 is the first, -1 the last). Cells may be in quotes,
 -- as in RFC 4180; blank lines do not count; gzip and a byte order mark are recognised. The files are read into memory.
 -- ARGS
 --   label      the column y; or a list of columns: y is then float32 {labels}
 --   columns    a list of columns in the order of x, or of the fields; nil: all but the label. dataset.columns has their
 --              names (positions without a header)
---   matrix     true: one x of all columns, also without a label; false: a field for each, also with one
+--   matrix     true: one x of all columns, even without a label; false: a field for each column, even with a label
 --   dtypes     the dtype of x or of its columns, or a table of dtypes by column: float32 float64 int32 int64 uint8 bool
 --              string
---   missing    what a cell without a value stands for: a number (a text in columns of texts), or a table of them by
---              column; nil: such a cell is an error, or in a column of texts the text that is there
+--   missing    the value of a cell that has none: a number (a text in columns of texts), or a table of them by column;
+--              nil: such a cell is an error, but in a column of texts it keeps its text
 --   na         texts of more cells without a value, such as {"?"}; "", "NA", "N/A", "NaN", "nan", "null", "NULL" and
 --              "None" always are
---   classes    the label's texts in the order of their ids, so that several files agree; others are errors
+--   classes    the label's texts in the order of their ids, so that several files agree; any other text is an error
 --   header     whether the first record is a header; nil: it is one unless a cell of it is a number
 --   names      the columns' names, in place of a header's
 --   delimiter  between cells: "," ("\t" for a path that ends in .tsv)
@@ -118,7 +118,7 @@ local function finder(columns)
     elseif not at[what] then
       fail("option %q: there is no column %q%s", option, what, #names == 0
         and ": the file has no header, so columns are positions (or give `names`)"
-        or #columns == 1 and (": the only column is %q: is its `delimiter` another?"):format(names[1])
+        or #columns == 1 and (": the only column is %q: has it another `delimiter`?"):format(names[1])
         or core.did_you_mean(what, names))
     end
     return at[what]
@@ -138,7 +138,7 @@ local function find_all(find, list, option)
   return found
 end
 
--- The positions of x's columns: those of the option, or all that are no labels.
+-- The positions of x's columns: those of the option, or all columns that are not labels.
 local function features(find, chosen, columns, labels)
   local is_label, rest = {}, {}
   for _, i in ipairs(labels) do is_label[i] = true end
@@ -189,7 +189,7 @@ local function given_dtypes(find, dtypes, x)
   return given
 end
 
--- The dtype of the matrix of these columns: that of the first one that has one.
+-- The dtype of the matrix of these columns: the one given for any of them, or float32.
 local function matrix_dtype(x, columns, given)
   local dtype
   for _, i in ipairs(x) do
@@ -203,8 +203,8 @@ local function matrix_dtype(x, columns, given)
   return dtype or "float32"
 end
 
--- The dtype of a column that is a field: the one given, or what its cells are. A whole number that stands for missing
--- ones keeps a column of whole numbers one.
+-- The dtype of a column that is a field: the one given, or the one that fits its cells. If a whole number stands for
+-- missing cells, a column of whole numbers keeps its integer dtype.
 local function dtype_of(i, columns, given, missing)
   if given[i] then return given[i] end
   local kind, instead = columns[i].kind, missing[i]

@@ -8,8 +8,8 @@
 -- An element is one row of each tensor (without the axis of rows) until :batch.
 --
 -- A dataset is a description: `stages` say which rows come in which order (runtime/data/order.h), and maps[k] holds
--- the functions to call after k batches. A map gives one element for each element, so that what comes after it can
--- be done to row numbers before it; only a batch has to stack its results.
+-- the functions to call after k batches. A map gives one element for each element. So the stages after it can still
+-- work on row numbers, and only a batch after a map has to stack results.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local flow = require "mgpu.data.flow.flow"
@@ -62,14 +62,14 @@ end
 
 --- transformed(ds, who, field, transform) -> the dataset with a transform (a userdata of core.transform_*) applied to
 --- this field, from 1, of each row. It acts on rows, whatever their order, so stages may come before it. Errors, which
---- begin with `who`: after a map, whose results are no rows; what the transform cannot be applied to.
+--- begin with `who`: a map comes before, whose results are no longer rows; the transform does not suit the field.
 function Dataset.transformed(ds, who, field, transform)
   if next(ds.maps) then fail(who, "it works on rows as they are read, so it must come before map") end
   return changed(ds, { source = core.source_transform(ds.source, field, transform) })
 end
 
 --- fields(ds) -> {{dtype =, shape =}, ...} of the rows; a size that differs from row to row is -1, and strings have the
---- dtype "string". nil after a map, whose results are not known before.
+--- dtype "string". nil after a map: its results are known only when it runs.
 function Dataset.fields(ds)
   if next(ds.maps) then return nil end
   return core.source_info(ds.source)
@@ -112,7 +112,7 @@ function methods:batch(n, given)
   return with_stage(self, { kind = "batch", n = n, drop_remainder = drop, before = self.count }, count, self.level + 1)
 end
 
---- ds:unbatch(): the entries of each batch as elements. After :batch, that batch is left out again.
+--- ds:unbatch(): the entries of each batch as elements. Directly after :batch, it undoes that batch.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.tensor { { 1, 2 }, { 3, 4 } } }
 --     for x in ds:unbatch():batch(4):iter() do print(x) end
@@ -169,7 +169,7 @@ end
 --     print(ds:cycle(2):length(), ds:cycle():length()) -- nil: it has no end  --> 6 nil
 function methods:cycle(n)
   if n ~= nil then check_count("cycle", n, 0) end
-  if n and self.count == math.huge then fail("cycle", "the dataset has no end already") end
+  if n and self.count == math.huge then fail("cycle", "the dataset is already endless") end
   local empty = n == 0 or self.count == 0
   return with_stage(self, { kind = "cycle", n = n }, empty and 0 or self.count * (n or math.huge), self.level)
 end
@@ -212,8 +212,8 @@ function methods:map(fn)
 end
 
 --- ds:prefetch(n, {threads = the cores of this machine}): threads read the rows of the next n elements while this one
---- is used, and copy them to the GPU, or to those of fit, beside its work. Any number of them gives the same elements;
---- where rows are only copied, as from_tensors does, one is the default. Its place in the chain makes no difference.
+--- is used, and copy them to the GPU (or to the devices of fit) meanwhile. The elements do not depend on the number of
+--- threads; the default is one where rows are only copied, as from_tensors does. Its place in the chain has no effect.
 -- Example:
 --     local ds = mgpu.data.from_tensors({ mgpu.arange(100) }):shuffle(100, 1):batch(50):prefetch(2)
 --     for x in ds:iter() do print(x:count()) end -- the next batches are made meanwhile
@@ -232,10 +232,10 @@ end
 function methods:length() return self.count < math.huge and self.count or nil end
 
 --- ds:iter(position, device, spread) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one:
--- `position` is what iterator:position() gave. It may be left early. device: where the values are wanted; with prefetch
--- they are sent there ahead of need. nil, or where there is a map: that of the tensors, or the default device.
--- spread: the {devices =, weights =} that will share the rows of each batch; with prefetch their rows are sent there,
--- too. Errors: a position past the end.
+-- `position` is what iterator:position() gave. It may be left early. device: where the values are wanted; prefetch
+-- sends them there ahead of time. With nil, or after a map: the device of the tensors, or the default device.
+-- spread: the {devices =, weights =} that will share the rows of each batch; prefetch sends each device its rows.
+-- Errors: a position past the end.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.arange(4) }
 --     local it = ds:iter()
@@ -253,7 +253,7 @@ function methods:iter(position, device, spread)
   return it
 end
 
--- Stages that give out all rows, in any pass the same; and those that leave out rows, or not always the same.
+-- Stages that pass on all rows, in the same order in every pass; and stages that choose the same rows in every pass.
 local USES_ALL = { batch = true, window = true, cycle = true }
 local REPEATABLE = { batch = true, window = true, cycle = true, take = true, skip = true, shard = true }
 
@@ -265,10 +265,10 @@ local function has_only(stages, kinds)
 end
 
 --- ds:cache(path): each row is read and transformed once, and kept in memory for later passes; what augment chose at
---- random stays. With a path, all rows are kept in that file instead: iter makes it where there is none, whole or not
---- at all, and every later program reads it. Remove the file when the steps before it change. After a shuffle or a map
---- the elements of the first pass are kept, in their order. Errors: a file that cannot be written, is damaged, holds
---- rows of another dataset or is no cache.
+--- random stays. With a path, all rows are kept in that file instead: the first iter writes it, whole or not at all,
+--- and every later program reads it. Remove the file when the steps before it change. After a shuffle or a map the
+--- elements of the first pass are kept, in their order. Errors: a file that cannot be written, is damaged, holds rows
+--- of another dataset or is not a cache.
 -- Example:
 --     local calls = 0
 --     local ds = mgpu.data.generator(function()
@@ -294,7 +294,7 @@ function methods:cache(path)
   return changed(self, { source = core.source_cache(self.source, path) })
 end
 
--- The sources and devices of datasets that are rows without steps, of equally many fields; nil if one is not.
+-- The sources and devices of the datasets if all are rows without steps and have the same number of fields; else nil.
 local function plain_rows(list)
   local sources, homes, depth = {}, {}, 0
   for key, ds in pairs(list) do
@@ -308,7 +308,7 @@ local function plain_rows(list)
   return sources, homes, depth
 end
 
---- zipped(list) -> the datasets side by side, row by row; nil unless each is rows of one field without steps.
+--- zipped(list) -> the datasets side by side, row by row; nil unless each is rows without steps and has one field.
 function Dataset.zipped(list)
   local sources, homes, depth = plain_rows(list)
   if not sources or #homes[1] ~= 1 then return nil end

@@ -5,9 +5,9 @@
 --       return function() i = i + 1; if i <= 10 then return { i, i * i }, i % 2 end end
 --     end)
 --     local batches = ds:shuffle(10, 1):batch(5)
--- fn is a factory if it returns a function or a coroutine, as iterators for a loop are made: passes are then alike, and
--- can be resumed. Otherwise fn itself (or the coroutine given in its place) gives an element at each call, and nil at
--- the end: a pass goes on where the one before ended, and cannot be entered in its middle once it has begun.
+-- fn is a factory if it returns a function or a coroutine, as makers of iterators for a loop do: passes are then equal,
+-- and can be resumed. Otherwise fn itself (or the coroutine given in its place) gives an element at each call, and nil
+-- at the end: a pass goes on where the one before ended, and cannot be resumed in its middle once it has begun.
 -- An element is one or more values: tensors, text, numbers and nested arrays of them (which become tensors), or tables
 -- of these by name. Elements are rows, unless you give whole batches and leave :batch out.
 -- Options: length, the number of elements in a pass, if it is known; dtypes, a dtype for each component that is made of

@@ -88,7 +88,7 @@ local function grid(x, chosen)
   return x
 end
 
--- RETURNS the bytes of the file; quality nil: of a PNG file.
+-- RETURNS the bytes of the file: JPEG with that quality, or PNG if quality is nil.
 local function encode(who, x, chosen)
   local image = grid(as_bytes(who, as_batch(who, x)), chosen)
   if chosen.quality and image:shape()[3] == 4 then
@@ -141,8 +141,8 @@ function M.decode(bytes, given)
   return core.image_decode(bytes, chosen.channels or 0)
 end
 
---- load(path, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode. The format
---- is that of the contents, whatever the name.
+--- load(path, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode. The
+--- contents decide the format, not the name.
 -- Example:
 --     mgpu.image.save("gray.png", mgpu.rand { 20, 30 })
 --     local x = mgpu.image.load("gray.png", { channels = 3 })
@@ -154,8 +154,8 @@ end
 
 local WRITERS = { png = PNG, jpg = JPEG, jpeg = JPEG }
 
---- save(path, tensor, {quality = 95, columns =, padding = 2}): writes a .png, .jpg or .jpeg file. After an error the
---- file is the old one or none.
+--- save(path, tensor, {quality = 95, columns =, padding = 2}): writes a .png, .jpg or .jpeg file. If it fails, an old
+--- file stays as it was.
 -- A batch becomes a grid of images: columns (the square root of their number, rounded up) in a row, with black lines of
 -- `padding` pixels. quality, 1 to 100, is JPEG's.
 -- Errors: another ending; another shape or dtype; floats outside of 0 to 1; the disk.
@@ -183,8 +183,7 @@ local RESIZE = options.declare { positional = 2, { "height", "integer", required
   { "antialias", "boolean", default = false },
   { "dtype", "string", values = { "uint8", "float16", "bfloat16", "float32", "float64" } } }
 
---- resize(tensor, {height, width, method = "bilinear", antialias = false, dtype =}) -> the image or images in this
---- size.
+--- resize(tensor, {height, width, method = "bilinear", antialias = false, dtype =}) -> the image or images, resized.
 -- tensor: {rows, columns}, {rows, columns, channels} or {n, rows, columns, channels}. method: "bilinear", "nearest" or
 -- "area"; antialias: all pixels count where a bilinear image shrinks. The values are those of tf.image.resize, in the
 -- dtype of the tensor (rounded for uint8) or in `dtype`. For a dataset: ds:augment { resize = ... }; as an op with a

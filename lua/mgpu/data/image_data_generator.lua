@@ -100,7 +100,7 @@ function methods:standardize(x)
   return apply(set_standardization(self, Options.base_table(self)), x)
 end
 
--- The same for the rows of a dataset whose preprocessing_function is Lua: as ops, which can be traced.
+-- The same for the rows of a dataset, where preprocessing_function is Lua: made of ops, which can be traced.
 local function traced_standardization(self)
   local flat = set_standardization(self, {})
   local axis = self.channel_axis - 1
@@ -323,7 +323,7 @@ local DIRECTORY = options.declare { positional = 0, { "target_size", "pair", def
 
 local CHANNELS = { grayscale = 1, rgb = 3, rgba = 4 }
 local LABELS = { categorical = "categorical", binary = "binary", sparse = "int", none = "none" }
-local SPLIT_SEED = 0 -- one division into subsets, whatever the seeds of the generators
+local SPLIT_SEED = 0 -- all generators divide the images into the same subsets
 
 --- generator:flow_from_directory(path, {target_size = {256, 256}, color_mode = "rgb", class_mode = "categorical", ...})
 --- -> a dataset of batches of augmented images and labels from a folder with one folder for each class.

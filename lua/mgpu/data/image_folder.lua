@@ -21,7 +21,7 @@
 --   classes           the names of the folders to read, in the order of their ids; nil: all
 --   extensions        {"png", "jpg", "jpeg"}
 --   follow_links      true: also follow links to folders inside the folders of classes
---   skip_bad          true: leave out files whose headers are no images'; dataset.skipped has their paths
+--   skip_bad          true: leave out files without the header of an image; dataset.skipped has their paths
 --   validation_split  the share of the images that are for validation, drawn with `seed`
 --   subset            "training", "validation", or "both": two datasets
 -- Errors: no folder, no images; binary labels of another number of classes; when a row is read, with its path, a file

@@ -5,7 +5,7 @@ local M = {}
 
 local MOST_VALUES = 1024 -- of an image, for the whitening: MG_EIGEN_MOST
 
--- All elements of some passes over the dataset, as float64 {rows, columns, ...}: fn(batch).
+-- Calls fn(batch) for every batch of some passes over the dataset, as float64 {rows, columns, ...}.
 local function each_batch(ds, passes, fn)
   for pass = 0, passes - 1 do
     for x in ds:iter { pass = pass, element = 0 } do fn(x:to "float64") end

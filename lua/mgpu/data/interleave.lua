@@ -1,9 +1,9 @@
 --- interleave({a, b, ...}, {cycle_length =, block_length = 1}): the elements of several datasets in turns.
 --
--- As in tf.data: cycle_length of them (all, unless given) are open at a time; each in its turn gives block_length
--- elements. One that has ended makes place, at its next turn, for the next that has not begun. ds:interleave(fn, ...)
+-- As in tf.data: cycle_length datasets (all, unless given) are open at a time; each in turn gives block_length
+-- elements. When one has ended, the next unopened dataset takes its place at its next turn. ds:interleave(fn, ...)
 -- is the same for datasets that fn makes of elements.
--- Errors: no dataset; something that is none; elements with different components, when they come.
+-- Errors: an empty list; an entry that is not a dataset; elements with different components, raised as they are read.
 -- Example:
 --     local a, b = mgpu.data.from_tensors { mgpu.arange(3) }, mgpu.data.from_tensors { mgpu.arange(10, 13) }
 --     for x in mgpu.data.interleave({ a, b }):batch(6):iter() do print(x) end

@@ -32,7 +32,7 @@ local function level_of_first_map(dataset)
   return dataset.level
 end
 
--- The device for each field: `wanted` (nil: that of the dataset). A map computes where the dataset says.
+-- The device for each field: `wanted`, else the dataset's own, else the default. With a map, `wanted` does not count.
 local function devices_of(dataset, wanted)
   local devices = {}
   for k, home in ipairs(dataset.homes) do
@@ -44,7 +44,7 @@ end
 -- ---- blocks -------------------------------------------------------------------------------------
 
 local MOST_ROWS, MOST_BYTES = 64, 2 ^ 18 -- of a block
-local VARYING = 256 -- what a size counts that differs from row to row
+local VARYING = 256 -- the guess for a size that differs from row to row
 local MOST_AXES, MOST_STAGES = 8, 64
 
 -- How many rows the threads hand over at once; 1: they do not make blocks.
@@ -99,7 +99,7 @@ local function with_texts(parts)
   return parts
 end
 
--- self.part, self.of: which of how many parts of what came from C the function is called with, for messages.
+-- For messages, self.part and self.of say that the function is called with part number `part` of `of` parts from C.
 local function mapped(self, parts, maps)
   for _, map in ipairs(maps or {}) do
     local made = {}

@@ -4,7 +4,7 @@
 -- names: an array's name or a list of them, the fields of a row; nil if the file has one array. Dtypes and errors are
 -- those of npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted; one of
 -- numpy.savez_compressed, or in Fortran's order, is read into memory.
--- Errors, besides: no array of that name, with those that are there.
+-- Further errors: no array of that name; the message lists the names that there are.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, kernel_initializer = "ones", input_shape = { 3 } } }
 --     model:save_weights "weights.npz" -- a file such as numpy.savez writes

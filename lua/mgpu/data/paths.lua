@@ -4,8 +4,8 @@ local core = require "mgpu.core"
 -- Whether it is a path: text without zero bytes.
 local function is_path(value) return type(value) == "string" and value ~= "" and not value:find "%z" end
 
--- Adds the files that a pattern (* ? [a-z]) matches, in the order of their bytes. A file of that very name is no
--- pattern.
+-- Adds the files that a pattern (* ? [a-z]) matches, in the order of their bytes. If a file has exactly this name, it
+-- is taken as a path.
 local function add(who, list, path)
   if not path:find "[*?%[]" or core.file_exists(path) then
     list[#list + 1] = path
@@ -17,7 +17,7 @@ local function add(who, list, path)
 end
 
 --- paths(who, given) -> a new list of paths, patterns replaced by the files that match. Errors, which begin with `who`:
---- no path, something else in the list, a pattern without a file.
+--- an empty list, an entry that is not a path, a pattern that matches no file.
 return function(who, given)
   local list, fault = type(given) == "table" and given or { given }, nil
   if getmetatable(list) then list = {} else fault = core.array_fault(list) end

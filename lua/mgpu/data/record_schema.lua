@@ -14,8 +14,8 @@
 --   shape      {} by default: one number. One size may be -1: as many as there are (VarLenFeature); such a feature may
 --              be missing, and then is empty. Of images, {height, width, channels} or for gray ones {height, width};
 --              by default {-1, -1, channels}: each has its own size. Of strings {n}, always as many
---   default    the value where a feature is missing: a number or string for all elements, or a table of the shape. To
---              the writer it means that the value may be nil, and then is left out
+--   default    the value where a feature is missing: a number or string for all elements, or a table of the shape.
+--              When writing, the value may then be nil, and the feature is left out
 --   channels   of images: 1, 3 or 4, to which they are decoded; nil: those of each image
 --   raw        true: numbers as the bytes of one string, also of kind float32, int64 and int32
 --   quality    for writing "jpeg": 1 to 100, 95

@@ -6,8 +6,8 @@
 --     for x, y in ds:shuffle(10000):batch(128):iter() do ... end    -- x uint8 {128, 28, 28, 1}, y int64 {128}
 -- files: a path, a pattern (its files in the order of their names), or a list of both. schema: record_schema.lua says
 -- which features become fields, at most 1024, and how.
--- Rows are read when they are needed, in any order, by several threads; in memory are 16 bytes for each record, whose
--- lengths are read at the call. Checksums are verified at each reading.
+-- Rows are read when they are needed, in any order, by several threads. The call reads the lengths of all records, and
+-- 16 bytes for each record stay in memory. Checksums are verified at each reading.
 -- ARGS
 --   compression  "gzip", "zlib" or "none"; nil: found by the contents of each file. Compressed files are unpacked at
 --                the call into one temporary file, in the folder TMPDIR (/tmp)

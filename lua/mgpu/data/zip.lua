@@ -2,10 +2,10 @@
 --
 --     for x, y in mgpu.data.zip { images, labels }:iter() do ... end
 --     mgpu.data.zip { { image = images, mask = masks }, labels }       -- elements {image = x, mask = m}, y
--- Component i of an element is that of dataset i. As in tf.data, the components of an element that has several become
--- one, an array: fit takes zip {zip {a, b}, y} for a model with two inputs. Datasets by name, or in nested tables, give
--- components of the same structure. A pass ends with the shortest dataset. Also ds:zip(other, ...).
--- Errors: no dataset; something that is none.
+-- Component i of an element comes from dataset i. As in tf.data, if the elements of a dataset have several components,
+-- these become one, an array: fit takes zip {zip {a, b}, y} for a model with two inputs. Datasets by name, or in nested
+-- tables, give components of the same structure. A pass ends with the shortest dataset. Also ds:zip(other, ...).
+-- Errors: an empty list; an entry that is not a dataset.
 -- Example:
 --     local images = mgpu.data.from_tensors { mgpu.zeros { 3, 8, 8 } }
 --     local labels = mgpu.data.from_tensors { mgpu.arange(3) }

@@ -146,7 +146,7 @@ test("wrong options name what is there", function()
   refused("csv: classes are for a single label", { label = { 1, 2 }, classes = { "a" } })
   refused("csv: a label with classes has no other dtype", { label = 3, classes = { "a" }, dtypes = { kind = "int32" } })
   refused("csv: there is no column besides the label", { label = 1 }, file("1\n2\n", "one.csv"))
-  refused('csv: option "label": there is no column "b": the only column is "a;b": is its `delimiter` another%?',
+  refused('csv: option "label": there is no column "b": the only column is "a;b": has it another `delimiter`%?',
     { label = "b" }, file("a;b\n1;2\n", "semicolons.csv"))
   refused("csv: a path, or a list of paths, is needed", nil, {})
   refused("csv: the first argument is a number, not a path", nil, 5)

@@ -201,7 +201,7 @@ for what, case in pairs {
   ["mapping by a dataset"] = { function() from { ten() }:map(from { ten() }) end, "expected a function, got table" },
   ["augmenting after a filter"] = { function() from { ten() }:filter(all):augment { horizontal_flip = true } end,
     "augment: it works on rows as they are read, so it must come before filter" },
-  ["cycling something endless n times"] = { function() from { ten() }:cycle():cycle(2) end, "no end" },
+  ["cycling something endless n times"] = { function() from { ten() }:cycle():cycle(2) end, "already endless" },
 } do
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
 end

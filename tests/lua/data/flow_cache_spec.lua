@@ -198,13 +198,13 @@ test("a file that is no cache, or is damaged, is refused", function()
   check.write(path, "hello, world: this is no cache at all")
   refuses ""
   core.store_save(path, { x = mgpu.ones { 3 } }, { format = "pt" }, "safetensors")
-  refuses "the file is no cache of this version: give another path, or delete the file"
+  refuses "the file is not a cache of this version: give another path, or delete the file"
   for expected, change in pairs {
     ["it has no structure"] = function(_, notes) notes.structure = "[]" end,
     ['it has no tensor "2"'] = function(_, notes) notes.structure = '["float32","float32"]' end,
     ['the tensor "1" has shape {3}'] = function(_, notes) notes.count = "1000000000000" end,
-    ["no cache of this version"] = function(_, notes) notes.count = "-1" end,
-    ["is no cache of this"] = function(_, notes) notes.count = "2.5" end,
+    ["not a cache of this version"] = function(_, notes) notes.count = "-1" end,
+    ["is not a cache of this"] = function(_, notes) notes.count = "2.5" end,
     ['has a wrong shape for element 1'] = function(tensors, _)
       tensors["1"], tensors["1/shapes"] = mgpu.ones { 3, 2 }, mgpu.full({ 3, 1 }, 3, { dtype = "int64" })
     end,

@@ -431,7 +431,7 @@ for what, case in pairs {
   ["a source of tf.data"] = { function() mgpu.data.from_tensor_slices {} end,
     'unknown data source "from_tensor_slices": write mgpu.data.from_tensors {x, y}' },
   ["an unknown method"] = { function() range(2):filter(all):bacth(2) end, 'no method "bacth" %(did you mean "batch"' },
-  ["cycling something endless"] = { function() range(2):filter(all):cycle():cycle(2) end, "no end already" },
+  ["cycling something endless"] = { function() range(2):filter(all):cycle():cycle(2) end, "already endless" },
   ["a cache at a number"] = { function() range(2):filter(all):cache(5) end,
     "cache: expected the path of a file, got a number" },
 } do

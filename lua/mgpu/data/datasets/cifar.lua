@@ -1,7 +1,7 @@
---- CIFAR-10 and CIFAR-100: small colour photographs, from the published archive of binary files or from these files.
+--- CIFAR-10 and CIFAR-100: small colour photographs, from the published archive of binary files or its unpacked files.
 --
 -- The archive is read in place, not unpacked. Where the files come from: files.lua. Errors: files that are not found
--- and cannot be downloaded; damaged ones; labels that are no class.
+-- and cannot be downloaded; damaged files; labels out of range.
 local core = require "mgpu.core"
 local files = require "mgpu.data.datasets.files"
 
@@ -49,8 +49,8 @@ function M.define(set)
   local more = set.modes and { { "label_mode", "string", default = set.modes[#set.modes], values = set.modes } }
   --- load_data {data_dir =, label_mode =} -> train, test: tables {x =, y =, classes =, class_names =, name =}, x uint8
   --- {rows, 32, 32, 3}, y int32 {rows}.
-  -- data_dir: the folder of the files, instead of those that are searched without it. label_mode (CIFAR-100): "fine",
-  -- 100 classes, or "coarse", 20 of them.
+  -- data_dir: the only folder to search, instead of the usual ones. label_mode (CIFAR-100): "fine", 100 classes, or
+  -- "coarse", 20 of them.
   local function load_data(given)
     local chosen = files.check(set.name, given, more)
     local column = 1

@@ -25,7 +25,8 @@ local function data_folder()
   return own and own ~= "" and own:gsub("/+$", "") or nil
 end
 
--- Adds a folder's sub-folders for the set to the list, after the folder itself if `whole`, or if it has such a name.
+-- Appends the folders in `root` that may hold the set; before them `root` itself if `whole`, or if its name is one of
+-- the set's.
 local function add_folders(list, set, root, whole)
   for _, name in ipairs(set.folders) do whole = whole or root:match "[^/]*$" == name end
   if whole then list[#list + 1] = root end
@@ -93,7 +94,7 @@ function M.obtain(set, file, wanted, data_dir)
   return download(set, file, wanted)
 end
 
---- read_json(set, file, data_dir) -> the value that a JSON file holds, which is obtained. Errors: no file; no JSON.
+--- read_json(set, file, data_dir) -> the value in a JSON file, which is obtained. Errors: no file; invalid JSON.
 function M.read_json(set, file, data_dir)
   local path = M.obtain(set, file, file.kept, data_dir)
   local f, reason = io.open(path, "rb")

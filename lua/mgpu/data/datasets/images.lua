@@ -49,7 +49,7 @@ end
 function M.define(set)
   --- load_data {data_dir =} -> train, test: tables {x =, y =, classes =, name =}, x uint8 {rows, 28, 28}, y int32
   --- {rows}.
-  -- data_dir: the folder of the files, instead of those that are searched without it.
+  -- data_dir: the only folder to search, instead of the usual ones.
   local function load_data(given)
     local chosen, paths = files.check(set.name, given), {}
     for which, names in pairs(PARTS) do

@@ -1,4 +1,4 @@
---- The orders in which NumPy's RandomState(seed).shuffle puts things, so that data sets are split as by Keras.
+--- The permutations of NumPy's RandomState(seed).shuffle, so that data sets are split as in Keras.
 --
 -- Source: Matsumoto & Nishimura, Mersenne Twister, 1998; NumPy's legacy shuffle: Fisher-Yates from the end, with
 -- numbers cut to as few bits as needed and drawn again when they are too large.
@@ -54,7 +54,7 @@ local function interval(state, most)
   return value
 end
 
---- numpy_shuffle(seed) -> function(n) -> array of 1..n in a new order, another one at each call.
+--- numpy_shuffle(seed) -> function(n) -> array of 1..n, in another random order at each call.
 -- seed: from 0 to 2^32 - 1.
 return function(seed)
   local state = new_state(seed)

@@ -1,8 +1,8 @@
 --- Object arrays of NumPy's files, as Keras publishes texts: a pickle of an array of lists of whole numbers.
 --
--- A pickle is a program for a stack machine, which may call any function of Python. Here only the instructions that
--- make numbers, texts, tuples and lists are known, and of the calls only those that make an array: anything else is
--- refused, and nothing of the file is ever run. Source: Python's pickletools; NumPy's format of .npy files.
+-- A pickle is a program for a stack machine, which may call any function of Python. Only the instructions that make
+-- numbers, texts, tuples and lists are accepted here, and only the calls that make an array. Anything else is refused,
+-- and no code of the file ever runs. Source: Python's pickletools; NumPy's format of .npy files.
 local core = require "mgpu.core"
 local ffi = require "ffi"
 
@@ -36,7 +36,7 @@ local function number(self, n)
 end
 
 local function signed(self, n)
-  if n > 6 then fail(self, "a number of %d bytes", n) end
+  if n > 6 then fail(self, "a number has %d bytes, at most 6 are supported", n) end
   local value = n > 0 and number(self, n) or 0
   return value >= 2 ^ (8 * n - 1) and n > 0 and value - 2 ^ (8 * n) or value
 end
@@ -51,7 +51,7 @@ end
 
 local MARK, NONE = {}, {}
 
--- Bounds for hostile files. Of the published ones the largest has 50,000 lists, added to in steps of 1000 values.
+-- Limits against hostile files. The largest published file has 50,000 lists, to which it adds 1000 values at a time.
 local MOST_OBJECTS, MOST_VALUES = 1e6, 1e6
 
 local function push(self, value)
@@ -63,7 +63,7 @@ end
 
 local function pop(self)
   local value = self.stack[self.top]
-  if self.top == 0 or value == MARK then fail(self, "the pickle takes more than it has made") end
+  if self.top == 0 or value == MARK then fail(self, "the pickle pops more values than it has pushed") end
   self.stack[self.top], self.top = nil, self.top - 1
   return value
 end
@@ -125,7 +125,7 @@ local function reduce(self)
   elseif kind == "dtype" then
     push(self, { kind = "element type" })
   else
-    fail(self, "the pickle calls what is no function")
+    fail(self, "the pickle calls a value that is not a function")
   end
 end
 
@@ -136,7 +136,7 @@ local function build(self)
   if type(object) == "table" and object.kind == "element type" then return end
   need(self, object, "array")
   local shape, list = need(self, state[2], "tuple"), need(self, state[5], "list")
-  if #shape ~= 1 or shape[1] ~= #list then fail(self, "the shape of the array is not that of its elements") end
+  if #shape ~= 1 or shape[1] ~= #list then fail(self, "the shape of the array does not fit its elements") end
   object.list = list
 end
 
@@ -164,7 +164,7 @@ end
 local function recall(n)
   return function(self)
     local value = self.memo[number(self, n)]
-    if value == nil then fail(self, "the pickle recalls what it has not kept") end
+    if value == nil then fail(self, "the pickle reads a memo entry that it has not written") end
     push(self, value)
   end
 end
@@ -174,7 +174,7 @@ local function constant(value) return function(self) push(self, value) end end
 local instructions = {
   ["\x80"] = function(self)
     local protocol = number(self, 1)
-    if protocol < 2 or protocol > 5 then fail(self, "a pickle of protocol %d, not 2 to 5", protocol) end
+    if protocol < 2 or protocol > 5 then fail(self, "pickle protocol %d is not supported, only 2 to 5", protocol) end
   end,
   ["\x95"] = function(self) take(self, 8) end, -- a frame's length, which tells nothing new
   ["c"] = function(self) push_global(self, line(self), line(self)) end,
@@ -223,7 +223,7 @@ local function read_header(who, bytes)
   local width = version == 1 and 2 or 4
   local ok = bytes:sub(1, 6) == "\x93NUMPY" and #bytes >= 8 + width
   local n = ok and unsigned({ bytes = bytes, at = 9 }, width) or 0
-  if not ok or n > #bytes - 8 - width then core.fail("data", who .. ": no .npy file, or damaged") end
+  if not ok or n > #bytes - 8 - width then core.fail("data", who .. ": not a .npy file, or damaged") end
   return bytes:sub(9 + width, 8 + width + n), 9 + width + n
 end
 
@@ -245,7 +245,7 @@ function M.rows(who, bytes)
     end
     for k = 1, #row do
       if type(row[k]) ~= "number" then
-        core.fail("data", ("%s: element %d has something else than numbers"):format(who, i))
+        core.fail("data", ("%s: element %d holds something other than numbers"):format(who, i))
       end
     end
   end

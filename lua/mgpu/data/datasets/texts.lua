@@ -3,8 +3,8 @@
 -- Options of load_data, as in Keras: the words are numbered by frequency, from 1.
 --   num_words       words with this number or a higher one are left out (after index_from was added)
 --   skip_top = 0    so are words with a lower number than this
---   maxlen          texts of this length or longer are left out (with the word start_char)
---   seed = 113      of the order of the texts, which is that of Keras
+--   maxlen          texts of this length or longer are left out (start_char counts)
+--   seed = 113      the seed of the order of the texts, which is the same as in Keras
 --   start_char = 1  begins each text; oov_char = 2: takes the place of words that are left out; false: none
 --   index_from = 3  is added to the number of each word, so that 0 is free for padding
 --   length          gives x as a tensor int32 {texts, length} of the last `length` words of each text, after zeros
@@ -113,8 +113,8 @@ local function rows_of(set, first, last)
   return out
 end
 
--- The sets apart: one that holds all texts is divided.
-local function apart(sets, test_split)
+-- The sets for training and testing: a set of all texts is divided.
+local function train_and_test(sets, test_split)
   if #sets == 2 then return sets[1], sets[2] end
   local all = sets[1]
   local n = math.floor(#all.rows * (1 - test_split))
@@ -134,7 +134,7 @@ end
 --   set.name, set.classes   copied into the loaded tables
 --   set.folders             see files.lua
 --   set.file, set.sha256, set.bytes   the published file
---   set.index_file, set.index_md5     that of its words, whose MD5 is Keras's
+--   set.index_file, set.index_md5     the file of its word index, and the MD5 that Keras gives for it
 --   set.names               its entries: {{x, y}} of all texts, or those of training and test
 --   set.test_split          the default of this option, for a set that is to be divided
 function M.define(set)
@@ -160,7 +160,7 @@ function M.define(set)
       end
     end
     limit_words(sets, chosen)
-    local train, test = apart(sets, chosen.test_split)
+    local train, test = train_and_test(sets, chosen.test_split)
     return part(set, chosen, train), part(set, chosen, test)
   end
   local index_file = { names = { set.index_file }, kept = set.index_file, url = URL .. set.index_file,

@@ -58,7 +58,7 @@ local function put_text(tensors, i, strings)
   tensors[i], tensors[i .. "/lengths"] = numbers(bytes, "uint8"), numbers(lengths, "int64")
 end
 
--- The name of the numbers of entries of the batches of text at a level: 1, then those inside them.
+-- The name of the tensor with the numbers of entries of batches of text: level 1 is the batches, level 2 those in them.
 local function counts_name(i, level) return level == 1 and i .. "/counts" or ("%s/counts/%d"):format(i, level) end
 
 local function put_texts(tensors, i, batches)
@@ -76,7 +76,7 @@ local function put_texts(tensors, i, batches)
   put_text(tensors, i, batches)
 end
 
--- The leaves of all elements by their number. Errors: elements that are not alike.
+-- The leaves of all elements by their number. Errors: elements of different structures.
 local function columns_of(path, elements)
   local columns, first = {}, nil
   for k, element in ipairs(elements) do
@@ -207,7 +207,7 @@ function M.read(path)
   local tensors, notes = load(path)
   local count = tonumber(notes.count)
   if notes.format ~= FORMAT or not count or count < 0 or count % 1 ~= 0 or not notes.structure then
-    fail(path, "the file is no cache of this version: give another path, or delete the file")
+    fail(path, "the file is not a cache of this version: give another path, or delete the file")
   end
   local file, like = { path = path, tensors = tensors }, core.json_decode(notes.structure)
   local columns, elements = {}, {}

@@ -6,8 +6,8 @@
 -- meanings, those of tf.data.
 --
 -- A flow is {operator = its class of operators, input or inputs = datasets, count = elements in a pass (math.huge: no
--- end; false: unknown), level = batches so far, passes = passes begun over it} and options of its operator. A field
--- that it does not have is false, because reading nil is an error.
+-- end; false: unknown), level = batches so far, passes = passes begun over it} and options of its operator. Fields that
+-- a flow does not have are false, because reading nil is an error.
 local batches = require "mgpu.data.flow.operators.batches"
 local Cache = require "mgpu.data.flow.operators.cache"
 local checks = require "mgpu.data.checks"
@@ -43,7 +43,7 @@ function Flow.new(operator, fields)
   return setmetatable(fields, Flow)
 end
 
--- fn of the number of elements; unknown and endless ones stay what they are.
+-- fn(the number of elements); false and math.huge stay as they are.
 local function count_after(count, fn)
   if not count or count == math.huge then return count end
   return fn(count)
@@ -168,7 +168,7 @@ end
 function methods:cycle(n)
   if n ~= nil then checks.count("cycle", n, 0) end
   local count = self.count
-  if n and count == math.huge then checks.fail("cycle", "the dataset has no end already") end
+  if n and count == math.huge then checks.fail("cycle", "the dataset is already endless") end
   if n == 0 or count == 0 then
     count = 0
   elseif not n then
@@ -200,10 +200,10 @@ function methods:enumerate(start)
   return Flow.new(order.Enumerate, { input = self, start = start or 0, count = self.count })
 end
 
---- ds:cache(path): the elements of the first pass, kept in memory, are those of every pass: what comes before, shuffles
---- too, is not done again. With a path they are also written to that file, at the end of the first whole pass, and read
---- from it by the next program: delete the file when the steps before it change. A file is written whole or not at all.
---- Errors: a file that cannot be written, is damaged, is no cache, or has another number of elements.
+--- ds:cache(path): keeps the elements of the first pass in memory and gives them in every pass: the steps before it,
+--- shuffles too, do not run again. With a path they are also written to that file, at the end of the first whole pass,
+--- and read from it by the next program: delete the file when the steps before it change. A file is written whole or
+--- not at all. Errors: a file that cannot be written, is damaged, is not a cache, or has another number of elements.
 function methods:cache(path)
   if path ~= nil and type(path) ~= "string" then
     checks.fail("cache", "expected the path of a file, got a %s", type(path))
@@ -213,7 +213,7 @@ end
 
 local MOST_AHEAD = 4096 -- rows; a batch ahead may be many of them
 
--- The dataset with the datasets of rows that it draws on prefetching what n of its elements need.
+-- A copy of the dataset in which the datasets of rows that it draws on prefetch what n of its elements need.
 local function prefetching(dataset, n, given)
   if getmetatable(dataset) ~= Flow then return dataset:prefetch(math.min(n, MOST_AHEAD), given) end
   local copy = {}
@@ -226,8 +226,8 @@ local function prefetching(dataset, n, given)
 end
 
 --- ds:prefetch(n, {threads =}): threads read the rows of the next n elements while this one is used, for each dataset
---- of tensors or files that this one draws on; what needs values is done when an element is asked for. Its place in
---- the chain makes no difference.
+--- of tensors or files that this one draws on. Steps that need values run when an element is asked for. Its place in
+--- the chain has no effect.
 function methods:prefetch(n, given)
   checks.count("prefetch", n, 1)
   return prefetching(self, n, given)
@@ -295,8 +295,8 @@ function methods:length()
 end
 
 --- ds:iter(position) -> an iterator over a fresh pass, or over the rest of one: `position` is what iterator:position()
---- gave. It may be left early. What comes before the position is left out without computing it where that is possible,
---- and made again where it decides what follows (filter, shuffle).
+--- gave. It may be left early. Elements before the position are skipped without computing them where possible, and
+--- computed again where later elements depend on them (filter, shuffle).
 function methods:iter(position)
   if position ~= nil then checks.position(position, self.count) end
   local pass, element = self.passes, 0
@@ -305,7 +305,7 @@ function methods:iter(position)
   return Iterator.new(self, pass, element)
 end
 
---- lift(methods): gives a table of methods of datasets of rows those of flows that it lacks.
+--- lift(methods): adds to the methods of datasets of rows the methods of flows that they lack.
 function Flow.lift(known)
   for name, method in pairs(methods) do known[name] = known[name] or method end
 end

@@ -4,7 +4,7 @@ local core = require "mgpu.core"
 
 local M = {}
 
---- datasets(who, given) -> the array of datasets. Errors: none, or something else among them.
+--- datasets(who, given) -> the array of datasets. Errors: an empty list; an entry that is not a dataset.
 function M.datasets(who, given)
   if type(given) ~= "table" or checks.is_dataset(given) then
     checks.fail(who, "expected datasets, as in {a, b}, got %s",
@@ -26,7 +26,7 @@ function M.total(inputs)
   return sum
 end
 
---- least_level(inputs) -> the least number of batches that the elements of a dataset went through.
+--- least_level(inputs) -> the least level of the datasets: how often their elements have been batched.
 function M.least_level(inputs)
   local level = math.huge
   for _, dataset in ipairs(inputs) do level = math.min(level, dataset.level) end

@@ -12,7 +12,7 @@ local M = {}
 
 local Base = {}
 
--- Without knowing more, elements are made and dropped.
+-- The default: makes the elements and drops them.
 function Base:leap(n)
   for left_out = 0, n - 1 do
     if not self:pull() then return left_out end
@@ -30,12 +30,12 @@ function Base:close()
   if self.input then self.input:close() end
 end
 
---- rows_of_input(classes): makes them say of their elements' rows what their input says.
+--- rows_of_input(classes): gives the classes a `rows` that returns the rows of their input.
 function M.rows_of_input(classes)
   for _, class in ipairs(classes) do class.rows = rows_of_input end
 end
 
---- place(op) -> a function that returns what messages say of the element that op has drawn: its number, and its rows.
+--- place(op) -> a function that describes the element that op has drawn, for messages: its number and its rows.
 function M.place(op)
   return function() return user_function.text_of_place(op.at, op.input:rows()) end
 end

@@ -6,8 +6,8 @@ local options = require "mgpu.options"
 local PADDED_BATCH = options.declare { { "drop_remainder", "boolean", default = false },
   { "padded_shapes", "table" }, { "padding_values", "number|table" } }
 
--- What is given for each component, as a function of a component's number and of how many there are. A lone value
--- stands for all components.
+-- The value for each component, as a function of the component's number and of how many there are. A lone value stands
+-- for all components.
 local function by_component(name, given, is_lone)
   if given == nil then return function() return nil end end
   return function(i, n)

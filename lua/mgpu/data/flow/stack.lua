@@ -21,8 +21,8 @@ local function in_host_memory(list, fn)
   return result
 end
 
---- tensors(list, cell, fill) -> a tensor of shape {#list, cell...}: what a tensor does not cover of its cell (nil: the
---- shape of the first) is `fill` (0).
+--- tensors(list, cell, fill) -> a tensor of shape {#list, cell...}. `fill` (0) is the value of the part of a cell that
+--- its tensor does not cover. cell nil: the shape of the first tensor.
 function M.tensors(list, cell, fill)
   return in_host_memory(list, function(tensors) return core.stack(tensors, cell, fill) end)
 end
@@ -41,7 +41,7 @@ local function column(flat, i)
   return list
 end
 
--- Raises because the elements' leaves do not go together; place(k): the number of element k in the pass.
+-- Raises because the elements' leaves cannot be stacked; place(k): the number of element k in the pass.
 local function fail_mixed(who, place, k, what, one, other)
   checks.fail(who, "%s of element %d is %s, but %s in element %d, which begins the batch", what, place(k), other,
     one, place(1))
@@ -79,7 +79,8 @@ local function texts(who, list, what, place)
   return structure.text(list)
 end
 
--- The elements as one: combine(list, what, i, n) makes a tensor of the leaves number i of n, which are called `what`.
+-- The elements as one element. combine(list, what, i, n) makes a tensor of the leaves number i of n; messages call them
+-- `what`.
 local function joined(who, elements, place, combine)
   local flat, first, paths = {}, elements[1], nil
   for k, element in ipairs(elements) do
@@ -128,7 +129,7 @@ local function padded_shape(who, list, what, wanted, place)
   return cell
 end
 
--- Integers would take another number than the one given, such as 0 for -1 in uint8.
+-- Raises if an integer dtype cannot hold the number to pad with: uint8 would store 0 for -1.
 local function check_fill(who, t, what, fill)
   local dtype = t:dtype()
   if fill == nil or not dtype:find "int" or core.tensor(fill, { dtype = dtype }):item() == fill then return end

@@ -90,8 +90,8 @@ local function is_numbers(value)
   return type(first) == "number" or type(first) == "boolean"
 end
 
---- component(value, refuse, path, dtype) -> what the user gave as a component: numbers, also in nested arrays, become
---- tensors of that dtype (nil: floatx, or bool). refuse(value, path) raises for what can be none.
+--- component(value, refuse, path, dtype) -> a value of the user as a component: numbers, also in nested arrays, become
+--- tensors of that dtype (nil: floatx, or bool). refuse(value, path) raises for a value that cannot be a component.
 function M.component(value, refuse, path, dtype)
   if core.is_tensor(value) or M.is_text(value) then return value end
   if core.is_variable(value) then return value:value() end

@@ -1,8 +1,8 @@
 --- The functions that users give to map, filter and flat_map.
 --
--- A function whose arguments are tensors is traced, once for each of their shapes, by mgpu.jit. With text among them it
--- runs as it is: the text would be a constant of the trace. So it does with more tensors than a jitted function surely
--- takes.
+-- mgpu.jit traces a function whose arguments are tensors, once for each of their shapes. With text among them it runs
+-- untraced, since the text would be a constant of the trace. It also runs untraced with more tensors than jitted
+-- functions are sure to accept.
 local core = require "mgpu.core"
 local checks = require "mgpu.data.checks"
 local structure = require "mgpu.data.flow.structure"
@@ -71,7 +71,7 @@ function Function:call(element, place)
   return M.call(self.who, self.name, place, fn, unpack(element))
 end
 
---- fn:fail(place, message, ...): raises for what the function did with the element there.
+--- fn:fail(place, message, ...): raises an error about what the function did with the element at that place.
 function Function:fail(place, message, ...)
   checks.fail(self.who, "%s %s (%s)", self.name, message:format(...), text_of(place))
 end
@@ -85,7 +85,7 @@ local function evaluate(element)
   core.eval(unpack(tensors))
 end
 
---- fn:element(element, place) -> the results as an element. Errors: no result, or one that can be no component.
+--- fn:element(element, place) -> the results as an element. Errors: no result, or one that cannot be a component.
 function Function:element(element, place)
   local results = self:call(element, place)
   if results.n == 0 then self:fail(place, "returns nothing; it must return tensors, as in `return x, y`") end

@@ -1,8 +1,8 @@
 --- cache: the elements of one pass, kept and given out in every pass.
 --
 -- dataset.kept is shared by all operators of the dataset: elements, the first ones of the pass; complete, whether they
--- are all; source, the operator that gives the next one, if one is open; path, the file, or nil. The pass that is kept
--- is the first one whatever pass is asked for, so that a resumed training sees the elements that it saw before.
+-- are all; source, the operator that gives the next one, if one is open; path, the file, or nil. The first pass is kept
+-- whichever pass is asked for, so that a resumed training sees the elements that it saw before.
 local cache_file = require "mgpu.data.flow.cache_file"
 local core = require "mgpu.core"
 local operator = require "mgpu.data.flow.operator"

@@ -54,7 +54,7 @@ local function close_input(self)
   self.input = nil
 end
 
--- Elements with other components would be taken for what they are not.
+-- Raises for elements with other components: later steps would take one component for another.
 local function check_alike(self, element)
   local _, paths = structure.flatten(element)
   self.paths = self.paths or paths
@@ -125,7 +125,8 @@ local function present(self)
   return op
 end
 
--- draw(op) of the operator that gives the next element; a result of nil means that it has ended. nil at the end.
+-- The result of draw(op) for the operator whose turn it is. If draw returns nil, that operator has ended and the next
+-- one takes its turn. nil at the end of all.
 local function next_element(self, draw)
   repeat
     local op = present(self)

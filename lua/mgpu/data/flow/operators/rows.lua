@@ -4,7 +4,7 @@ local operator = require "mgpu.data.flow.operator"
 
 local Rows = operator.class()
 
-local FEW = 64 -- elements that are sooner made and dropped than sought in a new stream
+local FEW = 64 -- to skip so few elements, making and dropping them is faster than seeking
 
 function Rows:pull()
   self.iterator = self.iterator or Iterator.new(self.dataset, self.pass, self.at)
