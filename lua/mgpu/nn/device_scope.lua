@@ -1,4 +1,4 @@
---- Devices that layers are made for or run on, other than by their own option: scopes and device groups.
+--- Where layers without an own `device` option are made and run: scopes of with_device, and device groups.
 --
 -- The state is the innermost open scope of with_device, and, while a step is traced on device groups, the first
 -- device of each stage: there a layer with device = 2 runs on the second stage.
@@ -31,7 +31,7 @@ function M.with_device(device, fn)
   scope = device
   local results = { pcall(fn) }
   scope = before
-  pcall(core.default_device, default) -- refused for a device that was lost meanwhile: the new one stays
+  pcall(core.default_device, default) -- fails if that device was lost meanwhile: then the new default stays
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
 end

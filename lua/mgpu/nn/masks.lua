@@ -1,4 +1,4 @@
---- Masks: which steps of a sequence count, as Keras's masking says it.
+--- Masks: which steps of a sequence count, as in Keras's masking.
 --
 -- A mask is a bool tensor {batch, steps} that belongs to a tensor {batch, steps, ...}. Embedding {mask_zero = true} and
 -- Masking make one; a layer whose class says supports_masking = true passes the mask of its input on to its output

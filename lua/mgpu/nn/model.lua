@@ -78,7 +78,7 @@ function Model:call(x, training)
   return result(self, list)
 end
 
---- model:arrange(x) -> the data as an array in the order of the inputs. Errors: a name that is no input's.
+--- model:arrange(x) -> the data as an array in the order of the inputs. Errors: a name that no input has.
 function Model:arrange(x)
   local n = #self.inputs
   if type(x) == "table" and not getmetatable(x) and x[1] == nil and next(x) ~= nil then

@@ -31,7 +31,7 @@ local function layer_from(entry, custom, path)
     end
     class = layers[name]
   end
-  if not class.add_weight then core.fail("data", ("%s: custom.%s is no class of layers"):format(path, name)) end
+  if not class.add_weight then core.fail("data", ("%s: custom.%s is not a class of layers"):format(path, name)) end
   return class(entry.config)
 end
 
@@ -92,8 +92,8 @@ function M.make(entry, custom, path)
   end)
 end
 
---- guarded(path, fn, ...) -> fn's first result. What fn refuses about data of a file becomes an error in the data that
---- names the file; errors that say so already, a lack of memory and Ctrl-C pass.
+--- guarded(path, fn, ...) -> fn's first result. Errors of fn about data of the file become "data" errors that name the
+--- file. Errors that name it already, a lack of memory and Ctrl-C pass unchanged.
 function M.guarded(path, fn, ...)
   local ok, result = pcall(fn, ...)
   if ok then return result end

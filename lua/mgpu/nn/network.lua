@@ -17,7 +17,7 @@ for _, part in ipairs { require "mgpu.train.compile", require "mgpu.train.model_
   for name, method in pairs(part) do Network[name] = method end
 end
 
--- Model and Sequential are no classes to derive from: fit runs the graph of their layers, not a call of a user's.
+-- Model and Sequential cannot be extended: fit runs the graph of their layers and would ignore a `call` of the user.
 function Network:extend(class_name, declared)
   if self ~= Network then
     core.fail("usage", ("%s:extend: write mgpu.Layer:extend(%q, {...}), and put the layer into a model to train it, as "

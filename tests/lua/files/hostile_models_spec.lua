@@ -61,7 +61,7 @@ test("tensors that are missing, too many, misshaped or of another kind are refus
   refused(function(tensors) tensors["hidden/kernel"] = mgpu.ones({ 4, 3 }, { dtype = "int32" }) end,
     'the weight "hidden/kernel" is int32 in the file, the model needs float32')
   refused(function(tensors) tensors["optimizer/iterations"] = mgpu.ones {} end,
-    'the tensor "optimizer/iterations" belongs to nothing')
+    'the model has no place for the tensor "optimizer/iterations"')
   refused(function(tensors, notes)
     tensors["out/bias"], tensors.bias = nil, tensors["out/bias"]
     notes.weights = '["hidden/bias", "hidden/kernel", "bias", "out/kernel"]'
@@ -142,7 +142,7 @@ test("a custom class must be a class of layers", function()
   check.raises(function() mgpu.load_model(path, { custom = { Dense = { new = function() end } } }) end,
     "custom.Dense must be a class made by mgpu.Layer:extend, got a table", "usage")
   check.raises(function() mgpu.load_model(path, { custom = { Dense = mgpu.optimizers.Adam } }) end,
-    "custom.Dense is no class of layers")
+    "custom.Dense is not a class of layers")
 end)
 
 test("weights that are not finite are loaded with a warning that names them", function()

@@ -200,7 +200,7 @@ test("wrong options and inputs are errors that name the layer", function()
   refused(function() L.RandomZoom { 1.5 } end, 'option "height_factor" must be from %-1 to 1, got 1.5')
   refused(function() L.RandomFlip "diagonal" end, 'unknown value "diagonal"')
   refused(function() L.Resizing { 3, 3, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true } end,
-    "exclude each other")
+    "cannot both be true")
   refused(function() L.Resizing { 3 } end, 'option "width" is missing')
   refused(function() L.CenterCrop { 3, 3 }(x:reshape { 8, 12 }) end, "the input must have 4 axes")
   refused(function() L.RandomFlip {}(x:reshape { 8, 12 }) end, "the input must have 4 axes")

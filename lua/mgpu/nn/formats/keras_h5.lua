@@ -1,7 +1,7 @@
 --- Keras's .h5 files: whole models and weights alone, as Keras 2 and 3 write and read them.
 --
 -- Attributes of the root: model_config and training_config, JSON; the groups model_weights and optimizer_weights, by
--- layer (keras/layouts.lua). In a file of weights the root is what model_weights is in a whole one.
+-- layer (keras/layouts.lua). In a file of weights alone, the root takes the place of the group model_weights.
 local blank_weights = require "mgpu.nn.blank_weights"
 local core = require "mgpu.core"
 local h5_file = require "mgpu.nn.keras.h5_file"

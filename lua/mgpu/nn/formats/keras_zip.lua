@@ -13,7 +13,7 @@ local M = {}
 local VERSION = "3.0.0" -- of the layout
 local WEIGHTS = "model.weights.h5"
 
--- Adds the variables of the optimizer; those after the first `outer` once more, as those of the optimizer inside.
+-- Adds the variables of the optimizer. Those after the first `outer` are added again, as those of the inner optimizer.
 local function add_optimizer(entries, made, tensors, outer)
   if #tensors == 0 then return end
   layouts.by_path.add_numbered(entries, made, "optimizer", "optimizer", tensors)
@@ -36,7 +36,7 @@ function M.save(model, path, parts)
     { name = "config.json", bytes = config },
     { name = WEIGHTS, file = file },
   })
-  return image -- kept until here: the file in memory
+  return image -- the file in memory, which must live until here
 end
 
 --- load_weights(model, path, how): from a whole model.

@@ -95,7 +95,7 @@ local function find(model, path, tensors, order, how)
   return list
 end
 
--- float16 can be read into float32, but an integer is no weight of a network.
+-- float16 can be read into float32, but integers are never the weights of a network.
 local function same_kind_of_number(a, b) return a == b or (a:find "float" and b:find "float") end
 
 --- plan(model, path, tensors, order, how) -> array: for each of model.variables the name of its tensor, or false to

@@ -101,7 +101,7 @@ function M.load_model(path, custom, compile)
   end
   local config = type(saved.compiled) == "table" and saved.compiled
   local stray = not config and next(f.compiled)
-  if stray then core.fail("data", ("%s: the tensor %q belongs to nothing"):format(path, stray)) end
+  if stray then core.fail("data", ("%s: the model has no place for the tensor %q"):format(path, stray)) end
   local compiled = {}
   local model = blank_weights.with_room(count_numbers(f.weights), path, function()
     local model = model_config.from_config(saved, custom, path)

@@ -13,7 +13,7 @@ local given = objects.given
 
 -- ---- from Keras: sequential ---------------------------------------------------------------------
 
--- Removes the dtype from layers whose policy is that of the model, which is returned: the first that a layer states.
+-- RETURNS the model's policy, the first one that a layer states, and removes it from the layers that have it.
 local function common_policy(list)
   local policy
   for _, layer in ipairs(list) do
@@ -223,7 +223,7 @@ local function functional_from(config, at)
 end
 
 --- from_keras(entry, at) -> {class_name =, config =} for model_config, from Keras's form of a model or layer.
--- at: see objects.lua. Errors: unknown classes and options; whatever is not in a configuration.
+-- at: see objects.lua. Errors: unknown classes and options; damaged configurations.
 function M.from_keras(entry, at)
   local name = type(entry) == "table" and entry.class_name
   if name ~= "Sequential" and name ~= "Functional" and name ~= "Model" then return layers.from_layer(entry, at) end
@@ -241,7 +241,7 @@ function M.read(entry, at) return model_config.guarded(at.path, M.from_keras, en
 
 -- ---- to Keras -----------------------------------------------------------------------------------
 
--- A layer or inner model. It states its policy: Keras's models have none that their layers take over.
+-- A layer or inner model. Each layer states its policy, since layers do not inherit one from the model in Keras.
 local function to_entry(layer, style)
   if layer.is_network then return M.to_keras(layer, style) end
   local config = layer:get_config()
@@ -268,7 +268,7 @@ local function sequential_to(model, style)
     build_input_shape = config.input_shape and layers.shape_to(config.input_shape) or nil }, style)
 end
 
--- Keras's place of what our {use, output} means.
+-- Keras's place for our {use, output}.
 local function place_of(place, names, input_names)
   if place[1] == 0 then return { input_names[place[2]], 0, 0 } end
   local use = names[place[1]]

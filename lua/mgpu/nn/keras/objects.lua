@@ -30,7 +30,7 @@ function M.class_and_config(value)
   return value.class_name:match "[^>]*$", config == nil and {} or config
 end
 
--- The fields of a configuration that are not null, without those that say nothing here.
+-- The fields of a configuration that are not null, without those that have no meaning here.
 local function fields_of(config, left_out)
   local fields = {}
   for key, value in pairs(config) do
@@ -120,7 +120,7 @@ function M.from_activation(value, at, where)
     M.fail(at, "%s: the activation %q is not known", where, name)
   end
   if name == "hard_sigmoid" and at.keras2 then
-    M.fail(at, "%s: Keras 2 computes hard_sigmoid in another way than Keras 3 and mgpu", where)
+    M.fail(at, "%s: Keras 2 computes hard_sigmoid differently from Keras 3 and mgpu", where)
   end
   return name
 end

@@ -1,4 +1,4 @@
---- What compile made of a model, in Keras's configurations <-> that of train/compiled_state.lua.
+--- The compiled state of a model: Keras's configurations <-> those of train/compiled_state.lua.
 --
 -- Keras has it as training_config in .h5 files and as compile_config in .keras files: {optimizer or optimizer_config,
 -- loss, loss_weights, metrics, weighted_metrics, ...}.
@@ -235,7 +235,7 @@ function M.from_keras(model, config, tensors, names, at)
   local state
   state, optimizer = optimizer_state.from_keras(model, optimizer, tensors, names, at)
   if not state and not optimizer_state.is_untrained(tensors) then
-    require "mgpu".output(("load_model: %s: the state of the optimizer %s is not as ours and is left out: it starts "
+    require "mgpu".output(("load_model: %s: the state of the optimizer %s has another form and is ignored: it starts "
       .. "anew\n"):format(at.path, optimizer.class_name))
   end
   return { config = { optimizer = optimizer, outputs = outputs, run_eagerly = given(config.run_eagerly),

@@ -1,5 +1,5 @@
---- Normalization {axis = -1, mean =, variance =, invert = false}: (x - mean) / sqrt(variance), which layer:adapt(data)
---- measures.
+--- Normalization {axis = -1, mean =, variance =, invert = false}: (x - mean) / sqrt(variance). layer:adapt(data)
+--- measures mean and variance.
 -- axis: the axes, from 1 (the batch), that have a mean and a variance for each index; {} for one of all values. The
 -- divisor is at least 1e-7. invert: x * sqrt(variance) + mean.
 -- x of any shape and dtype, integers too -> the same shape, floating. Weights, unless mean and variance are given as

@@ -28,7 +28,8 @@ function RandomZoom:init()
   self.columns = self.width_factor ~= nil and span(self, "width_factor") or nil
 end
 
---- layer:transform(x, rows, columns) -> x with so many times the rows and columns shown, {batch} each.
+--- layer:transform(x, rows, columns) -> x, zoomed to show `rows` times its rows and `columns` times its columns,
+--- {batch} each.
 function RandomZoom:transform(x, rows, columns)
   local h, w = random_affine.sizes(self, x:shape())
   return random_affine.apply(self, x, x:shape()[1],

@@ -1,6 +1,6 @@
 --- Rescaling {scale, offset = 0}: x * scale + offset, in training and at inference.
 -- scale and offset: a number, or a list of one for each channel. x of any shape and dtype, integers too -> the same
--- shape, floating. Errors: a list whose length is not that of the channels.
+-- shape, floating. Errors: a list whose length is not the number of channels.
 -- Example:
 --     local pixels = mgpu.tensor({ 0, 51, 255 }, { dtype = "uint8" })
 --     print((L.Rescaling { 1 / 255 } (pixels) * 10):round())

@@ -29,7 +29,7 @@ local Resizing = Layer:extend("Resizing", { positional = 2,
 
 function Resizing:init()
   if self.crop_to_aspect_ratio and self.pad_to_aspect_ratio then
-    self:fail "crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other"
+    self:fail "crop_to_aspect_ratio and pad_to_aspect_ratio cannot both be true"
   end
 end
 

@@ -1,7 +1,7 @@
 --- SparseTopKCategoricalAccuracy {k = 5, name =}, also sparse_top_k_categorical_accuracy: how often the label is
 --- among the k largest predictions.
--- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th count as among them; an
--- id that is no class, and a prediction that is not finite, do not count.
+-- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th are among the k. An id
+-- out of range, or one whose prediction is not finite, is never among them.
 -- Example:
 --     local top = mgpu.metrics.SparseTopKCategoricalAccuracy { k = 2 }
 --     top:update(mgpu.tensor { 2, 0 }, mgpu.tensor { { 0.5, 0.2, 0.3 }, { 0.1, 0.4, 0.5 } })

@@ -168,8 +168,8 @@ function Graph:number(x, dtype)
   end)
 end
 
---- graph:weight(variable, dtype, how, fn) -> the name of a constant: the variable's value in the dtype, changed by fn,
---- if that is given, which `how` names.
+--- graph:weight(variable, dtype, how, fn) -> the name of a constant: the variable's value in the dtype, changed by fn
+--- if it is given; `how` names the change.
 function Graph:weight(variable, dtype, how, fn)
   how = how and "/" .. how or ""
   self.weights[variable] = self.weights[variable] or {}

@@ -16,7 +16,7 @@ local function channels_second(g, layer, v)
   return g:first(v)
 end
 
--- The value of such a tensor that the layer computes; shape: the layer's.
+-- The value, in the layer's shape, of a tensor with the channels second that the layer has computed.
 local function from_second(g, layer, name, shape, dtype)
   if images.is_first(layer) then return g.value(name, shape, dtype) end
   return g.first_value(name, shape, dtype)

@@ -3,8 +3,8 @@ local M = {}
 
 -- ---- element by element -------------------------------------------------------------------------
 
--- The names of the tensors, all in the same order of axes, and the function that makes a value of that order. Values of
--- as many axes as the result that all are there with the channels second are taken so.
+-- The names of the tensors, all in the same order of axes, and the function that makes a value of that order. The
+-- channels are second if all values have as many axes as the result and exist in that order already.
 local function aligned(g, vs, rank)
   local second = rank > 2
   for _, v in ipairs(vs) do second = second and #v.shape == rank and v.first and true or false end
