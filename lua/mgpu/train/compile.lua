@@ -70,7 +70,7 @@ end
 --   accumulate        1: the weights change every n-th batch, by the mean gradient of n batches
 --   steps_per_execution  1: batches in one call of the jitted step
 --   run_eagerly       false: trains without jit, for debugging
--- Errors: an unknown option or name; a metric named twice; options that exclude each other.
+-- Errors: an unknown option or name; a metric named twice; options that cannot be combined.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, activation = "softmax" } }
 --     model:compile { optimizer = mgpu.optimizers.Adam { 1e-3 }, loss = "sparse_categorical_crossentropy",

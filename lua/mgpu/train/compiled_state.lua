@@ -174,7 +174,7 @@ function M.restore(model, config, tensors, how)
   how = { path = how.path, custom = how.custom or {} }
   local names = model.output_names or { "output" }
   if type(config) ~= "table" or type(config.outputs) ~= "table" or #config.outputs ~= #names then
-    damaged(how.path, "it is not that of a model with %d outputs", #names)
+    damaged(how.path, "it does not fit a model with %d outputs", #names)
   end
   model:compile(restored_options(config, how))
   if next(tensors) then M.assign_optimizer(model, model.compiled.optimizer, tensors, how.path) end

@@ -34,7 +34,7 @@ local function data_device(model)
   return core.default_device()
 end
 
--- The devices that share the rows of each batch, with their weights; nil where that is otherwise.
+-- The devices that share the rows of each batch, with their weights; nil where no batch is shared out.
 local function data_devices(model)
   local compiled = model.compiled
   local spread = compiled and compiled.spread

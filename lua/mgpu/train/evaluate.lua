@@ -10,8 +10,8 @@ local train_step = require "mgpu.train.train_step"
 
 local M = {}
 
--- Runs fn with the sums of loss and metrics at zero. RETURNS the values then; the sums are those of before again, also
--- after an error.
+-- Runs fn with the sums of loss and metrics at zero and RETURNS their values. Then, also after an error, it restores
+-- the sums of before.
 local function with_own_sums(metrics, fn)
   local saved = metrics:save()
   metrics:reset()

@@ -1,7 +1,7 @@
 --- The training loop of model:fit.
 --
 -- One batch takes this way: the cursor of the data says which rows come next, the train step (one jitted function:
--- forward, loss, gradients, optimizer, metrics) runs on them, then callbacks and progress bar hear of it. The step
+-- forward, loss, gradients, optimizer, metrics) runs on them, then callbacks and progress bar are told. The step
 -- returns nothing, so the loop runs ahead of an asynchronous device; reading loss and metrics waits for it.
 -- Epochs and steps count from 1, as the user counts them.
 local asynchronous = require "mgpu.parallel.asynchronous"
@@ -272,11 +272,11 @@ local function finish(run, completed)
   if run.backup then run.backup:finish(completed) end
   if run.async then
     run.async:abandon()
-    pcall(placement.place_state, run.compiled, run.model) -- the last weights come home, unless that was lost
+    pcall(placement.place_state, run.compiled, run.model) -- moves the weights home, unless home was lost
   end
   run.compiled.fitting = run.outer
   if not run.outer then placement.settle_devices(run.compiled) end
-  if run.default then pcall(core.default_device, run.default) end -- refused for a device that was lost
+  if run.default then pcall(core.default_device, run.default) end -- fails if that device was lost
   run.progress:close()
 end
 

@@ -35,8 +35,8 @@ local function label_at(y, row, wrong)
   end
 end
 
--- Raises unless the labels are whole numbers in 0 .. classes - 1. That all is well is asked first, and as one truth:
--- null devices, which compute nothing, say yes.
+-- Raises unless the labels are whole numbers in 0 .. classes - 1. First it asks with one bool whether all of them are:
+-- null devices, which compute nothing, answer true.
 local function check_labels(y, classes, what)
   local good = ops.logical_and(ops.ge(y, 0), ops.lt(y, classes))
   local whole = y:dtype():find "float" and ops.eq(y, ops.floor(y))

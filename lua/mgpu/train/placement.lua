@@ -162,7 +162,7 @@ function M.on_device(compiled, model, fn)
   local before = core.default_device()
   core.default_device(compiled.home)
   local ok, result = pcall(fn)
-  pcall(core.default_device, before) -- refused for a device that was lost meanwhile: the new one stays
+  pcall(core.default_device, before) -- fails if that device was lost meanwhile: then the new default stays
   if not ok then error(result, 0) end
   return result
 end

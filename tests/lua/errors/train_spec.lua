@@ -106,7 +106,7 @@ cases {
     local folder = check.path "plain"
     compiled():fit(x(), y(), { verbose = 0, resume = folder })
     compiled { loss = "mse", metrics = { "mae" } }:fit(x(), y(), { verbose = 0, epochs = 2, resume = folder })
-  end, 'does not have the sum "metrics/2/1" that this fit has: its metrics or its trained weights are others' },
+  end, 'does not have the sum "metrics/2/1" that this fit has: its metrics or its trained weights differ' },
   { "the scope of a number", function() P.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } }):scope(3) end,
     "scope: expected a function, got number" },
   { "a model for several GPUs on one", function() P.multi_gpu_model(model(), { gpus = { "cpu:0" } }) end,

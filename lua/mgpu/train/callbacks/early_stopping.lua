@@ -3,8 +3,8 @@
 --
 --     model:fit(x, y, { validation_split = 0.1, epochs = 100,
 --       callbacks = mgpu.callbacks.EarlyStopping { patience = 3, restore_best_weights = true } })
--- It stops after `patience` epochs in a row without an improvement of more than min_delta over the best value; with a
--- baseline, after that many without one that is also better than the baseline. The first start_from_epoch epochs do
+-- It stops after `patience` epochs in a row without an improvement of more than min_delta over the best value. With a
+-- baseline, only improvements that are also better than the baseline count. The first start_from_epoch epochs do
 -- not count. restore_best_weights: the weights at the end of training are those of the best epoch.
 -- Fields: best, best_epoch, stopped_epoch (0: it did not stop). Source: Keras's EarlyStopping.
 -- Example:

@@ -82,7 +82,7 @@ function Backup:restore(run)
   end
 end
 
--- Whether a tensor of this name is in the state of a callback, and so not only the save's.
+-- Whether a tensor of this name is in the state of a callback; only the save uses any other.
 local function is_of_callback(name) return name:find "^state/" ~= nil end
 
 -- The state as the writer wants it.
@@ -96,8 +96,8 @@ local n_listening = 0 -- fits that save: one may run in a callback of another
 --- begin(run): opens the folder, and from here on SIGTERM and SIGUSR1 are for this fit. Errors: the folder cannot be
 --- made; the state of a callback that cannot be saved.
 function Backup:begin(run)
-  -- What was captured is freed at once: until the collector came to it, and for longer where a compiled trace holds
-  -- the table, the first step could not write over the values that it shares.
+  -- Frees what was captured at once. Otherwise it would keep its values until garbage is collected, or longer if a
+  -- compiled trace holds the table, and the first step could not reuse their memory.
   for name, t in pairs((captured(run))) do
     if not is_of_callback(name) then t:free() end
   end

@@ -20,7 +20,7 @@ end
 
 -- ---- the newest checkpoint ------------------------------------------------------------------------
 
--- Says so if the file `latest` is damaged, or names a checkpoint that is gone. It is a hint only: the numbers tell.
+-- Reports a file `latest` that is damaged, or names a checkpoint that is gone. It is only a hint: the numbers decide.
 local function check_latest(folder, numbers, say)
   local ok, latest = attempt(core.checkpoint_latest, folder)
   if not ok then

@@ -161,7 +161,7 @@ local function restore_sums(run, tensors, path)
   local function put(name, v)
     local t = tensors[name]
     if not t or run.model.shape_text(t:shape()) ~= run.model.shape_text(v:shape()) then
-      fail(path, "does not have the sum %q that this fit has: its metrics or its trained weights are others", name)
+      fail(path, "does not have the sum %q that this fit has: its metrics or its trained weights differ", name)
     end
     v:assign(t:to(v:device()))
   end
