@@ -1,8 +1,8 @@
 --- The short module names: `require "mgpu.layers"` loads lua/mgpu/nn/layers/init.lua.
 --
 -- PATHS is the one list of them. Loading this file appends a searcher to package.loaders that maps
--- "mgpu.NAME" and "mgpu.NAME.REST"; init.lua does so, and the program before the first require of a short name.
--- The short and the full name give the same table. Code inside lua/mgpu uses the full names.
+-- PATHS is the only list of them. Loading this file appends a searcher to package.loaders that maps "mgpu.NAME" and
+-- "mgpu.NAME.REST". init.lua loads it, and so does the program before the first require of a short name.
 local PATHS = {
   activations = "nn.activations",
   callbacks = "train.callbacks",

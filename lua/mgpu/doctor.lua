@@ -1,7 +1,7 @@
 --- mgpulua --doctor: what is installed, what is missing and how to get it, limits, and a short test of each part.
 --
--- doctor(report) calls report(line) for each line and RETURNS whether all self-tests passed. A library that is missing
--- is no failure: what needs it says so when it is used.
+-- doctor(report) calls report(line) for each line and RETURNS whether all self-tests passed. A missing library is not a
+-- failure: whatever needs it reports that when it is used.
 local core = require "mgpu.core"
 local program = require "mgpu.program"
 
@@ -118,7 +118,7 @@ local function cgroup_memory()
   return least
 end
 
--- What limits this process: name of the line in /proc/self/limits, unit, and the number from which it cannot hurt.
+-- The limits of this process: name of the line in /proc/self/limits, the least number that is enough, and the unit.
 local LIMITS = { { "Max address space", 1, "bytes" }, { "Max data size", 1, "bytes" }, { "Max open files", 256 },
   { "Max processes", 256 }, { "Max file size", 1, "bytes" }, { "Max cpu time", 1, "seconds" } }
 
@@ -219,7 +219,7 @@ local TESTS = {
   { "JPEG images", test_image, ".jpg" },
 }
 
--- Runs a test. RETURNS whether it passed, or what it needs is not installed.
+-- Runs a test. RETURNS false if it failed; true if it passed, or if it needs something that is not installed.
 local function try(report, name, fn, argument)
   local works, words = pcall(fn, argument)
   local code = not works and core.error_code()

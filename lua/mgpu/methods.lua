@@ -5,7 +5,7 @@ local M = {}
 
 local inner = setmetatable({}, { __mode = "k" }) -- what checked returned -> fn
 
---- checked(fn, check) -> fn, which calls check with its arguments before it does anything.
+--- checked(fn, check) -> a function that calls check with its arguments, then fn.
 function M.checked(fn, check)
   local function outer(first, ...)
     check(first, ...)
@@ -15,8 +15,8 @@ function M.checked(fn, check)
   return outer
 end
 
---- colon(example, is_self, fn, check) -> the method fn, which raises, showing `example`, unless is_self(self): it was
---- called with a dot. Then check (nil: nothing) is called with its other arguments.
+--- colon(example, is_self, fn, check) -> fn as a method. It raises, showing `example`, unless is_self(self) holds: then
+--- it was called with a dot. Otherwise it first calls check (nil: none) with its other arguments.
 function M.colon(example, is_self, fn, check)
   local function outer(self, ...)
     if not is_self(self) then core.fail("usage", ("a method is called with a colon: write %s"):format(example)) end
@@ -27,8 +27,8 @@ function M.colon(example, is_self, fn, check)
   return outer
 end
 
---- want_colons(class, what, mark, names): makes these methods of the class refuse a call with a dot: without an object
---- that has the field `mark`. The error shows what:name(...).
+--- want_colons(class, what, mark, names): makes these methods of the class raise for a call with a dot, which passes no
+--- object with the field `mark`. The error shows what:name(...).
 function M.want_colons(class, what, mark, names)
   local function is_self(value) return type(value) == "table" and value[mark] ~= nil end
   for _, name in ipairs(names) do
@@ -36,8 +36,7 @@ function M.want_colons(class, what, mark, names)
   end
 end
 
---- inner(method) -> the function that colon or checked was given for it, whose docstring is the method's; else the
---- method itself.
+--- inner(method) -> the function that colon or checked has wrapped, which has the docstring; any other method itself.
 function M.inner(method) return inner[method] or method end
 
 --- no_field(call, fn) -> fn as a method that raises, showing `call`, when it is read as if it were a field: t.shape[1].

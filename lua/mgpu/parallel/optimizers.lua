@@ -22,7 +22,7 @@ local OPTIONS = options.declare {
   { "decay", "number", default = 0, min = 0 },
 }
 
--- The given options apart: ours, checked, and those of the optimizer.
+-- Splits the given options: ours, checked, and those of the optimizer.
 local function split(name, given)
   local ours, rest = {}, {}
   for key, value in pairs(type(given) == "table" and not getmetatable(given) and given or { given }) do

@@ -68,8 +68,8 @@ local function sort_rows(rows)
   end
 end
 
--- Moves the nodes of a row to the means of their neighbours in `field`. Where they would overlap, those in one clump
--- share the shift that is the mean of their wishes (least squares, by pooling adjacent violators).
+-- Moves the nodes of a row to the means of their neighbours in `field`. Nodes that would overlap form a group, which
+-- moves by the mean of the shifts that its nodes want (least squares, by pooling adjacent violators).
 local function settle(row, field)
   local clumps, offset = {}, 0
   for i, node in ipairs(row) do

@@ -101,7 +101,7 @@ function commands.devices(prompt)
   require "mgpu.program".list_devices(function(line) prompt:say(line) end)
 end
 
--- A line about a value: of a tensor without computing it.
+-- A line about a value; a tensor is not computed for it.
 local function described(value)
   if core.is_tensor(value) or core.is_variable(value) then return require "mgpu.prompt.docs".headline(value) end
   local text = require "mgpu.prompt.show_value"(value, { width = math.huge }):gsub("\n.*", " ...")

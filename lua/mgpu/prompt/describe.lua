@@ -39,7 +39,7 @@ local function is_dataset(value)
   return type(value) == "table" and rawget(value, "source") ~= nil and rawget(value, "stages") ~= nil
 end
 
--- By fields of its own: reading others could call a function of the user's.
+-- Reads raw fields only: reading others could call a function of the user.
 local function is_layer(value) return rawget(value, "dtype_policy") ~= nil and rawget(value, "name") ~= nil end
 
 --- describe(value, table_text) -> text, or nil for a value that tostring describes.

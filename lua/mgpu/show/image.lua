@@ -7,7 +7,7 @@ local terminal = require "mgpu.show.terminal"
 
 local M = {}
 
-local MOST_ROWS = 20 -- of the terminal, that a small image is enlarged to
+local MOST_ROWS = 20 -- rows of the terminal to which a small image is enlarged
 local MOST_FACTOR = 16
 local RAMP = " .:-=+*#%@"
 
@@ -27,7 +27,7 @@ local function scaled(x)
   return ((x - least) / (most - least)):clip(0, 1)
 end
 
--- The tensor, as mgpu.image takes it, as pixels. Alpha is over black.
+-- The pixels of a tensor that mgpu.image takes; transparent pixels are drawn over black.
 local function pixels_of(x, chosen)
   local grid = require "mgpu.data.image".grid(scaled(x), { columns = chosen.columns, padding = chosen.padding })
   grid = grid:to "cpu:0"

@@ -11,11 +11,11 @@ local QUESTION = "\27_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\27\\\27[c"
 
 local found -- the protocol of this terminal
 
--- By what the terminal says of itself in the environment; nil if that does not tell.
+-- The protocol, from what the terminal says of itself in the environment; nil if that does not tell.
 local function by_environment()
   local term, program = os.getenv "TERM" or "", os.getenv "TERM_PROGRAM" or ""
   if term == "dumb" or term == "" then return "ascii" end
-  if os.getenv "TMUX" or term:find "^screen" then return nil end -- it is another terminal's environment
+  if os.getenv "TMUX" or term:find "^screen" then return nil end -- the variables describe the terminal outside of tmux
   if os.getenv "KITTY_WINDOW_ID" or term:find "kitty" or program == "ghostty" then return "kitty" end
   if program == "iTerm.app" or program == "WezTerm" or os.getenv "LC_TERMINAL" == "iTerm2" then return "iterm" end
 end

@@ -10,8 +10,8 @@ local MOST = 8 -- axes of a tensor
 
 local function fail(message, ...) core.fail("usage", ("einsum: " .. message):format(...)) end
 
--- The letters of a term, with the axes of "..." as the letters `dots` (outermost first): those for as many axes as the
--- tensor has besides, or all of them for the result, whose rank is nil.
+-- The letters of a term. Its "..." stands for letters of `dots` (outermost first): as many as the tensor has further
+-- axes, or all of them for the result, whose rank is nil.
 local function letters_of(term, rank, dots, equation)
   local before, after = term:match "^(.-)%.%.%.(.*)$"
   local named = before and before .. after or term
