@@ -7,8 +7,8 @@ local input = require "mgpu.prompt.input"
 local M = {}
 
 local HELP = [[
-Type Lua. Expressions print their values, a ; at the end hushes; unfinished input continues on the next line.
-`mgpu` and `L` = mgpu.layers are there. `_` is the last value: the next one replaces it, `_ = nil` frees it.
+Type Lua. Expressions print their values, a ; at the end suppresses this; unfinished input continues on the next line.
+`mgpu` and `L` = mgpu.layers are predefined. `_` is the last value: the next one replaces it, `_ = nil` frees it.
 `local` outside of a block keeps its name for the session; files that you run do not see it.
 
   ?name          documentation: ?L.Dense  ?model.fit  ?softmax      ??name   its source
@@ -56,6 +56,7 @@ local function timed(fn, pass)
 end
 
 function commands.time(prompt, rest)
+  if rest == "" then return prompt:complain ":time needs an expression, as in :time x:matmul(y)" end
   local compiled, message = input.compile(rest, prompt.session)
   if not compiled then return prompt:complain(message) end
   local fn, seconds = compiled.fn, nil

@@ -133,8 +133,9 @@ test("an instruction set that no processor has, or not this one, is refused", fu
     "MGPU_ISA=" .. foreign .. ": this processor lacks that instruction set; the widest it has is ")
 end)
 
-test("commands of the prompt want the name of a file", function()
-  local text = check.run(("printf ':load\\n:save\\n' | %s -i 2>&1"):format(check.program))
+test("commands of the prompt without their argument say what they need", function()
+  local text = check.run(("printf ':load\\n:save\\n:time\\n' | %s -i 2>&1"):format(check.program))
   check.matches(text, ":load needs the name of a file")
   check.matches(text, ":save needs the name of a file")
+  check.matches(text, ":time needs an expression, as in :time x:matmul%(y%)")
 end)

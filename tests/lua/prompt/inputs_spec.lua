@@ -17,7 +17,7 @@ test("expressions print their values, several of them in one line", function()
   check.equal(prompt "(function() end)()\nx = 3\nx -- a comment\n", "3\n")
 end)
 
-test("a semicolon at the end hushes, but not one in a string or a comment", function()
+test("a semicolon at the end suppresses printing, but not one in a string or a comment", function()
   check.equal(prompt "6 * 7;\n_\n'a;'\n1 -- b;\n2; -- hushed\n", "42\na;\n1\n")
 end)
 
