@@ -1,4 +1,4 @@
--- The front end's files know each other in one direction only (lua/README.md).
+-- Files of lua/mgpu require each other in one direction only (lua/README.md).
 
 local check = require "check"
 local core = require "mgpu.core"
