@@ -12,11 +12,11 @@ CFLAGS   = -O3 -g
 WERROR   =
 MODE     = release
 CUDA    ?= /usr/local/cuda
-# What `make deps` installs, and what `make lint` and `make fuzz` want besides.
+# The packages that `make deps` installs; `make lint` and `make fuzz` need LINT_PACKAGES besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
-# What a test is skipped without.
+# Some tests are skipped without these.
 TEST_PACKAGES = zsh groff
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
@@ -28,14 +28,14 @@ MODE_tsan    = -O1 -fsanitize=thread
 MODE_cover   = -O0 --coverage
 MODE_fuzz    = -O1 -fsanitize=address,undefined,fuzzer-no-link
 
-# Against the exploitation of memory errors; tests/hardening.lua looks for all of it in what was built. Sanitizers
-# bring checks of their own.
+# Protections against the exploitation of memory errors; tests/hardening.lua checks that the built files have them.
+# Sanitizer builds have checks of their own.
 HARDEN = $(if $(filter release debug,$(MODE)),-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 LOCK   = -Wl,-z,relro,-z,now,-z,noexecstack
 
 WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
-# No contraction: the reference kernels give the same bits with every compiler. The cpu device asks
-# for it where it may (all but its random numbers, which must equal the reference's).
+# No contraction to fused multiply-adds, so that the reference kernels give the same bits with every
+# compiler. The cpu device turns it on, except in its random numbers, which must equal the reference's.
 FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) $(HARDEN) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
         -Iruntime
 OPENMP = -fopenmp -fno-trapping-math
@@ -54,7 +54,7 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
 # LIBS_mgpu-<kind>.so (libraries), OBJECTS_<kind> (objects besides those of its *.c and */*.c) and BY_RULE_<kind>
-# (sources among these that rules of its own compile, or that are left out), and add to LINT_DEFS and LINT_SKIP what
+# (sources among these that its own rules compile, or that are left out), and add to LINT_DEFS and LINT_SKIP what
 # `make lint` defines and leaves out.
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
@@ -71,7 +71,7 @@ SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_sp
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(OPENMP)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
-RESULTS := $(or $(OUT),build)# what gpu-check and gpu-bench say; $$OUT may name a folder for that
+RESULTS := $(or $(OUT),build)# the folder for logs of gpu-check and gpu-bench; $$OUT may name another
 OUT  := $(if $(filter release,$(MODE)),build,$B)
 obj   = $(patsubst %.c,$B/%.o,$1)
 PROGRAM  = $(OUT)/mgpulua
@@ -85,7 +85,7 @@ ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 ifneq ($(filter-out deps mnist clean help uninstall format size error-sites gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
-$(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # look again, once
+$(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # probe again if a library was missing
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
 $(error a required library is missing (see above): run `make deps`)
@@ -144,7 +144,7 @@ include $(wildcard runtime/device/*/rules.mk)
 all: $(PRODUCTS) ## build everything (the default)
 	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")
 
-# Products are linked again when the flags are others than last time.
+# Products are linked again when the flags have changed.
 $(OUT)/flags: FORCE
 	@mkdir -p $(@D); echo $(HASH) | cmp -s - $@ || echo $(HASH) >$@
 
@@ -156,7 +156,7 @@ FLAGS_runtime/program      = -I$(LUA)
 FLAGS_runtime/prompt       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
-FLAGS_runtime/data/transforms = -fno-trapping-math # else clamps are branches, not vectors
+FLAGS_runtime/data/transforms = -fno-trapping-math # otherwise clamps become branches, not vector code
 $B/runtime/device/kinds.o: $B/kinds
 $B/kinds: FORCE
 	@mkdir -p $(@D); echo '$(ALL_KINDS)' | cmp -s - $@ || echo '$(ALL_KINDS)' >$@
@@ -193,7 +193,7 @@ $(filter %.so,$(PRODUCTS)):
 	$Q$(CC) $(FLAGS) -shared $(LOCK) -o $@$(ABI_$(@F)) $(filter %.o,$^) -L$(OUT) \
 	  $(if $(ABI_$(@F)),-Wl$(comma)-soname$(comma)$(@F)$(ABI_$(@F))) $(if $(filter mgpu-%,$(@F)),$(PLUGIN_LIBS)) $(LIBS_$(@F))
 	$(if $(ABI_$(@F)),$Qln -sf $(@F)$(ABI_$(@F)) $@)
-# In a coverage build it writes its counts, which its sandbox would forbid.
+# In a coverage build the helper must write its counts at exit, which its sandbox would forbid.
 COUNTED_EXIT = $(if $(filter cover,$(MODE)),$B/tests/coverage/counted_exit.o)
 $(OUT)/mgpu-h5: $(call obj,$(H5_C)) $(COUNTED_EXIT) $(OUT)/flags
 	$(call say,link)
@@ -248,7 +248,7 @@ mnist: ## install what is needed, build, and train on MNIST
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory all
 	build/mgpulua examples/train_mnist.lua --model lenet5 --epochs 3
-	@echo "The seed's own network: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
+	@echo "The larger network of the notebook: build/mgpulua examples/train_mnist.lua --model mnist_cnn --epochs 12" \
 	  "(an epoch takes about $$(build/mgpulua tests/bench/ours.lua --estimate 469) here)"
 
 include tests/cuda/fake_cuda/rules.mk
@@ -256,17 +256,17 @@ include tests/cuda/fake_cuda/rules.mk
 # ---- tests ---------------------------------------------------------------------------------------
 
 # ThreadSanitizer does not see libgomp's barriers, since libgomp is not instrumented. LLVM's libomp has the same entry
-# points, so it can take libgomp's place, and its tool Archer tells the sanitizer of them.
+# points, so it can take libgomp's place, and its tool Archer reports them to the sanitizer.
 ARCHER  = $(or $(lastword $(wildcard /usr/lib/llvm-*/lib/libarcher.so)),\
-  $(error MODE=tsan wants libarcher.so: apt-get install libomp-dev))
+  $(error MODE=tsan needs libarcher.so: apt-get install libomp-dev))
 OMP_ENV = $(if $(filter tsan,$(MODE)),LD_PRELOAD=$(dir $(ARCHER))libomp.so.5 OMP_TOOL_LIBRARIES=$(ARCHER))
 RUN = $(OMP_ENV) $(PROGRAM) tests/run.lua --jobs $(JOBS)
 TESTS = $(C_TESTS) $(SPECS)
 test: all $(C_TESTS) ## build and run all tests
 	@$(RUN) $(TESTS)
-test-fast: all $(C_TESTS) ## the tests without the slow ones
+test-fast: all $(C_TESTS) ## build and run the tests without the slow ones
 	@MGPU_TEST_FAST=1 $(RUN) $(C_TESTS) $(SPECS)
-test-joff: all ## the Lua tests with LuaJIT's compiler off
+test-joff: all ## run the Lua tests with LuaJIT's compiler off
 	@$(RUN) --lua "$(PROGRAM) -joff" $(SPECS)
 # The fast tests, without specs that repeat what others compute: on another device, with another instruction set, or
 # with an installed copy, which they build first.
@@ -276,7 +276,7 @@ error-sites: ## prove that tests trigger every error text; TESTS="FILE..." adds 
 	@RESET=$(if $(filter file,$(origin TESTS)),1) luajit tests/error_sites/run.lua copy
 	@MGPU_TEST_FAST=1 $(MAKE) --no-print-directory -C build/error_sites/tree test $(if $(filter file,$(origin TESTS)),\
 	  TESTS='$$(C_TESTS) $(filter-out $(REPEATING),$(SPECS))'); luajit tests/error_sites/run.lua report $$?
-fault: all $(C_TESTS) ## tests in which memory, files or devices fail
+fault: all $(C_TESTS) ## run the C tests, among them those in which memory, files or devices fail
 	@$(RUN) $(C_TESTS)
 
 # Lua's own memory comes from malloc in these builds (MG_ASAN, MGPU_MALLOC), so it is checked too.
@@ -284,22 +284,22 @@ SANITIZED = MGPU_MALLOC=1 MGPU_TEST_FAST=1 UBSAN_OPTIONS=print_stacktrace=1 \
   ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1 \
   LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0:use_tls=0 \
   TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp:ignore_noninstrumented_modules=1
-asan ubsan tsan: ## the tests built with that sanitizer (asan: address, undefined, leaks)
+asan ubsan tsan: ## run the fast tests, built with that sanitizer (asan: address, undefined, leaks)
 	@$(SANITIZED) $(MAKE) --no-print-directory MODE=$@ test
 # The baseline, because valgrind does not know AVX-512; without LuaJIT's compiler, whose code it does not understand.
 MEMCHECK = MGPU_ISA=baseline MGPU_THREADS=1 $(RUN) --timeout 7200 --lua \
   "valgrind -q --error-exitcode=9 --suppressions=$(CURDIR)/tests/memcheck.supp $(PROGRAM) -joff"
-memcheck: all ## the op rows under valgrind, for reads of unset memory: 9 minutes of a core; TESTS="FILE..." instead
-	@which valgrind >/dev/null || { echo 'memcheck: wants valgrind (apt-get install valgrind)'; exit 1; }
+memcheck: all ## run the op rows, or TESTS="FILE...", under valgrind for reads of unset memory: 9 minutes of a core
+	@which valgrind >/dev/null || { echo 'memcheck: needs valgrind (apt-get install valgrind)'; exit 1; }
 	@$(MEMCHECK) $(if $(filter file,$(origin TESTS)),$(foreach k,1 2 3 4 5 6 7 8,tests/ops/ops_spec.lua:$k/8),$(TESTS))
-# The tests of what reads files, archives and the answers of other processes: without the slow ones and without a GPU.
+# The tests of code that reads files, archives and answers of other processes, without slow tests and those for a GPU.
 READING = $(filter-out $B/tests/c/test_cuda_% $B/tests/cuda/%,$(C_TESTS)) $(wildcard $(patsubst \
   %,tests/lua/%_spec.lua,files/* data/* errors/* nn/save_load nn/keras_files nn/keras_config train/resume \
   train/model_checkpoint program))
-cover: ## whether the tests run enough lines and branches of the parsers
+cover: ## check that the tests run enough lines and branches of the parsers
 	@MGPU_TEST_FAST=1 $(MAKE) --no-print-directory MODE=cover SKIP_KINDS=cuda cover-run
 FUZZ_SECONDS = 20
-fuzz: all ## wrong calls, cpu against ref on random cases, then each fuzz target, for FUZZ_SECONDS each
+fuzz: all ## run wrong calls, cpu against ref on random cases, then each fuzz target, for FUZZ_SECONDS each
 	@$(PROGRAM) tests/fuzz/wrong_calls.lua $(FUZZ_SECONDS)
 	@$(PROGRAM) tests/fuzz/devices.lua $(FUZZ_SECONDS)
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang fuzz-run
@@ -313,9 +313,9 @@ cover-run: all $(filter $B/tests/c/%,$(READING))
 	$(if $(filter file,$(origin TESTS)),@find $B -name '*.gcda' -delete)
 	-@$(RUN) $(COVERED)
 	@luajit tests/coverage/report.lua $B
-reliability: all ## long checks of what must never happen: build/reliability.md
+reliability: all ## run long checks of what must never happen: build/reliability.md
 	@$(PROGRAM) tests/reliability/run.lua $(and $(SCALE),--scale $(SCALE))
-bench: all ## speed, side by side with other frameworks
+bench: all ## measure speed in comparison with other frameworks
 	@$(PROGRAM) tests/bench/run.lua
 	@$(PROGRAM) tests/bench/layers.lua
 	@$(PROGRAM) tests/bench/convs.lua
@@ -331,9 +331,9 @@ LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $
            $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp $(LINT_DEFS) -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
-lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths
+lint: build/found.mk ## check the code: clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths
 	@which clang clang-format cppcheck luacheck >/dev/null || \
-	  { echo 'lint: wants $(LINT_PACKAGES) (apt-get install)'; exit 1; }
+	  { echo 'lint: needs $(LINT_PACKAGES) (apt-get install)'; exit 1; }
 	@echo '  clang-format'; clang-format --dry-run -Werror $(C_FILES)
 	@echo '  gcc'; echo $(LINT_C) | xargs -n 8 -P $(JOBS) gcc $(SYNTAX)
 	@echo '  clang'; mkdir -p build/lint; cp $$(gcc -print-file-name=include/omp.h) build/lint; \
@@ -347,12 +347,12 @@ lint: build/found.mk ## clang-format, gcc and clang warnings, cppcheck, luacheck
 	@echo '  hardening'; luajit tests/hardening.lua $(wildcard $(PRODUCTS))
 format: ## clang-format all C files in place
 	clang-format -i $(C_FILES)
-size: ## lines by folder, and the longest files
+size: ## print the lines by folder, and the longest files
 	@luajit tests/include_rules.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
-doc: all ## the manual's table of ops, from the rows: build/ops.md
+doc: all ## write the table of all ops, from their rows: build/ops.md
 	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
-docs: all ## the reference as HTML, from the docstrings and mgpu.h: build/docs
-	@which doxygen >/dev/null || { echo 'docs: wants doxygen (apt-get install doxygen)'; exit 1; }
+docs: all ## write the reference as HTML, from the docstrings and mgpu.h: build/docs
+	@which doxygen >/dev/null || { echo 'docs: needs doxygen (apt-get install doxygen)'; exit 1; }
 	@rm -rf build/docs; mkdir -p build/docs/c
 	@$(PROGRAM) tests/reference.lua build/docs && doxygen runtime/docs/Doxyfile && echo build/docs/index.html
 
@@ -388,5 +388,5 @@ uninstall: ## remove what install put there
 	  share/bash-completion/completions/mgpulua share/zsh/site-functions/_mgpulua)
 clean: ## remove everything built
 	rm -rf build
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -11,8 +11,8 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 
 local parser = command_line.parser "Trains the CIFAR-10 network on one or several devices."
 command_line.add_mgpu(parser)
-parser:flag("--enqueue", "Stage batches on the devices ahead of time, which is done in any case.")
-parser:flag("--syncopt", "Average the gradients of the devices, which is done in any case.")
+parser:flag("--enqueue", "No effect: batches are always staged on the devices ahead of time.")
+parser:flag("--syncopt", "No effect: the gradients of the devices are always averaged.")
 parser:flag("--nccl", "Keep the weights on the GPUs and reduce gradients between them, by NCCL if it is installed. "
   .. "Without it, several devices have their weights on the CPU.")
 command_line.add_epochs(parser, 200)

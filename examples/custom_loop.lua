@@ -9,10 +9,10 @@ local mgpu = require "mgpu"
 local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
 local parser = command_line.parser "A hand-written training loop."
-parser:option("--data", "Which images; digits are drawn and need no files.", "digits")
+parser:option("--data", "The data set; digits are drawn by code and need no files.", "digits")
   :choices { "mnist", "fashion", "digits" }
 command_line.add_epochs(parser, 3)
-command_line.add_count(parser, "--batch-size", 1, "Images a step.", "128")
+command_line.add_count(parser, "--batch-size", 1, "Images per step.", "128")
 local options = parser:parse()
 
 local train, test

@@ -12,7 +12,7 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 
 local parser = command_line.parser "Trains a network on MNIST, first on one GPU, then on all of them."
 command_line.add_epochs(parser, 12)
-command_line.add_count(parser, "--batch_size", 1, "Images of a step for each GPU.", "128")
+command_line.add_count(parser, "--batch_size", 1, "Images per step for each GPU.", "128")
 parser:option("--data", "The data set: mnist, or digits, which are drawn by code.", "mnist")
   :choices { "mnist", "digits" }:argname "NAME"
 parser:option("--data_format", "channels_last or channels_first.", "channels_last")

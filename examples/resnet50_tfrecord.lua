@@ -3,7 +3,7 @@
 --     mgpulua examples/resnet50_tfrecord.lua --help
 --
 -- What it teaches: records with images of all sizes, which threads decode, crop, flip and color; labels that count
--- from 1; a number of images for an epoch that is not that of the files.
+-- from 1; epochs with another number of images than the files hold.
 
 local mgpu = require "mgpu"
 local clock = require("mgpu.core").clock -- seconds
@@ -15,13 +15,13 @@ local parser = command_line.parser("Trains ResNet-50 from ImageNet's TFRecord fi
   .. "make_imagenet_records.lua writes a tiny set of such files.")
 command_line.add_mgpu(parser)
 command_line.add_epochs(parser, 10)
-command_line.add_count(parser, "--batch_size", 1, "Images of a step for each device.", "64")
-command_line.add_count(parser, "--imgs_per_epoch", 0, "Images of an epoch; 0: all.", "0")
+command_line.add_count(parser, "--batch_size", 1, "Images per step for each device.", "64")
+command_line.add_count(parser, "--imgs_per_epoch", 0, "Images per epoch; 0 means all.", "0")
 parser:option("--datadir", "The folder with the files train-* and validation-*.", "imagenet"):argname "DIR"
 parser:flag("--distort_color", "Change brightness, saturation, hue and contrast of the training images.")
 parser:option("--network", "The network: " .. table.concat(NETWORKS, ", ") .. ".", NETWORKS[1]):choices(NETWORKS)
   :argname "NAME"
-command_line.add_count(parser, "--classes", 1, "Classes, without that of the background.", "1000")
+command_line.add_count(parser, "--classes", 1, "The number of classes, without the background.", "1000")
 command_line.add_count(parser, "--image_size", 32, "Rows and columns of the images that the network sees.", "224")
 local options = command_line.read(parser)
 local size, batch_size = options.image_size, options.batch_size * options.ngpus
@@ -32,7 +32,10 @@ local SCHEMA = { { "image/encoded", "jpeg", channels = 3 }, { "image/class/label
 
 local function records(part)
   local found, ds = pcall(mgpu.data.tfrecord, ("%s/%s-*"):format(options.datadir, part), SCHEMA)
-  if not found then command_line.stop("%s", (ds:gsub("^%S+:%d+: ", ""))) end
+  if not found then
+    command_line.stop("%s: give their folder with --datadir, or write a small set with make_imagenet_records.lua",
+      (ds:gsub("^%S+:%d+: ", "")))
+  end
   return ds
 end
 

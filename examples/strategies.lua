@@ -19,7 +19,7 @@ local options = command_line.read(parser)
 
 local devices = mgpu.parallel.get_available_gpus()
 if #devices == 0 then devices = { mgpu.devices()[1] } end
-local function device(i) return devices[(i - 1) % #devices + 1] end -- from the first again where there are few
+local function device(i) return devices[(i - 1) % #devices + 1] end -- starts again with the first where there are few
 
 local train, test = mgpu.datasets.digits(3000)
 local function prepare(set)

@@ -10,22 +10,27 @@ local clock = require("mgpu.core").clock -- seconds
 local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
 local parser = command_line.parser "Trains a small network on MNIST, tests it and saves it."
-parser:option("--model", "The network; mnist_cnn with a GPU, else lenet5."):choices { "mnist_cnn", "lenet5", "mlp" }
-command_line.add_count(parser, "--epochs", 1, "Passes over the training data; 12 with a GPU, else 3.")
-command_line.add_count(parser, "--batch-size", 1, "Images a step.", "128")
-parser:option("--devices", "Where to train: cuda:0, cuda:0,1 or cpu:0-3; the first of mgpu.devices()."):argname "LIST"
-parser:option("--strategy", "On several devices; mirrored."):choices { "mirrored", "central", "async" }
-parser:option("--bn", "Batch normalization over all rows (sync) or the rows of each device (local); sync.")
+parser:option("--model", "The network (default: mnist_cnn with a GPU, else lenet5).")
+  :choices { "mnist_cnn", "lenet5", "mlp" }
+command_line.add_count(parser, "--epochs", 1, "Passes over the training data (default: 12 with a GPU, else 3).")
+command_line.add_count(parser, "--batch-size", 1, "Images per step.", "128")
+parser:option("--devices", "Devices to train on: cuda:0, cuda:0,1 or cpu:0-3 (default: the first of mgpu.devices()).")
+  :argname "LIST"
+parser:option("--strategy", "How several devices work together (default: mirrored).")
+  :choices { "mirrored", "central", "async" }
+parser:option("--bn", "Batch normalization over all rows (sync, the default) or the rows of each device (local).")
   :choices { "sync", "local" }
-parser:option("--precision", "The dtype policy; float32."):choices { "float32", "mixed_bfloat16", "mixed_float16" }
-parser:option("--data", "Which images; mnist, or if it cannot be loaded another one, with a note.")
+parser:option("--precision", "The dtype policy (default: float32).")
+  :choices { "float32", "mixed_bfloat16", "mixed_float16" }
+parser:option("--data", "The data set (default: mnist; if it cannot be loaded, another one, with a note).")
   :choices { "mnist", "fashion", "digits" }
 command_line.add_limit(parser)
 command_line.add_count(parser, "--seed", 0, "Seed of the random numbers.", "42")
-parser:option("--lr", "Learning rate; that of RMSprop: 0.001."):argname "X":convert(tonumber)
+parser:option("--lr", "Learning rate (default: 0.001, that of RMSprop)."):argname "X"
+  :convert(command_line.positive "--lr")
 parser:option("--save", "File that the model is saved in.", "model.safetensors"):argname "FILE"
 parser:option("--evaluate", "Do not train; test the model in FILE, by default that of --save."):args "?":argname "FILE"
-command_line.add_count(parser, "--verbose", 0, "0 silent, 1 progress bar, 2 one line an epoch.", "1")
+command_line.add_count(parser, "--verbose", 0, "0 silent, 1 progress bar, 2 one line per epoch.", "1")
 
 -- ---- data ---------------------------------------------------------------------------------------
 
@@ -59,6 +64,7 @@ local function report(model, x, y)
 end
 
 local options = parser:parse()
+if not options.evaluate then command_line.check_save(options.save) end
 mgpu.seed(options.seed)
 
 local gpus = #mgpu.devices "cuda"

@@ -15,9 +15,9 @@ command_line.add_mgpu(parser)
 command_line.add_epochs(parser, 5)
 parser:option("--data", "The data set: mnist, fashion or digits, which are drawn by code.", "mnist")
   :choices { "mnist", "fashion", "digits" }:argname "NAME"
-parser:option("--scatter", "The picture of the test images' places in the latent plane.", "vae_scatter.svg")
+parser:option("--scatter", "The picture of the test images in the latent plane.", "vae_scatter.svg")
   :argname "FILE"
-parser:option("--digits", "The picture of the digits that the latent plane holds, as .png or .jpg.", "vae_digit.png")
+parser:option("--digits", "The picture of digits decoded from the latent plane, as .png or .jpg.", "vae_digit.png")
   :argname "FILE"
 command_line.add_limit(parser)
 local options = command_line.read(parser)
@@ -58,7 +58,7 @@ print(("\nVAE VALIDATION LOSS: %s"):format(loss))
 -- The latent plane as SVG: a dot for each test image, in the color of its class.
 local function scatter(places, labels, classes)
   local size, margin, legend = 480, 20, 70
-  local most = 1e-6 -- the farthest place from the center, of those that are numbers
+  local most = 1e-6 -- the largest finite distance from the center
   for _, p in ipairs(places) do
     for axis = 1, 2 do
       if p[axis] - p[axis] == 0 then most = math.max(most, math.abs(p[axis])) end

@@ -1,7 +1,7 @@
 --- mobilenet_v2 {alpha = 1, classes = 1000, include_top = true, weights =, ...}: MobileNetV2 of keras.applications,
 --- 3,538,984 parameters.
 --     mgpu.models.mobilenet_v2 { alpha = 0.35, input_shape = { 96, 96, 3 } }     -- RETURNS an uncompiled Model
--- alpha: all layers but the last have this times as many channels, rounded to multiples of 8. Other options and
+-- alpha: multiplies the channels of all layers but the last, which are rounded to multiples of 8. Other options and
 -- preprocess_input ("tf"): lua/mgpu/zoo/classifier.lua.
 -- Source: Sandler, Howard, Zhu, Zhmoginov & Chen, MobileNetV2, 2018.
 -- Example:

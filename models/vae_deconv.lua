@@ -29,7 +29,7 @@ local VAE = options.declare {
   { "units", "integer", default = 128, min = 1 },
 }
 
-local LAST = "channels_last" -- whatever the image data format, since the input's shape is
+local LAST = "channels_last" -- as input_shape is, whatever the image data format
 
 -- {mean, log_var} -> mean + exp(log_var / 2) * normal numbers; adds the Kullback-Leibler divergence to the loss.
 local Sampling = mgpu.Layer:extend("Sampling", {})

@@ -35,6 +35,21 @@ function M.count(least, option)
   end
 end
 
+--- positive(option) -> a function that reads the text of the option of that name as a number above 0.
+function M.positive(option)
+  return function(text)
+    local x = tonumber(text)
+    if x and x > 0 and x < math.huge then return x end
+    return nil, ("%s %s: it must be a number above 0"):format(option, text)
+  end
+end
+
+--- check_save(path): ends the program if no model can be saved there, before the time for training is spent.
+function M.check_save(path)
+  local ok, message = pcall(require("mgpu.nn.saving").check_path, path, "save", "--save")
+  if not ok then M.stop("%s", (message:gsub("^%S+:%d+: ", ""))) end
+end
+
 --- add_count(parser, option, least, description, default): an option that takes a whole number >= least.
 function M.add_count(parser, option, least, description, default)
   parser:option(option, description, default):argname "N":convert(M.count(least, option))

@@ -1,10 +1,10 @@
 -- For LuaJIT, from the repository's root: luarocks --lua-version 5.1 make examples/packaging/mgpulua-0.1.0-1.rockspec
 --
--- `make install` puts all of mgpulua into the rock's own folder; what LuaRocks deploys is one file that leads there.
+-- `make install` puts all of mgpulua into the rock's own folder; LuaRocks deploys one file, which loads it from there.
 rockspec_format = "3.0"
 package = "mgpulua"
 version = "0.1.0-1"
-source = { url = "." } -- built where it lies: `luarocks make`
+source = { url = "." } -- built in place: `luarocks make`
 description = {
   summary = "Trains neural networks described in Lua, on CPUs and NVIDIA GPUs",
   license = "MIT",

@@ -133,7 +133,8 @@ end)
 test("without records resnet50_tfrecord.lua says so in a sentence", function()
   local output, status = run("resnet50_tfrecord", "--datadir nowhere")
   check.equal(status, 1)
-  check.equal(output, "resnet50_tfrecord.lua: tfrecord: there is no file nowhere/train-*\n")
+  check.equal(output, "resnet50_tfrecord.lua: tfrecord: no file matches nowhere/train-*: give their folder "
+    .. "with --datadir, or write a small set with make_imagenet_records.lua\n")
 end)
 
 -- ---- the autoencoder ----------------------------------------------------------------------------

@@ -49,7 +49,8 @@ test("--help prints the options", function()
 end)
 
 test("wrong options of train_mnist are errors", function()
-  for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar", "--limit 0" } do
+  for _, options in ipairs { "--modle lenet5", "--epochs", "--epochs many", "--data cifar", "--limit 0",
+    "--lr fast", "--lr 0" } do
     local out, status = run(options)
     check.equal(status, 1)
     check.matches(out, "see --help")
@@ -57,6 +58,17 @@ test("wrong options of train_mnist are errors", function()
   local out, status = run "--data digits --limit 10 --model lenet6"
   check.equal(status, 1)
   check.matches(out, "lenet5")
+end)
+
+test("a file that cannot be saved ends train_mnist before it trains", function()
+  local out, status = run "--data digits --limit 10 --save m.txt"
+  check.equal(status, 1)
+  check.equal(out:match "^[^:]*: [^\n]*\n", out)
+  check.matches(out, 'train_mnist.lua: %-%-save: m.txt: unknown ending ".txt": the endings are ')
+  out, status = run("--data digits --limit 10 --save " .. check.path "missing/m.h5")
+  check.equal(status, 1)
+  check.matches(out, "train_mnist.lua: cannot write to the folder ")
+  check.falsy(out:find "Test score")
 end)
 
 test("without MNIST train_mnist says so and names another data set", function()

@@ -12,7 +12,7 @@ local function add(who, list, path)
     return
   end
   local found = core.glob(path)
-  if #found == 0 then core.fail("io", ("%s: there is no file %s"):format(who, path)) end
+  if #found == 0 then core.fail("io", ("%s: no file matches %s"):format(who, path)) end
   for _, file in ipairs(found) do list[#list + 1] = file end
 end
 

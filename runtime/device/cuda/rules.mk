@@ -26,16 +26,16 @@ $B/kernels.o: $(IMAGES)
 	$Q$(CC) -c -o $@ $(@:.o=.s)
 
 # A machine with a GPU may have no libraries to build with: the bundle brings what is needed.
-gpu-bundle: all ## what a machine with a GPU needs besides the tree: build/gpu
+gpu-bundle: all ## collect what a machine with a GPU needs besides the tree: build/gpu
 	@rm -rf build/gpu; mkdir -p build/gpu/mgpu; cp build/mgpulua build/libmgpu.so.0 build/mgpu-cuda.so build/mgpu-nccl.so \
 	  $$(ldd build/libmgpu.so.0 | awk '/jansson|libz/ { print $$3 }') build/gpu; \
 	  cp build/mgpu/core.so build/gpu/mgpu; sh tests/cuda/on_gpu.sh sources >build/gpu/sources; du -sh build/gpu
 ON_GPU = @RESULTS=$(RESULTS) sh tests/cuda/on_gpu.sh
-gpu-preflight: ## libraries and CUDA graphs of a GPU machine in two minutes, with the bundle
+gpu-preflight: ## try the libraries and CUDA graphs of a GPU machine in two minutes, with the bundle
 	$(ON_GPU) preflight
-gpu-check: ## the tests of the cuda device on a GPU, with the bundle: builds nothing
+gpu-check: ## run the tests of the cuda device on a GPU, with the bundle; builds nothing
 	$(ON_GPU) check
-gpu-sanitize: ## its own kernels under compute-sanitizer there
+gpu-sanitize: ## run our own CUDA kernels under compute-sanitizer, with the bundle
 	$(ON_GPU) sanitize
-gpu-bench: ## speed on a GPU beside PyTorch, with the bundle (ARGS=...: see tests/bench/gpu.lua)
+gpu-bench: ## compare speed on a GPU with PyTorch, with the bundle (ARGS=...: see tests/bench/gpu.lua)
 	$(ON_GPU) bench $(ARGS)

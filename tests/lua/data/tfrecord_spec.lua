@@ -162,7 +162,7 @@ test("shards get the rows in turn, and a pattern reads them", function()
   local path = write_labels("shards", 1, 7, { shards = 3 })
   check.equal(labels(mgpu.data.tfrecord(path .. "-00001-of-00003", LABEL)), { 2, 5 })
   check.equal(labels(mgpu.data.tfrecord(path .. "-*", LABEL)), { 1, 4, 7, 2, 5, 3, 6 })
-  check.raises(function() mgpu.data.tfrecord(path .. "-*-of-4", LABEL) end, "there is no file", "io")
+  check.raises(function() mgpu.data.tfrecord(path .. "-*-of-4", LABEL) end, "no file matches", "io")
 end)
 
 test("hundreds of files are read in any order with few descriptors", function()
@@ -227,7 +227,7 @@ test("a file that changes while it is used is an error", function()
     "tfrecord: " .. path .. "-00001-of-00070 has changed since the data set was opened", "io")
 end)
 
-test("files that are none are errors", function()
+test("files of another format are errors", function()
   local endless = mgpu.data.from_tensors { mgpu.arange(3) }:cycle()
   check.raises(function() mgpu.data.write_tfrecord(check.path "endless", endless, LABEL) end,
     "write_tfrecord: the dataset has no end: use :take%(n%)", "usage")
