@@ -3,8 +3,8 @@
 --     require "error_cases" {
 --       { "a step of 0 in slice", function() x:slice { { 1, 2, 0 } } end, "step of axis 1 must not be 0" },
 --     }
--- A case is { what is wrong, the call, text of the message: plain or a Lua pattern, code = "usage" }. Only cases that
--- are about something else than a call of mgpu by a script have anywhere = true: no line is looked for.
+-- A case is { what is wrong, the call, text of the message: plain or a Lua pattern, code = "usage" }. Cases about
+-- anything other than a call of mgpu by a script have anywhere = true: their message need not name a line.
 local check = require "check"
 
 local file = check.file:match "[^/]*$"

@@ -7,7 +7,7 @@
 --
 --     core <- ops <- device <- graph <- bind
 --
--- comm stands on core alone, io on graph, data on the devices and on io. There are no exceptions. A folder
+-- comm includes only core, io includes graph, data includes the devices and io. There are no exceptions. A folder
 -- inside runtime/device is reached only through the device interface, apart from device/program, which
 -- the devices share; only the bindings and the program know Lua.
 

@@ -4,9 +4,9 @@
 --
 -- Save: the weights of mnist_cnn and Adam's state (28 MB), by model:save, as one of a fit's checkpoints, and by
 -- torch.save. Load: 512 MB in 8 tensors, by store_load and by torch.load, from the page cache. The files lie in memory
--- (/dev/shm), so that the disk is not measured; the last races save to the disk, and there PyTorch syncs its file as we
--- always do. How long that takes is up to the disk: the processor time, of all threads, is what a save takes away from
--- the training beside it.
+-- (/dev/shm), so that the disk is not measured. The last races save to the disk, where PyTorch syncs its file as we
+-- always do. That time depends on the disk, so the processor time of all threads is compared as well: a save takes it
+-- away from the training that goes on meanwhile.
 --
 -- `--serve KIND --folder FOLDER` is our side of a race (the protocol of peer_protocol.py).
 
@@ -37,7 +37,7 @@ function kinds.save(folder)
   return function() model:save(folder .. "/ours.safetensors") end
 end
 
--- From the fourth on, checkpoints are written over others, as most of a fit's are.
+-- From the fourth on, each checkpoint overwrites an old one, like most checkpoints of a fit.
 function kinds.checkpoint(folder)
   local model, state, path = trained(), {}, folder .. "/run"
   for i, v in ipairs(model.variables) do state["weights/" .. i] = v:value() end
@@ -103,7 +103,7 @@ local function in_folder(where, fn)
   if not ok then print("skipped: " .. message) end
 end
 
--- The times of steps of fit, those after which a save begins apart from the others; and the time that beginning a save
+-- Times of steps of fit: of those after which a save begins, and of all others. Also the time that beginning a save
 -- takes by itself.
 local function stall(folder)
   local model, EVERY, STEPS, ROWS = trained(), 8, 96, 32

@@ -1,9 +1,9 @@
--- Convolutions beside PyTorch's, one pass at a time: forward, the gradient of the input, that of the filters.
+-- Convolutions beside PyTorch's, one pass at a time: forward, the gradient of the input, the gradient of the filters.
 --
 --     build/mgpulua tests/bench/convs.lua [--only PART OF A NAME] [the options of turns.lua]
 --
--- The shapes are those without a Winograd kernel, and two with one. ratio = PyTorch's time in its better layout
--- / ours. MGPU_ISA=avx2 narrows both sides (isa.lua).
+-- Most shapes have no Winograd kernel, two of them have one. ratio = PyTorch's time in its better layout / ours.
+-- MGPU_ISA=avx2 limits both sides (isa.lua).
 
 package.path = "tests/bench/?.lua;" .. package.path
 local turns = require "turns"

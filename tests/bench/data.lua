@@ -51,7 +51,7 @@ local function memory()
   end
 end
 
--- Answers requests: "run N" times N batches together.
+-- Answers requests: "run N" measures N batches together.
 local function serve(ds, batch)
   local take = ds:cycle():batch(batch):prefetch(4, { threads = tonumber(options.threads) }):iter()
   for _ = 1, 8 do take() end
@@ -112,7 +112,7 @@ end
 
 -- ---- mgpulua alone --------------------------------------------------------------------------------
 
--- An epoch of cached rows, and the time to copy the same bytes batch by batch: the shares of seven rounds.
+-- The time of an epoch of cached rows, divided by the time to copy the same bytes batch by batch: in seven rounds.
 local function cached_epochs()
   local n, bytes = 20000, 20000 * 3072
   local x = mgpu.randint(0, 256, { n, SIDE, SIDE, 3 }, { dtype = "uint8" })

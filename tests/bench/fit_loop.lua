@@ -2,8 +2,8 @@
 --
 --     build/mgpulua tests/bench/fit_loop.lua [--rounds 7]
 --
--- The bar looks at the clock in every step, and reads the metrics and draws ten times a second; its share is that of a
--- step of 5 ms, from the times of the two. The callbacks take turns in a fit of a tiny model.
+-- The bar reads the clock in every step, and reads the metrics and draws ten times a second. Its share of a step of
+-- 5 ms is computed from the two times. The callbacks take turns in a fit of a tiny model.
 
 local core = require "mgpu.core"
 local mgpu = require "mgpu"

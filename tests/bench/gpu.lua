@@ -92,7 +92,7 @@ end
 
 local verdicts = {}
 
--- Prints and keeps a line about a figure of which less is better. The ratio is theirs / ours.
+-- Prints and keeps a line about a figure where less is better. The ratio is theirs / ours.
 local function verdict(row, what, ours, theirs, wanted)
   local ratio = theirs / ours
   local line = ("%s: %s: %.3f, %.3f, %.2f, wanted >= %.2f: %s"):format(row.name, what, ours, theirs, ratio,

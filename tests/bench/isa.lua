@@ -1,7 +1,7 @@
--- The instruction set of a benchmark. `require "isa"` narrows the peers as MGPU_ISA narrows us, through the environment
+-- The instruction set of a benchmark. `require "isa"` limits the peers as MGPU_ISA limits us, through the environment
 -- of the processes started from here: PyTorch (its own kernels and those of torch.compile), MKL, oneDNN inside PyTorch
 -- and TensorFlow, and XLA. A limit that is set already is kept. TensorFlow's own kernels (Eigen) are compiled for one
--- instruction set and cannot be narrowed.
+-- instruction set and cannot be limited.
 
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *, const char *, int);"
@@ -21,8 +21,8 @@ local set = os.getenv "MGPU_ISA"
 --- Sets a variable of the environment of this process and of those that it starts.
 function M.setenv(name, value) ffi.C.setenv(name, value, 1) end
 
--- Sets what is not set -> all of them as text.
-local function narrow(limits)
+-- Sets the limits that are not set yet. RETURNS all of them as text.
+local function set_limits(limits)
   local names = {}
   for name in pairs(limits) do names[#names + 1] = name end
   table.sort(names)
@@ -33,8 +33,8 @@ local function narrow(limits)
   return table.concat(names, " ")
 end
 
---- What the contenders are narrowed to, as a line of a report.
-M.text = "instruction set: " .. (set and ("MGPU_ISA=%s; peers: %s"):format(set, LIMITS[set] and narrow(LIMITS[set])
-  or "not narrowed") or "the widest of each contender")
+--- The limits of all contenders, as a line of a report.
+M.text = "instruction set: " .. (set and ("MGPU_ISA=%s; peers: %s"):format(set, LIMITS[set] and set_limits(LIMITS[set])
+  or "not limited") or "the widest of each contender")
 
 return M

@@ -2,7 +2,7 @@
 --
 --     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5,cifar10_cnn,resnet18] [--rounds 7] [--venv FOLDER]
 --
--- With MGPU_ISA=avx2 (or avx512, baseline) all contenders are narrowed to that instruction set: isa.lua.
+-- With MGPU_ISA=avx2 (or avx512, baseline) all contenders are limited to that instruction set: isa.lua.
 -- The peers are installed once, in a virtual environment outside the tree; one that cannot be installed is
 -- skipped with the reason. For GPUs see gpu.lua.
 

@@ -67,7 +67,7 @@ end
 
 test("each function of mgpu.h has an example that compiles and prints what it states", function()
   check.needs "cpu"
-  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  if os.getenv "MGPU_MALLOC" then check.skip "a library built with a sanitizer needs a program built with it" end
   local compiler = check.run("command -v cc gcc clang | head -n 1"):match "%S+"
   if not compiler then check.skip "there is no C compiler" end
   local lua, found = check.run "pkg-config --cflags --libs luajit"

@@ -25,7 +25,7 @@ local build = check.program:match "^(%S*)/mgpulua" or "build"
 
 test("a stock luajit requires mgpu and trains", function()
   check.needs("/usr/bin/luajit")
-  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  if os.getenv "MGPU_MALLOC" then check.skip "a library built with a sanitizer needs a program built with it" end
   check.equal(check.run(("LUA_PATH='lua/?.lua;lua/?/init.lua;;' LUA_CPATH='%s/?.so;;' "
     .. "/usr/bin/luajit %s"):format(build, train_script())), "trained\n")
 end)
@@ -51,7 +51,7 @@ test("short module names are found, before and after require mgpu", function()
   check.write(path, ALIASES)
   check.equal(check.run(("%s %s"):format(check.program, path)), "found\n")
   check.needs("/usr/bin/luajit")
-  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  if os.getenv "MGPU_MALLOC" then check.skip "a library built with a sanitizer needs a program built with it" end
   check.equal(check.run(("LUA_PATH='lua/?.lua;lua/?/init.lua;;' LUA_CPATH='%s/?.so;;' "
     .. "/usr/bin/luajit -lmgpu %s"):format(build, path)), "found\n")
 end)
@@ -129,7 +129,7 @@ end)
 
 test("luaopen_mgpu opens the module once, finds the Lua files, and says so when it cannot", function()
   check.needs "/usr/bin/luajit"
-  if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's library wants its program" end
+  if os.getenv "MGPU_MALLOC" then check.skip "a library built with a sanitizer needs a program built with it" end
   local script, bare = check.path "open.lua", check.path "bare"
   check.write(script, [[
     local open = assert(package.loadlib(arg[1] .. "/mgpu/core.so", "luaopen_mgpu"))

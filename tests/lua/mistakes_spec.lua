@@ -85,7 +85,7 @@ test("a field of an optimizer that would have no effect cannot be set", function
   check.raises(function() opt.beta_1 = 0.5 end, '"beta_1" is fixed when the optimizer is made', "usage")
 end)
 
-test("only what is near is suggested, and first what begins alike", function()
+test("only similar names are suggested, those with the same beginning first", function()
   local x, v = mgpu.ones { 2 }, mgpu.variable(mgpu.tensor { 2, 3 })
   check.raises(function() return x:wibble() end, 'a tensor has no method "wibble"$')
   check.raises(function() return mgpu.nm end, 'mgpu has no "nm"$')

@@ -98,7 +98,7 @@ end)
 
 local function fault_of(code) return examples.run({ name = "planted", code = code }, mgpu) end
 
-test("an example that prints something else than it states fails", function()
+test("an example that does not print what it states fails", function()
   check.falsy(fault_of "print(1, 2)  --> 1 2\nprint(mgpu.ones { 2 })\n--> tensor {2} ...\n--> {1, 1}")
   check.matches(fault_of "print(1)  --> 2", "planted: its example states\n2\nbut prints\n1")
   check.matches(fault_of "print(1)\nprint(2)  --> 2", "but prints\n1\n2")

@@ -4,7 +4,7 @@
 local check = require "check"
 local test = check.test
 
-if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build wants its plug-ins built likewise" end
+if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build needs plug-ins built with it" end
 
 local compiler = check.run("command -v cc gcc clang | head -n 1"):match "%S+"
 if not compiler then check.skip "there is no C compiler" end

@@ -80,7 +80,7 @@ test("unknown options of save, save_weights, load_weights, summary, jit and the 
   refused('mnist_cnn: option "dropout" must be two rates, got 1', mgpu.models.mnist_cnn, { dropout = { 0.5 } })
 end)
 
-test("metrics name themselves when an update gets something else than tensors and numbers", function()
+test("metrics name themselves when an update gets anything but tensors and numbers", function()
   local mean, accuracy = mgpu.metrics.Mean {}, mgpu.metrics.Accuracy {}
   for _, row in ipairs { { "x", "a string" }, { nil, "nothing" }, { print, "a function" }, { true, "a boolean" } } do
     refused("mean: update needs tensors or numbers, got " .. row[2], mean.update, mean, row[1])

@@ -1,8 +1,8 @@
--- The cpu device's own matrix products, and the convolutions that are made of them or that are depthwise: compared
--- with ref where sums have several blocks, strips and parts, which the small shapes of the op table do not have; and
--- the same bits with any number of threads. They run in processes that do not use oneDNN, whose kernels come first.
--- Convolutions with dilated columns are products of windows that are copied; others are summed where the pixels lie, if
--- they have few channels and more than one tap.
+-- The cpu device's own matrix products, and the convolutions that are depthwise or made of such products. They are
+-- compared with ref where sums have several blocks, strips and parts, which the small shapes of the op table do not
+-- have; and their bits must be the same with any number of threads. They run in processes without oneDNN, whose kernels
+-- would come first. Convolutions with dilated columns are products of copied windows; others with few channels and more
+-- than one tap are summed without copying.
 local check = require "check"
 local test = check.test
 check.needs "cpu"

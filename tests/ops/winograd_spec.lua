@@ -63,7 +63,7 @@ local function other_filters(seed)
     to = math.random(16, 50) }
 end
 
--- One side of few results, which one tile or two of different sizes make.
+-- One side has few results, made by one tile, or by two of different sizes.
 local function narrow_case(seed)
   math.randomseed(seed)
   local c = { pads = random_pads(), side = 3, n = math.random(30, 40), h = math.random(3, 13),
@@ -145,7 +145,7 @@ local function sums_of_passes(name, x, w, y, attributes)
   return path
 end
 
--- `kernel` takes all three passes. 300 tiles and more are several blocks, whoever shares them.
+-- `kernel` takes all three passes. From 300 tiles on there are several blocks, for any number of threads.
 for name, c in pairs {
   ["a Winograd convolution"] = { "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33", kernel = "Winograd" },
   ["a Winograd convolution with stride 2"] = { "32, 29, 28, 32", "5, 5, 32, 40", "32, 13, 12, 40",

@@ -98,7 +98,7 @@ test("standardize is tf.image.per_image_standardization", function()
   end
 end)
 
-test("fit and standardize are those of ImageDataGenerator", function()
+test("fit and standardize give the numbers of ImageDataGenerator", function()
   local x = pixels { 40, 2, 3, 3 }
   for i, case in ipairs(golden.norms) do
     local generator = mgpu.ImageDataGenerator(case.options)

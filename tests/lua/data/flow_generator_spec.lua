@@ -154,12 +154,13 @@ test("a pass may be left early", function()
 end)
 
 for what, case in pairs {
-  ["no function"] = { function() generator(5) end, "generator: expected a function or a coroutine, got number" },
+  ["a number as the function"] = { function() generator(5) end,
+    "generator: expected a function or a coroutine, got number" },
   ["options that are no table"] = { function() generator(counter(1), 5) end, "the options must be a table" },
   ["an unknown option"] = { function() generator(counter(1), { size = 5 }) end, 'unknown option "size"' },
   ["a length below 0"] = { function() generator(counter(1), { length = -1 }) end, "at least 0" },
-  ["a dtype that is none"] = { function() pass(generator(counter(1), { dtypes = "integer" })) end, '"integer"' },
-  ["a value that is none"] = { function() pass(generator(function() return print, 1 end)) end,
+  ["an unknown dtype"] = { function() pass(generator(counter(1), { dtypes = "integer" })) end, '"integer"' },
+  ["a function as a value"] = { function() pass(generator(function() return print, 1 end)) end,
     "must give tensors, numbers or text, but value 1 of element 1 is a function" },
   ["a hole between values"] = { function() pass(generator(function() return 1, nil, 2 end)) end,
     "value 2 of element 1 is nil" },

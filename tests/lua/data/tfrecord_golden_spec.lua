@@ -89,7 +89,7 @@ test("what TensorFlow wrote and the schema misnames is an error with record, exp
   raises({ "image/raw", "float64", shape = { -1 } }, place .. '"image/raw": 12 bytes are no whole number of float64')
 end)
 
-test("images of another shape, and strings that are none, are errors", function()
+test("images of another shape, and strings that are not images, are errors", function()
   needs_images()
   local function raises(field, expected)
     local ds = mgpu.data.tfrecord(FOLDER .. "plain.tfrecord", { field })

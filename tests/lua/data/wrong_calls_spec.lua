@@ -12,7 +12,7 @@ local sources = {
   tfrecord = function(path) return data.tfrecord(path, SCHEMA) end,
 }
 
-test("a source of files names itself and the file that is not there, or is none", function()
+test("a source of files names itself and the file that is missing or of another format", function()
   local folder, damaged = check.path "folder", check.path "damaged.gz"
   os.execute(("mkdir '%s'"):format(folder))
   check.write(damaged, "\31\139\8\0rubbish that is no gzip")

@@ -112,7 +112,7 @@ cases {
     "precision: argument 1 must be a string, got number" },
   { "a precision that is not there", function() core.precision "slow" end,
     'precision: unknown value "slow": give "fast" or "highest"' },
-  { "guarded variables that are none", function() core.guard_variables({ 1 }, "x") end,
+  { "a number among guarded variables", function() core.guard_variables({ 1 }, "x") end,
     "guard_variables: element 1 must be a variable" },
   { "a writer of checkpoints that is closed", function()
     local writer = core.checkpoint_writer(check.path "closed", 1)

@@ -95,7 +95,7 @@ cases {
   end, 'Dense "a": has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or call it once' },
   { "trainable that is no boolean", function() dense "a".trainable = "no" end,
     'Dense "a": trainable must be true or false, got string' },
-  { "Lambda with a size that is none", function() L.Lambda { function(t) return t end, output_shape = { 1.5 } } end,
+  { "Lambda with a fractional size", function() L.Lambda { function(t) return t end, output_shape = { 1.5 } } end,
     "output_shape must hold the sizes of a sample of the output" },
   { "softmax along no axis", function() L.Softmax { axis = {} } (x()) end, "axis is an empty list" },
   { "adapt with data of another shape", function()

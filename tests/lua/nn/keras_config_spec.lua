@@ -281,13 +281,14 @@ test("names that need more than 64 KiB are cut into several attributes", functio
   check.equal(model.layers[1101].kernel:value(), kernel)
 end)
 
-test("a file that is no model's is an error that says so", function()
+test("a file without a model is an error that says so", function()
   local path = check.path "other.h5"
   network():save_weights(path)
   check.raises(function() mgpu.load_model(path) end, "the file holds weights only", "data")
   core.h5_write(path, { { path = "" }, { path = "numbers", tensor = mgpu.ones { 2 } } })
   check.raises(function() network():load_weights(path) end, "other.h5: the file has weights of 0 layers", "data")
-  check.raises(function() network():save(check.path "a.weights.h5") end, "a .weights.h5 file has no save", "usage")
+  check.raises(function() network():save(check.path "a.weights.h5") end,
+    ".weights.h5 files are not supported here: use one of ", "usage")
   check.write(path, "nothing")
   check.raises(function() mgpu.load_model(path) end, "other.h5: it is not an HDF5 file", "data")
   core.zip_write(check.path "other.keras", { { name = "a", bytes = "b" } })

@@ -57,7 +57,7 @@ local function contents(...)
   return list
 end
 
-test("our files are as those that Keras was seen to load", function()
+test("our files equal those that Keras has loaded", function()
   local reference, committed, path = dofile "tests/golden/keras_reference.lua" (), FOLDER .. "reference",
     check.path "reference"
   reference:save(path .. ".h5")

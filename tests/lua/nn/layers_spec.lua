@@ -144,7 +144,7 @@ test("a layer refuses an input of another shape than it was built for", function
   check.equal(shared(ones(2, 5, 4)):shape(), { 2, 5, 4 })
 end)
 
-test("options that exclude each other are refused when the layer is made", function()
+test("options that cannot be combined are refused when the layer is made", function()
   check.raises(function() L.Permute { 2, 2 } end, "each once", "usage")
   check.raises(function() L.Reshape { -1, -1 } end, "only one size may be -1", "usage")
   check.raises(function() L.Activation "get" end, 'unknown activation "get"', "usage")

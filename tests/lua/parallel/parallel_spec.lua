@@ -355,7 +355,7 @@ for what, case in pairs {
   end, "tpu" },
   ["more devices than there are"] = { function() narrow():compile { loss = "mse", devices = 999 } end,
     "999 devices were asked for" },
-  ["a weight that is no number"] = { function()
+  ["a negative weight"] = { function()
     narrow():compile { loss = "mse", devices = { ["ref:0"] = -1 } }
   end, "with a weight above 0" },
   ["devices for a parallel model"] = { function()
@@ -364,7 +364,7 @@ for what, case in pairs {
   ["run_eagerly on several devices"] = { function()
     narrow():compile { loss = "mse", devices = { "ref:0", "ref:1" }, run_eagerly = true }
   end, "one device only" },
-  ["something that is no model"] = { function() mgpu.parallel.make_parallel(5, { "ref:0" }) end, "must be a model" },
+  ["a number as the model"] = { function() mgpu.parallel.make_parallel(5, { "ref:0" }) end, "must be a model" },
 } do
   test("an error: " .. what, function() check.raises(case[1], case[2], "usage") end)
 end

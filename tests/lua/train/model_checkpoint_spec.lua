@@ -1,4 +1,4 @@
--- ModelCheckpoint: names of files, what they hold, paths that are refused, and its use in the seeds' scripts.
+-- ModelCheckpoint: names of files, what they hold, paths that are refused, and its use in the original scripts.
 
 local check = require "check"
 local fixtures = require "fixtures"
@@ -49,7 +49,7 @@ test("a field in the file name has Python's formats", function()
   local FilePattern = require "mgpu.train.callbacks.file_pattern"
   local fields = { epoch = 7, batch = 120, loss = 0.12345, val_accuracy = 0.5 }
   for pattern, path in pairs {
-    ["w-{epoch:02d}-{val_accuracy:.3f}.h5"] = "w-07-0.500.h5", -- the text of the second seed's scripts
+    ["w-{epoch:02d}-{val_accuracy:.3f}.h5"] = "w-07-0.500.h5", -- as in the scripts of keras_experiments
     ["{epoch}-{batch:05d}"] = "7-00120", ["{epoch:3d}|"] = "  7|", ["{loss}"] = "0.12345", ["{loss:8.2f}"] = "    0.12",
     ["{loss:.2e}"] = "1.23e-01", ["{loss:08.3f}"] = "0000.123", ["{loss:.1%}"] = "12.3%", ["{loss:.2g}"] = "0.12",
     ["{{{epoch}}}"] = "{7}", ["no field"] = "no field", ["{epoch:.1f}"] = "7.0",
@@ -154,8 +154,8 @@ test("verbose prints Keras's lines", function()
     .. "\nEpoch 1: finished saving model to %s\n"):format(path, path))
 end)
 
--- The seeds train on several devices, keep the best weights by val_acc, and load them into the model on one device.
-test("the seeds' use: the best weights by val_acc, trained on 1 and 4 devices, loaded into the serial model", function()
+-- keras_experiments trains on several devices, keeps the best weights by val_acc, and loads them into the serial model.
+test("the best weights by val_acc, trained on 1 and 4 devices, are loaded into the serial model", function()
   local x, y = fixtures.points(60)
   for _, devices in ipairs { { "cpu:0" }, { "cpu:0", "cpu:1", "cpu:2", "cpu:3" } } do
     for _, strategy in ipairs { "mirrored", "central", "async" } do

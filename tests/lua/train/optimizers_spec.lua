@@ -134,7 +134,7 @@ test("a clip of 0 does not clip, and an infinite norm does not turn gradients in
     check.near(after(optimizers.SGD { learning_rate = 1, [name] = 0 }, { 0, 0 }, { 3, 4 }), { -3, -4 })
   end
   local v = after(optimizers.SGD { global_clipnorm = 1 }, { 0, 0 }, { math.huge, 1 }):totable()
-  check.truthy(v[2] ~= v[2], "the finite gradient's change must be NaN, it")
+  check.truthy(v[2] ~= v[2], "the change by the finite gradient must be NaN, it")
 end)
 
 test("loss_scale_factor scales the loss up and the gradients down", function()

@@ -54,7 +54,7 @@ test("the bar shows steps, time left, time of a step and the metrics, then the e
     :format(BOLD, OFF, bar(20, 20), BOLD, OFF, CLEAR))
 end)
 
-test("style keras2 prints the lines of the first seed", function()
+test("style keras2 prints the lines of Keras 2", function()
   check.equal(drawn(80, function(tick)
     local progress = Progress.new(2, "keras2")
     progress:header(60000, 10000)

@@ -122,7 +122,7 @@ test("accumulate counts regularizers and sample weights as the large batch does"
   same_weights(run({}, 10), run({ accumulate = 4 }, 3), 1e-6)
 end)
 
-test("accumulate and steps_per_execution exclude each other", function()
+test("accumulate and steps_per_execution cannot be combined", function()
   check.raises(function() network { accumulate = 2, steps_per_execution = 2 } end, "only one of", "usage")
   check.raises(function() network { accumulate = 0 } end, "accumulate", "usage")
 end)

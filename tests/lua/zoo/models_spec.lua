@@ -45,7 +45,7 @@ for _, case in ipairs(golden.summaries) do
   end)
 end
 
-test("models of the seeds and of torchvision have the published numbers of parameters", function()
+test("models of keras_experiments and of torchvision have the published numbers of parameters", function()
   local published = { cifar10_cnn = 1250858, cifar10_cnn_small = 328586, mnist_tfrecord_cnn = 1199882,
     mnist_cnn = 2354250, lenet5 = 61706, resnet18 = 11689512, resnet34 = 21797672 }
   for name, params in pairs(published) do
