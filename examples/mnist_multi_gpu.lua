@@ -87,7 +87,7 @@ local function create_model()
   return model
 end
 
--- Compiles, trains and tests. ARGS batch_size: that of all GPUs together.
+-- Compiles, trains and tests. ARGS batch_size: of all GPUs together.
 local function fit(model, batch_size, nb_epoch)
   model:compile { loss = "categorical_crossentropy", optimizer = "rmsprop", metrics = { "accuracy" } }
 

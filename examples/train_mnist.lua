@@ -26,10 +26,11 @@ parser:option("--data", "The data set (default: mnist; if it cannot be loaded, a
   :choices { "mnist", "fashion", "digits" }
 command_line.add_limit(parser)
 command_line.add_count(parser, "--seed", 0, "Seed of the random numbers.", "42")
-parser:option("--lr", "Learning rate (default: 0.001, that of RMSprop)."):argname "X"
+parser:option("--lr", "Learning rate (default: 0.001, as for RMSprop)."):argname "X"
   :convert(command_line.positive "--lr")
 parser:option("--save", "File that the model is saved in.", "model.safetensors"):argname "FILE"
-parser:option("--evaluate", "Do not train; test the model in FILE, by default that of --save."):args "?":argname "FILE"
+parser:option("--evaluate", "Do not train; test the model in FILE (default: the one of --save)."):args "?"
+  :argname "FILE"
 command_line.add_count(parser, "--verbose", 0, "0 silent, 1 progress bar, 2 one line per epoch.", "1")
 
 -- ---- data ---------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ function M.no_method(name, methods)
   M.fail("dataset", "there is no method %q%s", name, require "mgpu.foreign_names".hint("dataset", name, names))
 end
 
---- shard(i, n): raises unless they are the number of a shard, from 1, and that of all shards.
+--- shard(i, n): raises unless n is a number of shards and i, from 1, the number of one of them.
 function M.shard(i, n)
   M.count("shard: the number of shards", n, 1)
   M.count("shard: the shard's number", i, 1)

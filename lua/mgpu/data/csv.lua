@@ -162,7 +162,7 @@ local function by_position(find, given, option)
   return found
 end
 
--- What stands for missing values, by position.
+-- The replacements of missing values, by position.
 local function missing_values(find, chosen, columns)
   local given, values = chosen.missing, {}
   if type(given) == "table" then
@@ -240,7 +240,7 @@ local function set_names(columns, names)
   for i, name in ipairs(names) do columns[i].name = name end
 end
 
--- RETURNS the fields, what stands for missing values, and the names of x's columns.
+-- RETURNS the fields, the replacements of missing values, and the names of x's columns.
 local function choose(chosen, columns)
   set_names(columns, chosen.names)
   local find, labels, fields, names = finder(columns), {}, {}, {}

@@ -119,7 +119,7 @@ function Layer:make(chosen)
   layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer without inner layers, in the order they were made
   layer.built = false
-  layer.scoped = not layer.device and scope ~= nil or nil -- its device is that of a with_device scope
+  layer.scoped = not layer.device and scope ~= nil or nil -- its device comes from a with_device scope
   layer.device = layer.device or scope
   if type(layer.device) == "string" then layer.device = core.device_name(layer.device) end
   if layer.init then layer:init() end

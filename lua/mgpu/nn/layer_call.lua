@@ -159,8 +159,8 @@ function M:tensors(x)
   return core.tensor(x)
 end
 
--- Adds the activity regularizer's penalty. As in Keras it is that of the average sample; for float16 and bfloat16 it
--- is computed in float32.
+-- Adds the activity regularizer's penalty. As in Keras it is the penalty of the average sample; for float16 and
+-- bfloat16 it is computed in float32.
 local function add_activity_loss(self, y)
   for _, t in ipairs(type(y) == "table" and y or { y }) do
     if mixed_precision.is_half(t) then t = core.ops.cast(t, { dtype = "float32" }) end
@@ -189,7 +189,7 @@ end
 --     print(L.Flatten {}:compute_mask(x, mask))  --> nil
 function M:compute_mask(_, mask) return self.supports_masking and type(mask) ~= "table" and mask or nil end
 
--- Gives y, the output for x, its mask. A network's output has that of its last layer.
+-- Gives y, the output for x, its mask. A network's output has the mask of its last layer.
 local function mask_output(self, x, mask, y)
   if self.is_network or type(y) == "table" then return end
   local out = self:compute_mask(x, mask)

@@ -41,7 +41,7 @@ end
 --- now() -> the mask of the input of the call in progress, or nil.
 function M.now() return current end
 
---- with(mask, fn, ...) -> what fn(...) returns, with `mask` as that of the call in progress.
+--- with(mask, fn, ...) -> what fn(...) returns, with `mask` as the mask of the call in progress.
 function M.with(mask, fn, ...)
   if mask == nil and current == nil then return fn(...) end
   local before = current

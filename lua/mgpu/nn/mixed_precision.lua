@@ -21,7 +21,7 @@ Policy.__tostring = function(self) return ("policy %q"):format(self.name) end
 function Policy:get_config() return { name = self.name } end
 
 local known = {} -- the policies made so far, by name
-local current -- the policy of set_policy; nil: that of floatx
+local current -- the policy of set_policy; nil: the one named by floatx
 
 local function is_policy(value) return getmetatable(value) == Policy end
 

@@ -18,7 +18,7 @@ local options = require "mgpu.options"
 
 local M = {}
 
--- {ending, module in formats/}; a longer ending stands before a shorter one that it ends with.
+-- {ending, module in formats/}; a longer ending comes before a shorter one with which it ends.
 local FORMATS = {
   { ".safetensors", "safetensors" },
   { ".npz", "npz" },

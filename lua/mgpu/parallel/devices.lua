@@ -49,7 +49,7 @@ end
 
 --- parse(text, all) -> the names in a list as --devices spells it; nil and the reason if it cannot be read.
 -- "cuda:0,1" is cuda:0 and cuda:1; "cpu:0-3" four devices; "cuda:0/0-1" two on one GPU. all(kind) returns the names
--- that a kind alone stands for; without it that is the first device of the kind.
+-- for a kind without a number; without `all` that is the first device of the kind.
 function M.parse(text, all)
   local names, kind, mark = {}, nil, ":"
   for item in text:gmatch "[^,]+" do

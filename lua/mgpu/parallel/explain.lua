@@ -84,7 +84,7 @@ local function central_of(model, names, strategy)
   return at, central
 end
 
--- The report on the step of an asynchronous device, for each of them: all steps are alike.
+-- The report on the step of an asynchronous device, repeated for each device: all their steps are equal.
 local function async_reports(model, names, rows)
   local tensors, layout = batch_of(model, rows)
   local step = asynchronous.gradient_step(model.compiled, model, "null:0")

@@ -10,7 +10,7 @@ local M = {}
 local WIDTH, HEIGHT = 440, 300 -- of a chart
 local LEFT, RIGHT, TOP, BOTTOM = 70, 28, 56, 40
 local INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-local MOST_DOTS = 40 -- curves with at most so many points show them
+local MOST_DOTS = 40 -- curves with at most this many points show each point
 
 -- ---- points -------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 --- The picture of a model: a box for each use of a layer, with the shape of its output and its parameters.
 --
 -- A model inside a model is a frame with its own layers. A layer that is used several times has a box for each use; the
--- parameters stand in the first.
+-- first one shows the parameters.
 local core = require "mgpu.core"
 local file = require "mgpu.plot.file"
 local layout = require "mgpu.plot.layout"

@@ -15,7 +15,7 @@ local quoted = require "mgpu.prompt.complete_quoted"
 
 local M = {}
 
--- ---- what stands before the cursor ----------------------------------------------------------------
+-- ---- the text before the cursor -------------------------------------------------------------------
 
 local OPENING, CLOSING = { ["("] = true, ["{"] = true, ["["] = true }, { [")"] = true, ["}"] = true, ["]"] = true }
 

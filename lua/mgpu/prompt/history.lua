@@ -75,7 +75,7 @@ end
 function History:add(text)
   if self.list[#self.list] == text or not self.terminal.interactive then return end
   self.list[#self.list + 1] = text
-  if self.known[text] then -- its earlier place is given up
+  if self.known[text] then -- its earlier entry is dropped
     self.list = History.tidied(self.list)
     self.terminal.set_history(self.list)
   else

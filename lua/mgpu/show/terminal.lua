@@ -5,7 +5,7 @@ local M = {}
 
 M.PROTOCOLS = { "kitty", "iterm", "sixel", "blocks", "ascii" }
 
-local SECONDS = 0.3 -- that a terminal has for its answer
+local SECONDS = 0.3 -- for the answer of a terminal
 -- A question that only terminals with kitty's protocol answer, and one that all answer, which ends with "c".
 local QUESTION = "\27_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\27\\\27[c"
 

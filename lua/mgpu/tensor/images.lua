@@ -46,7 +46,7 @@ end
 --- affine_transform(images, transforms, interpolation = "bilinear", fill_mode = "constant", fill_value = 0, size =) ->
 --- images whose pixel (x, y), from 0, is read at ((a x + b y + c) / k, (d x + e y + f) / k), k = g x + h y + 1.
 -- transforms: {a, b, c, d, e, f, g, h} for each image, {n, 8}, or one for all, {8}; six numbers leave g and h 0. They
--- map places of the result to places of the image, as those of Keras's affine_transform.
+-- map places of the result to places of the image, as in Keras's affine_transform.
 -- fill_mode: what lies outside: "constant" (fill_value), "nearest" (the edge), "reflect" (mirrored) or "wrap".
 -- size: {rows, columns} of the result; by default that of the images. "nearest" keeps any dtype, "bilinear" makes
 -- float32 of integers. A point at infinity, or further than 2^30 pixels away, gives fill_value.

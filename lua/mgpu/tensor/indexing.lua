@@ -14,8 +14,8 @@ end
 
 local function text(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 
---- gather(t, ids, axis = 1) -> the slices of t along the axis that the whole numbers ids {...}, from 0, pick: the axis
---- is replaced by those of ids. Errors: an id outside, found when the ids are computed.
+--- gather(t, ids, axis = 1) -> the slices of t along the axis that the whole numbers ids {...}, from 0, pick: the axes
+--- of ids replace the axis. Errors: an id outside, found when the ids are computed.
 -- Example:
 --     local t = mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }
 --     local ids = mgpu.tensor({ 2, 0 }, { dtype = "int32" })
@@ -49,8 +49,8 @@ local function fitted(who, x, ids, at)
   return ops.broadcast_to(ids, { shape = wanted })
 end
 
---- take_along_axis(t, ids, axis = 1) -> element [..., ids[..., i, ...], ...] of t for each place of ids, whose rank is
---- that of t: each row picks for itself.
+--- take_along_axis(t, ids, axis = 1) -> element [..., ids[..., i, ...], ...] of t for each place of ids, which has the
+--- rank of t: each row picks for itself.
 -- ids {..., k, ...}: whole numbers from 0; axes other than `axis` have the sizes of t, or 1, which is repeated. With 1
 -- in all axes behind `axis`, whole slices are picked. Gradient: to t. Errors: an id outside, found when it is computed.
 -- Example:

@@ -289,7 +289,7 @@ for name, fn in pairs(ops) do
   if methods[name] and not M[name] then M[name] = fn end -- ops that are no methods are internal
 end
 
--- A function takes a number where a tensor stands, so t.sum(2) instead of t:sum(2) would be the sum of the number 2.
+-- Functions take a number in place of a tensor, so t.sum(2) instead of t:sum(2) would be the sum of the number 2.
 local function is_tensor(value) return type(value) == "userdata" end
 
 for name, fn in pairs(methods) do

@@ -11,9 +11,9 @@ local core = require "mgpu.core"
 local slice = require "mgpu.tensor.slicing"
 
 local ops = core.ops
-local LIMIT = 200 -- elements; a larger tensor is shown in part:
-local DEEP = 2 -- of this many last axes
-local EDGE = 3 -- this many entries at each end; of the others one
+local LIMIT = 200 -- elements; larger tensors are shown in part
+local DEEP = 2 -- how many of the last axes show EDGE entries at each end; other axes show one
+local EDGE = 3
 local WIDTH = 96 -- columns; longer rows are wrapped
 local PRECISION = 8 -- most digits behind the point
 

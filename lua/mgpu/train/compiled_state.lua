@@ -52,9 +52,9 @@ local function variables_with_slots(variables, tensors)
   return list
 end
 
---- assign_optimizer(model, optimizer, tensors, path): gives the optimizer those of the tensors that are its own, after
---- making the slots that are among them. Errors: one that is missing, of another shape, or of no use; then nothing has
---- changed.
+--- assign_optimizer(model, optimizer, tensors, path): makes the slots for which there are tensors, and gives the
+--- optimizer its tensors. Errors: a tensor that is missing, of another shape, or that the optimizer has no place for;
+--- then nothing has changed.
 function M.assign_optimizer(model, optimizer, tensors, path)
   optimizer:build(variables_with_slots(model.variables, tensors))
   local named = M.optimizer_variables(optimizer, model.variables)

@@ -1,7 +1,7 @@
 --- Errors of a step, raised again with the place in the training: "fit: epoch 2, step 7: ...".
 --
 -- A step runs compute, then guards, then commit, so a step that raises has changed nothing, unless a device failed in
--- the commit phase: then the message says what has become of the step.
+-- the commit phase: then the message says whether the step counts.
 local core = require "mgpu.core"
 local BatchNormalization = require "mgpu.nn.layers.batch_normalization"
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
@@ -31,8 +31,8 @@ function M.check_weights(model, place)
   if name then core.fail("nonfinite", ("%s: %s %s"):format(place, name, Optimizer.BAD_UPDATE)) end
 end
 
---- raise(message, place, model): raises `message` again, with the place if a step raised it. core.error_code alone
---- does not tell: it may be that of an error that was caught before. With the compiled model a weight that is not
+--- raise(message, place, model): raises `message` again, with the place if a step raised it. core.error_code alone is
+--- not enough: it may be the code of an error that was caught before. With the compiled model a weight that is not
 --- finite is named.
 function M.raise(message, place, model)
   if type(message) ~= "string" then error(message, 0) end

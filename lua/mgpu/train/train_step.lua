@@ -215,7 +215,7 @@ local function make_step(compiled, model, kind)
 end
 
 --- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once.
--- key: that of plan_key. When it changes, other weights may be trained, whose gradients need sums as well.
+-- key: the result of plan_key. When it changes, other weights may be trained, whose gradients need sums as well.
 function M.get(compiled, kind, model, key)
   if not compiled.steps[kind] then
     compiled.steps[kind] = make_step(compiled, model, kind)

@@ -74,13 +74,14 @@ local function features(block, counts, use_bias, epsilon)
   end
 end
 
---- bottleneck(name, counts) -> the classifier of keras.applications with so many bottleneck blocks in each stack.
+--- bottleneck(name, counts) -> the classifier of keras.applications with these numbers of bottleneck blocks in its
+--- stacks.
 function M.bottleneck(name, counts)
   return classifier.define { name = name, mode = "caffe", pools_named = true,
     features = features(bottleneck, counts, true, KERAS_EPSILON) }
 end
 
---- basic(name, counts) -> the classifier of torchvision with so many basic blocks in each stack.
+--- basic(name, counts) -> the classifier of torchvision with these numbers of basic blocks in its stacks.
 function M.basic(name, counts)
   return classifier.define { name = name, mode = "torch", pools_named = true,
     features = features(basic, counts, false, TORCH_EPSILON) }

@@ -27,7 +27,7 @@ local function head(x, chosen)
   return L.Dense { chosen.classes, activation = chosen.classifier_activation, name = "predictions" } (x)
 end
 
---- define(name, counts) -> the classifier with so many convolutions in each of its five blocks.
+--- define(name, counts) -> the classifier with these numbers of convolutions in its five blocks.
 function M.define(name, counts)
   return classifier.define { name = name, mode = "caffe", features = features(counts), head = head }
 end

@@ -35,7 +35,7 @@ function Flow.__index(_, name)
   return method
 end
 
---- new(operator, fields) -> a flow. Fields that are not given: level, that of the input; count, unknown.
+--- new(operator, fields) -> a flow. Defaults of fields: level, the level of the input; count, unknown.
 function Flow.new(operator, fields)
   fields.input, fields.inputs, fields.count = fields.input or false, fields.inputs or false, fields.count or false
   fields.level = fields.level or fields.input and fields.input.level or 0

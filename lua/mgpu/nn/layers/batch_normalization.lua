@@ -58,7 +58,7 @@ function BatchNormalization:build(shape)
   if #shape < 2 or axis < 2 or axis > #shape then
     self:fail("axis %d is out of range for the input %s", self.axis, self.shape_text(shape))
   end
-  if axis ~= #shape then self.there, self.back = permutations(axis, #shape) end
+  if axis ~= #shape then self.to_last, self.from_last = permutations(axis, #shape) end
   self.channels, self.at, self.rank = shape[axis], axis, #shape
   local function weight(name, trainable)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
@@ -73,7 +73,7 @@ end
 
 -- Mean and variance of the steps that count, {2, channels}, by Keras's formula.
 local function masked_moments(self, x, mask)
-  if self.there then self:fail "a masked input must have its channels in the last axis" end
+  if self.to_last then self:fail "a masked input must have its channels in the last axis" end
   local axes = {}
   for i = 1, self.rank - 1 do axes[i] = i end
   local function row(t) return ops.reshape(t, { shape = { 1, self.channels } }) end
@@ -121,13 +121,13 @@ function BatchNormalization:call(x, training)
     self:fail("the input %s does not fit the layer, which was built for %s", self.shape_text(shape),
       self.shape_text(self.built_shape))
   end
-  if self.there then x = ops.permute(x, { order = self.there }) end
+  if self.to_last then x = ops.permute(x, { order = self.to_last }) end
   local moments = training and self.trainable and batch_moments(self, x) or moving_moments(self)
   local dtype = x:dtype()
   local gamma = self.gamma or ops.full({ self.channels }, 1, dtype)
   local beta = self.beta or ops.full({ self.channels }, 0, dtype)
   local y = ops.batch_norm(x, moments, gamma, beta, { epsilon = self.epsilon })
-  return self.back and ops.permute(y, { order = self.back }) or y
+  return self.from_last and ops.permute(y, { order = self.from_last }) or y
 end
 
 return BatchNormalization

@@ -58,7 +58,7 @@ function Concatenate:output_shape(shapes)
   return concatenated(self, shapes, at)
 end
 
--- As Keras joins them: an input without a mask counts as a whole.
+-- Joined as in Keras: all steps of an input without a mask count.
 function Concatenate:compute_mask(xs, given)
   if not given then return nil end
   local list = {}

@@ -25,7 +25,7 @@ function RandomTranslation:init()
   self.right = image_draws.range(self, "width_factor", -1, 1)
 end
 
---- layer:transform(x, down, right) -> x with each image moved by so many pixels, {batch}.
+--- layer:transform(x, down, right) -> x with each image moved by these numbers of pixels, {batch} each.
 function RandomTranslation:transform(x, down, right)
   return random_affine.apply(self, x, x:shape()[1], { 1, 0, -right, 0, 1, -down })
 end

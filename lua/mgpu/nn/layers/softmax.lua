@@ -39,7 +39,7 @@ function Softmax:output_shape(shape)
   return shape
 end
 
--- What stands for minus infinity, by dtype.
+-- The number used as minus infinity, by dtype.
 local MASKED = { float16 = -3e4 }
 
 local function softmax(x, axes)

@@ -1,4 +1,4 @@
---- CategoricalAccuracy {name =}, also categorical_accuracy: how often the largest prediction is that of the class.
+--- CategoricalAccuracy {name =}, also categorical_accuracy: how often the right class has the largest prediction.
 -- y_true {rows, ..., classes} one-hot, y_pred likewise.
 -- Example:
 --     local accuracy = mgpu.metrics.CategoricalAccuracy {}

@@ -81,8 +81,8 @@ function Metric:add(values, weight)
   self.count:assign(ops.add(self.count, count))
 end
 
---- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to that of
---- the sums. As in Keras, what the predictions' mask leaves out (nn/masks.lua) is left out of weighted updates only.
+--- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to the
+--- device of the sums. As in Keras, a mask of the predictions (nn/masks.lua) counts in weighted updates only.
 --- Errors: y_true that does not fit y_pred.
 -- Example:
 --     local mae = mgpu.metrics.MeanAbsoluteError {}

@@ -1,5 +1,5 @@
---- SparseCategoricalAccuracy {name =}, also sparse_categorical_accuracy: how often the largest prediction is that
---- of the class id. y_true {rows, ...} or {rows, ..., 1} of ids from 0, y_pred {rows, ..., classes}.
+--- SparseCategoricalAccuracy {name =}, also sparse_categorical_accuracy: how often the class of the id has the largest
+--- prediction. y_true {rows, ...} or {rows, ..., 1} of ids from 0, y_pred {rows, ..., classes}.
 -- Example:
 --     local accuracy = mgpu.metrics.SparseCategoricalAccuracy {}
 --     accuracy:update(mgpu.tensor { 0, 1 }, mgpu.tensor { { 0.6, 0.4 }, { 0.7, 0.3 } })

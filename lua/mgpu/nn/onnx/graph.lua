@@ -41,7 +41,7 @@ function Graph:unique(name)
   return found
 end
 
--- The dtype that stands for a layer's dtype.
+-- The dtype in the graph for a layer's dtype.
 local function dtype_for(dtype) return dtype == "bfloat16" and "float32" or dtype end
 
 --- graph.value(name, shape, dtype) -> the value of a tensor with this shape.

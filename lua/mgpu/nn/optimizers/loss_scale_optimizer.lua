@@ -42,7 +42,7 @@ LossScale.BAD_SCALE = "the gradients are not finite (NaN or infinite), whatever 
 
 -- ---- the parts of an optimizer ------------------------------------------------------------------
 
---- opt:variables() -> its own state, then that of the inner optimizer, as Optimizer:variables.
+--- opt:variables() -> its own state, then the state of the inner optimizer, as Optimizer:variables.
 function LossScale:variables()
   return { self.step_counter, self.dynamic_scale, self.skipped, unpack(self.inner_optimizer:variables()) }
 end
@@ -75,12 +75,12 @@ function LossScale:steps_taken()
   return self.inner_optimizer:steps_taken() + tonumber(self.skipped:item())
 end
 
---- opt:finalize_variable_values(variables): that of the inner optimizer.
+--- opt:finalize_variable_values(variables): calls the method of the inner optimizer.
 function LossScale:finalize_variable_values(variables)
   self.inner_optimizer:finalize_variable_values(variables)
 end
 
---- opt:exclude_from_weight_decay(given): that of the inner optimizer.
+--- opt:exclude_from_weight_decay(given): calls the method of the inner optimizer.
 function LossScale:exclude_from_weight_decay(given) self.inner_optimizer:exclude_from_weight_decay(given) end
 
 --- opt:get_config() -> the options, the inner optimizer's among them.

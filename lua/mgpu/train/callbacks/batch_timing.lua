@@ -44,7 +44,7 @@ function BatchTiming:on_train_end()
     self.median(self.epoch_times))
 end
 
---- All times so far, and which are those of this epoch.
+--- The times of all batches and epochs so far, and the position of the first time of this epoch.
 function BatchTiming:get_state()
   return { batch_times = self.batch_times, epoch_times = self.epoch_times, first = self.first }
 end
