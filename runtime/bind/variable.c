@@ -124,7 +124,12 @@ static int variable_index(lua_State *L) {
 /* v.trainable = boolean; nothing else can be set. */
 static int variable_newindex(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "variable");
-    const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";
+    if (lua_type(L, 2) != LUA_TSTRING)
+        return bind_fail(L, MG_USAGE,
+                         "variable \"%s\": an entry cannot be set: make a new value with where, "
+                         "concat or +, and give it to :assign",
+                         v->name);
+    const char *key = lua_tostring(L, 2);
     if (strcmp(key, "trainable") != 0)
         return bind_fail(L, MG_USAGE,
                          "variable \"%s\": cannot set \"%s\": only trainable can be set; "

@@ -149,7 +149,14 @@ function M.stack(list, ...)
   local axis, expanded = read_options("stack", { "axis" }, ...), {}
   if type(list) ~= "table" or next(list) == nil then fail("stack: expected an array of tensors") end
   check_array("stack", list)
-  for i, t in ipairs(list) do expanded[i] = M.expand_dims(t, axis or 1) end
+  local first
+  for i, t in ipairs(list) do
+    t = as_tensor("stack", t)
+    local shape = "{" .. table.concat(t:shape(), ", ") .. "}"
+    first = first or shape
+    if shape ~= first then fail("stack: tensor 1 has shape %s, but tensor %d has %s", first, i, shape) end
+    expanded[i] = M.expand_dims(t, axis or 1)
+  end
   return M.concat(expanded, { axis = axis or 1 })
 end
 
