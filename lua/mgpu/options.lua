@@ -247,11 +247,19 @@ local function by_name(who, declared, given)
   return result
 end
 
+-- Argument i of a call without braces, as it is to be written in the table: with a name if it needs one.
+local function as_field(declared, i, value)
+  local text = show(value)
+  if declared.whole or i <= (declared.positional or 1) or not declared[i] then return text end
+  return ("%s = %s"):format(declared[i][1], text)
+end
+
 --- construct(class, given) -> class.new(given): the __call of classes. Errors: further arguments.
 function M.construct(class, given, ...)
   if select("#", ...) > 0 then
-    local name = class.class_name or class.class
-    local list = type(given) == "table" and "..." or ("%s, %s"):format(tostring(given), tostring((...)))
+    local name, declared = class.class_name or class.class, class.declared or {}
+    local list = type(given) == "table" and "..."
+      or ("%s, %s"):format(as_field(declared, 1, given), as_field(declared, 2, (...)))
     core.fail("usage", ("%s takes one table of options: write %s {%s}"):format(name, name, list))
   end
   return class.new(given)

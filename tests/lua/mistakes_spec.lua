@@ -22,9 +22,10 @@ test("a class called with several arguments says that it wants one table", funct
   check.raises(function() L.Conv2D(16, 3) end, "mistakes_spec.lua:%d+: Conv2D takes one table of options: "
     .. "write Conv2D {16, 3}", "usage")
   check.raises(function() L.Dense({ 3 }, "relu") end, "write Dense {...}", "usage")
-  check.raises(function() mgpu.optimizers.SGD(0.1, 0.9) end, "write SGD {0.1, 0.9}", "usage")
-  check.raises(function() mgpu.metrics.Mean("a", "b") end, "write Mean {a, b}", "usage")
-  check.raises(function() mgpu.callbacks.EarlyStopping("loss", 2) end, "write EarlyStopping {loss, 2}", "usage")
+  check.raises(function() mgpu.optimizers.SGD(0.1, 0.9) end, "write SGD {0.1, momentum = 0.9}", "usage")
+  check.raises(function() mgpu.metrics.Mean("a", "b") end, 'write Mean {"a", "b"}', "usage")
+  check.raises(function() mgpu.callbacks.EarlyStopping("loss", 2) end, 'write EarlyStopping {"loss", min_delta = 2}',
+    "usage")
   check.raises(function() mgpu.schedules.ExponentialDecay(0.1, 2) end, "write ExponentialDecay {0.1, 2}", "usage")
 end)
 

@@ -96,6 +96,8 @@ end
 
 -- ---- columns ------------------------------------------------------------------------------------
 
+local MOST_NAMES = 10 -- of columns, in a message
+
 -- RETURNS a function that finds the position of a column, given its name or position.
 local function finder(columns)
   local at, twice, names = {}, {}, {}
@@ -116,10 +118,12 @@ local function finder(columns)
     elseif twice[what] then
       fail("option %q: two columns are called %q: give the position", option, what)
     elseif not at[what] then
+      local nearest = core.did_you_mean(what, names)
       fail("option %q: there is no column %q%s", option, what, #names == 0
         and ": the file has no header, so columns are positions (or give `names`)"
         or #columns == 1 and (": the only column is %q: has it another `delimiter`?"):format(names[1])
-        or core.did_you_mean(what, names))
+        or nearest ~= "" and nearest
+        or "; there are " .. table.concat(names, ", ", 1, math.min(#names, MOST_NAMES)))
     end
     return at[what]
   end

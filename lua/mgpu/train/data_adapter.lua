@@ -145,7 +145,7 @@ function M.check_steps(source, steps, option)
   if source.generator then
     fail(source.what, "a generator does not tell how many batches it gives: give %s", option)
   elseif checks.is_dataset(source.dataset) and source.dataset.count == math.huge then
-    fail(source.what, "the dataset has no end: give %s, or take", option)
+    fail(source.what, "the dataset has no end: give %s, or use :take(n)", option)
   end
 end
 

@@ -123,6 +123,7 @@ test("wrong options name what is there", function()
   end
   refused('csv: unknown option "lable" %(did you mean "label"%?%)', { lable = 1 })
   refused('csv: option "label": there is no column "hight" %(did you mean "height"%?%)', { label = "hight" })
+  refused('csv: option "label": there is no column "zebra"; there are width, height, kind, width', { label = "zebra" })
   refused('csv: option "label": there is no column 5: the file has 4', { label = 5 })
   refused('csv: option "label": there is no column %-5', { label = -5 })
   refused('csv: option "columns": two columns are called "width": give the position', { columns = { "width" } })

@@ -119,7 +119,8 @@ end)
 
 test("a dataset without end needs a number of steps, one of unknown length does not", function()
   local endless, model = filtered(20):cycle():batch(4), linear()
-  check.raises(function() model:fit(endless, quiet) end, "fit: the dataset has no end: give steps_per_epoch, or take",
+  check.raises(function() model:fit(endless, quiet) end,
+    "fit: the dataset has no end: give steps_per_epoch, or use :take%(n%)",
     "usage")
   check.raises(function() model:evaluate(endless, quiet) end, "evaluate: the dataset has no end: give steps", "usage")
   check.raises(function() model:fit(endless:take(3), { verbose = 0, validation_data = endless }) end,
