@@ -70,7 +70,7 @@ local function fail_unknown_model(name, folder)
   local names = {}
   for _, path in ipairs(core.glob(folder .. "/*.lua")) do names[#names + 1] = path:match "([^/]*)%.lua$" end
   core.fail("usage", ("unknown model %q%s; %s has %s"):format(name, core.did_you_mean(name, names), folder,
-    #names > 0 and table.concat(names, ", ") or "no models"))
+    table.concat(names, ", ")))
 end
 
 -- mgpu.models: models.NAME {input_shape =, classes =} loads models/NAME.lua.
