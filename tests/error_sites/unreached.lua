@@ -8,17 +8,15 @@ return {
     "runtime/data/fetch_plugin.c cannot start libcurl",
     "runtime/data/stream.c prefetch: cannot start a thread",
     "runtime/device/worker.c cannot make a thread",
-    "runtime/device/worker.c out of memory",
     "runtime/io/checkpoint_writer.c cannot start the thread that writes checkpoints",
     "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory
     "runtime/comm/nccl/failures.c cannot make the thread that watches",
     "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory
-    "runtime/device/cpu/onednn.c oneDNN: ", -- it refuses what it has agreed to compute before
+    "runtime/device/cpu/onednn/onednn.c oneDNN: ", -- it refuses what it has agreed to compute before
     "runtime/io/h5.c cannot make a file in memory",
     "runtime/io/h5.c cannot map",
     "runtime/io/h5_helper/main.c out of memory",
     "runtime/io/h5_helper/records.c out of memory",
-    "runtime/io/h5_helper/write.c the file cannot be completed",
     "lua/mgpu/data/datasets/files.lua cannot open", -- what was found, and checked, a moment ago
     "runtime/io/json.c out of memory while writing JSON",
     "runtime/io/safetensors_write.c out of memory while writing",
