@@ -149,7 +149,7 @@ function check.raises(fn, expected, code)
   local ok, message = pcall(fn)
   if ok then error("no error was raised, expected " .. show(expected), 2) end
   if type(message) == "table" and message[1] == SKIP then error(message, 0) end
-  if type(message) ~= "string" then error("the error is no string: " .. show(message), 2) end
+  if type(message) ~= "string" then error("the error is not a string: " .. show(message), 2) end
   if expected and not matches(message, expected) then
     error(("the error is %s, expected %s"):format(show(message), show(expected)), 2)
   end

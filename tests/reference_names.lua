@@ -141,7 +141,7 @@ local function is_public_op(name)
   return false
 end
 
--- Functions of a table that are no ops and not private.
+-- Functions of a table that are neither ops nor private.
 local function function_page(title, file, introduction, tables)
   local page, seen = begin(title, file, introduction), {}
   for prefix, t in pairs(tables) do

@@ -214,7 +214,7 @@ test("after a fatal error the device is lost, and a program that ends with it ha
   local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuEventQuery:9:700", TRAIN)
   check.matches(out, "CUDA_ERROR_ILLEGAL_ADDRESS")
   check.matches(out, "cuda:0 is lost: start the program again: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
-  -- Memory of a lost GPU cannot be freed: that is no leak.
+  -- Memory of a lost GPU cannot be freed: that is not a leak.
   local _, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_FAKE_CUDA_FAIL=cuEventQuery:9:700",
     (TRAIN:gsub("pcall%(model.train_on_batch, model, x, y%)", "true, model:train_on_batch(x, y)")))
   check.equal(status, 77)
@@ -222,7 +222,7 @@ end)
 
 test("an error of earlier work that shows in an allocation is not reported as out of memory", function()
   local out, status = run(fake_cuda .. "ASAN_OPTIONS=detect_leaks=0 MGPU_CUDA_KEPT=0 "
-    .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- memory of a lost GPU is no leak
+    .. "MGPU_FAKE_CUDA_FAIL=cuMemAllocFromPoolAsync:30:700", TRAIN) -- memory of a lost GPU is not a leak
   check.matches(out, "cuda:0[^\n]*: allocate memory: [^\n]*CUDA_ERROR_ILLEGAL_ADDRESS")
   check.falsy(out:find "out of memory")
   check.equal(status, 77)

@@ -60,7 +60,7 @@ local function relu_backward(y, dy)
   return dz, dz:sum { axis = rows_of(y:shape()) }
 end
 
--- Many rows; few rows of many columns; columns that are no multiple of a vector; one column; one row; one
+-- Many rows; few rows of many columns; columns that are not a multiple of a vector; one column; one row; one
 -- vector more columns than a block has.
 local SHAPES = { { 64, 40, 32 }, { 2, 3, 11000 }, { 8192, 10 }, { 33, 45, 45 }, { 65536, 1 }, { 70001, 1 },
   { 1, 70000 }, { 300, 257 }, { 70, 1028 } }

@@ -118,7 +118,7 @@ return function(number)
 end
 ]]
 
--- Where the first line begins that is no comment: `?name` shows the comments before it.
+-- Where the first line begins that is not a comment: `?name` shows the comments before it.
 local function first_code(source)
   local at = 1
   while source:find("^%-%-", at) or source:find("^\n", at) do at = source:find("\n", at, true) + 1 end

@@ -16,7 +16,7 @@ core.default_device "null:0"
 local DEFECTS = { "attempt to", "bad argument", "stack overflow", "internal", "assertion" }
 
 local function complaint(message)
-  if type(message) ~= "string" then return "an error that is no text" end
+  if type(message) ~= "string" then return "an error that is not text" end
   for _, words in ipairs(DEFECTS) do
     if message:find(words, 1, true) then return message end
   end

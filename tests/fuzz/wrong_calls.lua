@@ -161,7 +161,7 @@ for _ = 1, CALLS do
     return result
   end)
   if not ok then
-    if type(message) ~= "string" then fail("the error is no string", message) end
+    if type(message) ~= "string" then fail("the error is not a string", message) end
     if not message:find("wrong_calls.lua:", 1, true) then fail("the error is not at the caller's line", message) end
   end
   core.default_device "cpu:0"

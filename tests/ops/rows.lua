@@ -505,7 +505,7 @@ for _, x in ipairs { { 4, 10 }, { 2, 3, 5 }, { 7 }, { 300, 100 }, { 3, 2500 }, {
   case { "sparse_softmax_cross_entropy", logits, labels, grad = grad }
   case { "sparse_softmax_cross_entropy_grad", logits, labels, dy, grad = grad }
 end
--- Large logits, infinities and NaN, also where the target is 0, and labels that are no class.
+-- Large logits, infinities and NaN, also where the target is 0, and labels that are not classes.
 local LIMITS = { 1, -1 / 0, 0.5, 2, 3, 1 / 0, -2, 0, 0 / 0, -1, 2.5 }
 for _, logits in ipairs { { { 40, 3 }, 700, 900 }, { { 40, 3 }, choose = LIMITS }, { { 3, 1500 }, choose = LIMITS },
   { { 6, 5 }, choose = { -1 / 0, 1 } } } do

@@ -39,7 +39,7 @@ local function as_batch(who, x)
   elseif #shape == 3 then
     shape = has_channels and { 1, unpack(shape) } or { shape[1], shape[2], shape[3], 1 }
   elseif #shape ~= 4 or not has_channels then
-    fail(who, "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, 1, 3 or 4}, or a batch of such",
+    fail(who, "a tensor of shape {%s} is not an image: {rows, columns}, {rows, columns, 1, 3 or 4}, or a batch of such",
       table.concat(shape, ", "))
   end
   for _, size in ipairs(shape) do
@@ -199,8 +199,8 @@ function M.resize(x, given)
   if not core.is_tensor(x) then fail("image.resize", "the image must be a tensor, got a %s", type(x)) end
   local shape = x:shape()
   if #shape < 2 or #shape > 4 then
-    fail("image.resize", "a tensor of shape {%s} is no image: {rows, columns}, {rows, columns, channels}, or a batch "
-      .. "of the latter", table.concat(shape, ", "))
+    fail("image.resize", "a tensor of shape {%s} is not an image: {rows, columns}, {rows, columns, channels}, or a "
+      .. "batch of the latter", table.concat(shape, ", "))
   end
   local size = { chosen.height, chosen.width }
   local transform = core.augment { resize = size, method = chosen.method, antialias = chosen.antialias,

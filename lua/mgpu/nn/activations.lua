@@ -273,7 +273,7 @@ end
 local function axis_of(who, x, axis)
   local shape = x:shape()
   axis = axis == nil and -1 or axis
-  if type(axis) ~= "number" or axis % 1 ~= 0 then -- NaN is no integer either
+  if type(axis) ~= "number" or axis % 1 ~= 0 then -- NaN is not an integer either
     core.fail("usage", ("%s: axis must be an integer, got %s"):format(who, tostring(axis)))
   end
   local at = axis < 0 and axis + #shape + 1 or axis

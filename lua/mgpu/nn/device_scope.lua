@@ -15,7 +15,7 @@ local stages -- array of devices, or nil
 -- device: a name, or the number of a stage in device groups, which places layers only. Unlike the option `device` of a
 -- layer it is not saved, and a model made in one scope as a whole, then compiled for several devices, leaves the
 -- scope's device.
--- Errors: a device that is not there; fn that is no function; errors of fn.
+-- Errors: a device that is not there; fn that is not a function; errors of fn.
 -- Example:
 --     local layer = mgpu.with_device("cpu:1", function() return mgpu.layers.Dense(4) end)
 --     print(layer(mgpu.zeros { 1, 8 }):device())  --> cpu:1

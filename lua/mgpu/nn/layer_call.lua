@@ -209,7 +209,7 @@ end
 --
 -- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
 -- does not say, an inner layer's call inherits `training` from the outer call; the default is false.
--- Errors: x that is no tensor; whatever build and call raise.
+-- Errors: x that is not a tensor; whatever build and call raise.
 -- Example:
 --     local drop = L.Dropout { 0.5 }
 --     print(drop:apply(mgpu.ones { 1, 4 }))

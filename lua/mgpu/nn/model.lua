@@ -4,7 +4,7 @@
 -- Data for several inputs are an array in the order of `inputs`, or a table by their names; several outputs come
 -- back as an array. Inputs and outputs are named after the layers that make them.
 -- Options: inputs and outputs (a symbolic tensor or an array of them), name, trainable, dtype.
--- Errors: outputs that need other inputs; two layers of one name; an entry that is no symbolic tensor.
+-- Errors: outputs that need other inputs; two layers of one name; an entry that is not a symbolic tensor.
 -- Example:
 --     local a, b = mgpu.Input { 8, name = "a" }, mgpu.Input { 4, name = "b" }
 --     local h = L.Concatenate {} { L.Dense { 16, activation = "relu" } (a), b }

@@ -144,7 +144,7 @@ local function own_classes(model)
 end
 
 --- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.
--- Errors: something that is no model; a layer with an option that is a function.
+-- Errors: something that is not a model; a layer with an option that is a function.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
 --     local copy = mgpu.clone_model(model)

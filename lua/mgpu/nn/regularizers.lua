@@ -54,7 +54,7 @@ local rules = { -- class = { declared, function(self, w) }
       return self.l2 == 0 and l1(w, self.l1) or l1(w, self.l1) + l2(w, self.l2)
     end },
   --- OrthogonalRegularizer {factor = 0.01, mode = "rows"}, also orthogonal_regularizer: factor * the mean |cosine| of
-  --- the angles between different rows, or columns with mode = "columns". Errors: a weight that is no matrix.
+  --- the angles between different rows, or columns with mode = "columns". Errors: a weight that is not a matrix.
   -- Example:
   --     local r = mgpu.regularizers.OrthogonalRegularizer { 1 }
   --     print(r(mgpu.tensor { { 1, 0 }, { 0, 2 } }):item(), r(mgpu.tensor { { 1, 0 }, { 2, 0 } }):item())  --> 0 1

@@ -213,7 +213,7 @@ end
 local FROM_JSON = options.declare { { "custom", "table", default = {} } }
 
 --- mgpu.model_from_json(text, {custom = {Name = class}}) -> the model, with new weights, not compiled.
--- text: of model:to_json(), or Keras's. Errors: text that is no model's; an unknown class.
+-- text: of model:to_json(), or Keras's. Errors: text that is not a model's; an unknown class.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
 --     local again = mgpu.model_from_json(model:to_json()) -- the same layers with new weights

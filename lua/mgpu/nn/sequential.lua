@@ -2,7 +2,7 @@
 --
 --     local model = mgpu.Sequential { L.Input {28, 28, 1}, L.Flatten {}, L.Dense {10} }
 -- It is built at once if the first layer states its input's shape, else at the first call. add(layer) and pop() change
--- it. Options: name, trainable, dtype. Errors: an entry that is no layer; a layer or a layer's name given twice.
+-- it. Options: name, trainable, dtype. Errors: an entry that is not a layer; a layer or a layer's name given twice.
 -- Example:
 --     local model = mgpu.Sequential { L.Flatten {}, L.Dense { 32, activation = "relu" }, L.Dense { 10 } }
 --     print(model.built)  --> false

@@ -1,4 +1,4 @@
--- What ?name shows for the functions that are written in C and are no ops, as in the comments of runtime/bind/.
+-- What ?name shows for the functions that are written in C and are not ops, as in the comments of runtime/bind/.
 return {
   deterministic = [[
 deterministic([boolean]) -> the current value: whether algorithms are chosen by rule instead of by timing.

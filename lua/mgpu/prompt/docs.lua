@@ -53,7 +53,7 @@ local function value_of_chain(prompt, chain)
   return value, path
 end
 
--- The meaning of a name alone that is no global.
+-- The meaning of a name alone that is not a global.
 local function search_places(prompt, name)
   local mgpu = require "mgpu"
   for _, place in ipairs(PLACES) do
@@ -163,7 +163,7 @@ local function explain_class(found)
   return M.with_options(text, known_options(found.value, found.name) or {}) .. "\n" .. found.path
 end
 
--- The file of a class, from the functions it has of its own; nil for tables that are no classes.
+-- The file of a class, from the functions it has of its own; nil for tables that are not classes.
 local function class_path(value)
   local name = rawget(value, "class_name") or rawget(value, "class")
   if type(name) ~= "string" then return nil end

@@ -21,7 +21,7 @@ function Prompt.say(_, text) -- luacheck: no self
   io.stdout:flush()
 end
 
---- prompt:complain(message): shows an error. Error values that are no strings show as the prompt prints values.
+--- prompt:complain(message): shows an error. Error values that are not strings show as the prompt prints values.
 function Prompt.complain(_, message)
   io.stdout:flush()
   io.stderr:write(type(message) == "string" and message or show_value(message), "\n")

@@ -24,7 +24,7 @@ local function without_comments(tokens)
   return list
 end
 
--- The names that the `local` at tokens[i] declares, and whether they get values; nil if it is no declaration.
+-- The names that the `local` at tokens[i] declares, and whether they get values; nil if it is not a declaration.
 local function declared_names(tokens, i)
   local next_token = tokens[i + 1]
   if not next_token then return nil end

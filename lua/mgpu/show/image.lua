@@ -13,7 +13,7 @@ local RAMP = " .:-=+*#%@"
 
 -- ---- pixels -------------------------------------------------------------------------------------
 
--- Numbers that are no pixels become uint8: the least is 0, the greatest 255.
+-- Numbers that are not pixels become uint8: the least is 0, the greatest 255.
 local function scaled(x)
   local dtype = x:dtype()
   if dtype == "uint8" then return x end

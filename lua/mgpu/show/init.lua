@@ -11,7 +11,7 @@
 --   what fit returns: a chart for each value. Options: metrics, scale = "auto", "linear" or "log", width, height.
 --   a model: a line for each use of a layer, with lines for the ways of the data.
 -- protocol: how images are drawn: "kitty", "iterm", "sixel", "blocks" (half blocks in color) or "ascii"; by default
--- what the terminal can do, or MGPULUA_GRAPHICS. Errors: a value that is none of these; a tensor that is no image.
+-- what the terminal can do, or MGPULUA_GRAPHICS. Errors: a value that is none of these; a tensor that is not an image.
 -- Example:
 --     mgpu.show(mgpu.tensor { 0, 1, 4, 9, 16 }, { width = 24, height = 4 })
 --     --> {5} float32

@@ -286,7 +286,7 @@ methods.shape = misuse.no_field("t:shape()[1]", methods.shape) -- a field in Pyt
 -- ---- settings and the rest of mgpu's plain functions ---------------------------------------------
 
 for name, fn in pairs(ops) do
-  if methods[name] and not M[name] then M[name] = fn end -- ops that are no methods are internal
+  if methods[name] and not M[name] then M[name] = fn end -- ops that are not methods are internal
 end
 
 -- Functions take a number in place of a tensor, so t.sum(2) instead of t:sum(2) would be the sum of the number 2.

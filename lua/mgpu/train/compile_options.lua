@@ -120,8 +120,8 @@ local function is_list(given)
 end
 
 -- RETURNS function(i) -> the part of the option for output i, with several outputs.
--- ARGS what: the option's name; given: its value; names: of the outputs; shared: whether a value that is no list is for
---   all outputs.
+-- ARGS what: the option's name; given: its value; names: of the outputs; shared: whether a value that is not a list is
+--   for all outputs.
 local function split_option(what, given, names, shared)
   if given == nil then return function() end end
   if is_by_name(given, names, what) then return function(i) return given[names[i]] end end

@@ -407,7 +407,7 @@ test("mgpu.image.resize resizes one image or a batch, as augment does", function
   refused(x, { 3 }, 'image.resize: option "width" is missing')
   refused(x, { 0, 3 }, 'option "height" must be at least 1')
   refused(3, { 3, 3 }, "the image must be a tensor")
-  refused(mgpu.zeros { 3 }, { 3, 3 }, "a tensor of shape {3} is no image")
+  refused(mgpu.zeros { 3 }, { 3, 3 }, "a tensor of shape {3} is not an image")
   refused(mgpu.zeros { 0, 3, 3, 1 }, { 3, 3 }, "there are no images")
   refused(x:to "int32", { 3, 3 }, "pixels of int32 cannot be mixed")
 end)

@@ -411,7 +411,7 @@ end)
 
 -- ---- errors -------------------------------------------------------------------------------------
 
-test("from_tensors refuses a value that is no table of rows", function()
+test("from_tensors refuses a value that is not a table of rows", function()
   local x = numbers(3)
   check.raises(function() from_tensors { x, numbers(4) } end, "entry 1 has 3 rows, entry 2 has 4", "usage")
   check.raises(function() from_tensors { x = x, y = x } end, "in order, as in {x, y}, but there is an entry", "usage")

@@ -189,13 +189,13 @@ test("a file of another number of elements is refused", function()
   check.equal(#values(given(numbers(9)):cache(path)), 4) -- of unknown length: the file is believed
 end)
 
-test("a file that is no cache, or is damaged, is refused", function()
+test("a file that is not a cache, or is damaged, is refused", function()
   local path = check.path "bad.cache"
   local function refuses(expected)
     check.raises(function() pass(given(numbers(3)):cache(path)) end,
       "flow_cache_spec.lua:%d+: cache: .*bad.cache.*" .. expected)
   end
-  check.write(path, "hello, world: this is no cache at all")
+  check.write(path, "hello, world: this is not a cache")
   refuses ""
   core.store_save(path, { x = mgpu.ones { 3 } }, { format = "pt" }, "safetensors")
   refuses "the file is not a cache of this version: give another path, or delete the file"

@@ -156,7 +156,7 @@ end)
 for what, case in pairs {
   ["a number as the function"] = { function() generator(5) end,
     "generator: expected a function or a coroutine, got number" },
-  ["options that are no table"] = { function() generator(counter(1), 5) end, "the options must be a table" },
+  ["options that are not a table"] = { function() generator(counter(1), 5) end, "the options must be a table" },
   ["an unknown option"] = { function() generator(counter(1), { size = 5 }) end, 'unknown option "size"' },
   ["a length below 0"] = { function() generator(counter(1), { length = -1 }) end, "at least 0" },
   ["an unknown dtype"] = { function() pass(generator(counter(1), { dtypes = "integer" })) end, '"integer"' },

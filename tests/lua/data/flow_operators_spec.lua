@@ -133,7 +133,7 @@ for what, case in pairs {
   end)
 end
 
-test("map refuses results that are no components", function()
+test("map refuses results that are not components", function()
   local function refuses(fn, expected)
     check.raises(function() pass(words "a":map(fn)) end, expected, "usage")
   end
@@ -416,7 +416,7 @@ for what, case in pairs {
   ["shard 0"] = { function() range(2):filter(all):shard(0, 2) end, "at least 1, got 0" },
   ["half a window"] = { function() range(2):window(1.5) end, "window: expected a whole number of at least 1, got 1.5" },
   ["a window that stays"] = { function() range(2):window(2, { shift = 0 }) end, "at least 1" },
-  ["options that are no table"] = { function() range(2):filter(all):batch(2, true) end,
+  ["options that are not a table"] = { function() range(2):filter(all):batch(2, true) end,
     "batch: the options must be a table" },
   ["interleave with a number"] = { function() mgpu.data.interleave({ range(2) }, 3) end,
     "interleave: the options must be a table such as {cycle_length = ...}, got number" },

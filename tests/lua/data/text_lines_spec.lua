@@ -48,7 +48,7 @@ test("wrong options and files are refused", function()
   check.raises(function() lines(file "a", { skip = -1 }) end, 'option "skip" must be at least 0', "usage")
   check.raises(function() lines(check.path "none") end, "cannot open .*/none", "io")
   check.raises(function() lines(file "") end, "text_lines: there are no lines in .*/t%.txt", "data")
-  check.raises(function() lines(file "\31\139\8\0rubbish that is no gzip") end, "t%.txt: the gzip data", "data")
+  check.raises(function() lines(file "\31\139\8\0rubbish that is not gzip") end, "t%.txt: the gzip data", "data")
   local path = file "a\nb\n"
   local ds = lines(path)
   check.write(path, "")

@@ -148,7 +148,7 @@ test("a pickle that wants to call anything else is refused", function()
   refused("N" .. ("\x94"):rep(1000001), "the pickle is too large")
   refused("\x8a\x07", "a number has 7 bytes, at most 6 are supported")
   refused("cnumpy.core.multiarray\n_reconstruct\n)R.", "the array has no elements")
-  refused(ARRAY .. "(K\x01K\x02etq\x0fb.", "element 1 is no list")
+  refused(ARRAY .. "(K\x01K\x02etq\x0fb.", "element 1 is not a list")
   refused(ARRAY .. "(]q\x0dX\x01\x00\x00\x00aa]etq\x0fb.", "element 1 holds something other than numbers")
   refused(ARRAY .. "(]etq\x0fb.", "the shape of the array does not fit its elements")
   -- rows repeated by reference must not take more memory than the file has bytes

@@ -15,7 +15,7 @@ local sources = {
 test("a source of files names itself and the file that is missing or of another format", function()
   local folder, damaged = check.path "folder", check.path "damaged.gz"
   os.execute(("mkdir '%s'"):format(folder))
-  check.write(damaged, "\31\139\8\0rubbish that is no gzip")
+  check.write(damaged, "\31\139\8\0rubbish that is not gzip")
   for name, source in pairs(sources) do
     check.raises(function() source(check.path "none") end, "^[^:]*:%d+: " .. name .. ": cannot .*/none: No such", "io")
     if name == "image_folder" then

@@ -97,7 +97,7 @@ cases {
     "augment: width_shift has no numbers" },
   { "a number for each of too many channels", function() core.augment { mean = numbers(2 ^ 20 + 1) } end,
     "augment: mean has too many numbers" },
-  { "a whitening that is no square", function() core.augment { whitening = mgpu.ones { 2, 3 } } end,
+  { "a whitening that is not a square", function() core.augment { whitening = mgpu.ones { 2, 3 } } end,
     "augment: the whitening must be a float32 matrix {n, n}, got float32 {2, 3}" },
   { "a turned image by areas", function() core.augment { interpolation = "area" } end,
     "augment: interpolation must be bilinear or nearest" },
@@ -150,7 +150,7 @@ cases {
     core.jit(print, { devices = { "cpu:0", "cpu:1", "cpu:2" }, stages = 2 })
   end, "mgpu.jit: 3 devices cannot be divided into 2 equal groups" },
   { "a step of no function", function() core.jit() end, "mgpu.jit: expected a function, got no value" },
-  { "a seed that is no whole number", function() core.seed(1.5) end,
+  { "a seed that is not a whole number", function() core.seed(1.5) end,
     "seed: expected a whole number from 0 to 4294967295, got 1.5" },
   { "the order of less than nothing", function() core.permutation(-1) end,
     "permutation: expected a whole number from 0 to 2147483647, got -1" },

@@ -20,9 +20,9 @@ cases {
   { "a position that is a number", function() rows():iter(3) end, "a table {pass =, element =}; got 3" },
   { "a device that is a table", function() rows():iter(nil, {}) end, "iter: a device is given by its name" },
   { "a spread that is a number", function() rows():iter(nil, nil, 3) end, "{devices =, weights =}; got a number" },
-  { "devices of a spread that are no list", function() rows():iter(nil, nil, { devices = true }) end,
+  { "devices of a spread that are not a list", function() rows():iter(nil, nil, { devices = true }) end,
     "spread.devices is a list of strings; got a boolean" },
-  { "a weight of a spread that is no number", function() rows():iter(nil, nil, { weights = { {} } }) end,
+  { "a weight of a spread that is not a number", function() rows():iter(nil, nil, { weights = { {} } }) end,
     "spread.weights[1] is a number; got a table" },
   { "a position with another field", function() rows():iter { row = 1 } end, 'got a field "row"' },
   { "a chain of too many takes", function()
@@ -67,7 +67,7 @@ cases {
     data.from_tensors { images() }:augment { random_crop = { 6, 9, padding = 1 } }
   end, "augment: random_crop wants 9 columns, but the image has 8 with its padding: give a smaller size, or `resize`",
     code = "data" },
-  { "options of an image that are no table", function() mgpu.image.save(check.path "a.png", images(), 3) end,
+  { "options of an image that are not a table", function() mgpu.image.save(check.path "a.png", images(), 3) end,
     "options are a table, got a number" },
   { "a JPEG file with alpha", function() mgpu.image.save(check.path "a.jpg", mgpu.zeros { 4, 4, 4 }) end,
     "a JPEG image has no alpha: give 3 channels, or save a .png" },

@@ -93,7 +93,7 @@ cases {
     local d = dense "a"
     mgpu.jit(function(t) return d(t) end)(x())
   end, 'Dense "a": has no weights yet and cannot make them inside mgpu.jit: give the model an Input, or call it once' },
-  { "trainable that is no boolean", function() dense "a".trainable = "no" end,
+  { "trainable that is not a boolean", function() dense "a".trainable = "no" end,
     'Dense "a": trainable must be true or false, got string' },
   { "Lambda with a fractional size", function() L.Lambda { function(t) return t end, output_shape = { 1.5 } } end,
     "output_shape must hold the sizes of a sample of the output" },

@@ -49,7 +49,7 @@ test("an example on three devices says how many names it got", function()
   refused("examples/model_parallel.lua --devices a,b", "--devices needs three names, got 2 (see --help)")
 end)
 
-test("require says that package.path is no text", function()
+test("require says that package.path is not text", function()
   refused("-e 'package.path = nil require \"x\"'", "'package.path' must be a string")
 end)
 

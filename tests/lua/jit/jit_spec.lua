@@ -84,7 +84,7 @@ test("a jitted function sees that an upvalue holds another tensor or variable", 
   check.equal(f(x), { 8 })
   v = mgpu.variable { 4 }
   check.equal(f(x), { 9 })
-  v:assign { 1 } -- a variable's value is no part of the signature
+  v:assign { 1 } -- a variable's value is not part of the signature
   check.equal({ f(x):item(), f(x):item(), f:plans() }, { 6, 6, 3 })
   for i = 1, 7 do -- a new tensor at the address of a freed one must not be taken for that one
     s = nil

@@ -26,7 +26,7 @@ local function refused(text, expected, code)
   check.raises(function() mgpu.model_from_json(text) end, expected, code)
 end
 
-test("a constraint whose axis is no axis is refused for what it says", function()
+test("a constraint whose axis is not an axis is refused for what it says", function()
   for _, axis in ipairs { "x", true } do
     local constraint = { class_name = "MaxNorm", config = { max_value = 2, axis = axis } }
     local text = text_of({ class_name = "Dense", config = { units = 2, kernel_constraint = constraint } })
@@ -129,7 +129,7 @@ test("classes and options that we do not have are refused by name", function()
   refused(core.json_encode(old), "Keras 2 computes hard_sigmoid", "unsupported")
 end)
 
-test("what is no configuration is an error", function()
+test("what is not a configuration is an error", function()
   refused("{", "json", "data")
   refused("[]", "configuration is damaged", "data")
   refused("{}", "no class_name or config", "data")

@@ -183,7 +183,7 @@ test("one-hot targets for the sparse loss are an error that names the other loss
   end, "y looks one-hot: use categorical_crossentropy", "usage")
 end)
 
-test("a label that is no whole number is an error", function()
+test("a label that is not a whole number is an error", function()
   check.raises(function()
     losses.sparse_categorical_crossentropy(mgpu.tensor { 0, 1.5 }, mgpu.tensor(P))
   end, "a label is not in 0 .. 2", "data")

@@ -260,7 +260,7 @@ for what, case in pairs {
   ["no loss at all"] = { function() two():compile { loss = { false, false } } end, "no output has a loss" },
   ["a lone metric for two outputs"] = { function() two():compile { loss = "mse", metrics = "mae" } end,
     "give a table by their names" },
-  ["a loss weight that is no number"] = { function()
+  ["a loss weight that is not a number"] = { function()
     two():compile { loss = "mse", loss_weights = { price = "x" } }
   end, 'the weight of "price" must be a number' },
 } do

@@ -33,7 +33,7 @@ test("layers can be added one by one and removed", function()
   check.equal(#model.layers, 1)
 end)
 
-test("Sequential refuses a value that is no layer, a layer given twice, and a name in use", function()
+test("Sequential refuses a value that is not a layer, a layer given twice, and a name in use", function()
   check.raises(function() mgpu.Sequential { 5 } end, "entry 1 is a number, not a layer", "usage")
   check.raises(function() mgpu.Sequential { L.Flatten } end, "made by calling the class", "usage")
   local layer = L.Dense { 2, name = "d" }

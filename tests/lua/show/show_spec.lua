@@ -229,7 +229,7 @@ test("what cannot be drawn is an error", function()
   check.raises(function() mgpu.show(3) end, "show_spec.lua:%d+: show: draws images %(tensors%), what fit returns, and "
     .. "models; got 3", "usage")
   check.raises(function() mgpu.show { history = { loss = { 1 } }, epoch = { 1 } } end, "got a table", "usage")
-  check.raises(function() mgpu.show(mgpu.ones { 2, 2, 5, 7, 9 }) end, "is no image", "usage")
+  check.raises(function() mgpu.show(mgpu.ones { 2, 2, 5, 7, 9 }) end, "is not an image", "usage")
   check.raises(function() mgpu.show(mgpu.tensor { { 1, 0 / 0 } }) end, "not finite", "usage")
   check.raises(function() mgpu.show(mgpu.ones { 2, 2 }, { widht = 3 }) end, 'did you mean "width"', "usage")
   check.raises(function() mgpu.show(mgpu.ones { 2, 2 }, 3) end, "options are a table", "usage")

@@ -111,7 +111,7 @@ test("unknown options, modes and settings are errors where the callback is made"
     { function() C.ModelCheckpoint "{epoch" end, "a brace that is not closed" },
     { function() C.ModelCheckpoint "{epoch:x}" end, "{epoch:x} is not understood: write {epoch} or {epoch:02d}" },
     { function() C.ModelCheckpoint "{loss:d}" end, "{loss:d} is not understood: write {loss} or {loss:.3f}" },
-    { function() C.ModelCheckpoint "{}" end, "{} is no field" },
+    { function() C.ModelCheckpoint "{}" end, "{} is not a field" },
     { function() C.SamplesPerSec { batch_size = 0 } end, "at least 1" },
   } do
     check.raises(row[1], "callback_classes_spec.lua:%d+: .*" .. row[2], "usage")

@@ -225,7 +225,7 @@ test("a fit inside a callback leaves the batches of the outer fit alone", functi
   check.near(trained(true), trained(false), 1e-6)
 end)
 
-test("a value that is no callback, or a misspelled method, is an error before training", function()
+test("a value that is not a callback, or a misspelled method, is an error before training", function()
   local Typo = callbacks.Callback:extend("Typo", {})
   function Typo:on_epoch_edn() end -- luacheck: no self
   local nearest = 'has a function "on_epoch_edn", which is never called %(did you mean "on_epoch_end"%?%)'

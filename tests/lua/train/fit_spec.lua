@@ -431,7 +431,7 @@ fails("a label below 0 is out of range", "the label in row 2 of y is -1", functi
   classifier():fit(mgpu.zeros { 3, 2 }, int { 0, -1, 2 }, quiet)
 end)
 
-fails("a label that is no whole number is an error", "the label in row 2 of y is 0.5", function()
+fails("a label that is not a whole number is an error", "the label in row 2 of y is 0.5", function()
   classifier():fit(mgpu.zeros { 3, 2 }, { 0, 0.5, 2 }, quiet)
 end)
 
@@ -502,7 +502,7 @@ fails("a class that class_weight has no weight for is named",
     linear():fit(mgpu.zeros { 4, 2 }, { 0, 1, 2, 1 }, with { class_weight = { [0] = 1, [1] = 2 } })
   end)
 
-fails("class_weight with targets that are no classes is an error", "fit: class_weight has no weight for 0.5, the "
+fails("class_weight with targets that are not classes is an error", "fit: class_weight has no weight for 0.5, the "
   .. "label in row 2 of y", function()
   linear():fit(mgpu.zeros { 2, 2 }, { 1, 0.5 }, with { class_weight = { [0] = 1 } })
 end)

@@ -162,7 +162,7 @@ test("the scale does not grow beyond the range of float32", function()
   check.equal(opt.dynamic_scale:item(), 2 ^ 126)
 end)
 
-test("LossScaleOptimizer refuses a value that is no optimizer, and a scale of 0", function()
+test("LossScaleOptimizer refuses a value that is not an optimizer, and a scale of 0", function()
   check.raises(function() optimizers.LossScaleOptimizer {} end, 'option "inner_optimizer" is missing', "usage")
   check.raises(function() optimizers.LossScaleOptimizer { 3 } end,
     "LossScaleOptimizer: inner_optimizer must be a name or made by mgpu.optimizers, got 3", "usage")

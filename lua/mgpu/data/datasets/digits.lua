@@ -3,7 +3,7 @@
 --     local train, test = mgpu.datasets.digits(1000)   -- 1000 and 200 images
 --     train.x    -- uint8 {1000, 28, 28}
 --     train.y    -- int32 {1000}, class ids 0..9
--- The images are a function of n and seed alone. Errors: n or seed that are no whole numbers.
+-- The images are a function of n and seed alone. Errors: n or seed that are not whole numbers.
 -- Example:
 --     local train, test = mgpu.datasets.digits(100)
 --     print(table.concat(train.x:shape(), " "), train.y:dtype(), test.y:count())  --> 100 28 28 int32 20

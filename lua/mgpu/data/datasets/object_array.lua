@@ -237,7 +237,7 @@ function M.rows(who, bytes)
   local count = 0
   for i, row in ipairs(list) do
     if type(row) ~= "table" or row.kind ~= "list" then
-      core.fail("data", ("%s: element %d is no list"):format(who, i))
+      core.fail("data", ("%s: element %d is not a list"):format(who, i))
     end
     count = count + #row
     if count > #bytes then -- a row that is repeated by reference

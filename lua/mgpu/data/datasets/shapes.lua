@@ -8,7 +8,7 @@
 --     mgpu.datasets.cifar10.load_data { data_dir = "data" }
 -- Colours, place, size and tilt say nothing about the class: a linear model learns nothing, models.cifar10_cnn reaches
 -- an accuracy of 0.95 in three epochs over 6000 images. The images are a function of n, size and seed alone.
--- Errors: n or seed that are no whole numbers; a size that is not from 16 to 256; more than a million images or 2^31
+-- Errors: n or seed that are not whole numbers; a size that is not from 16 to 256; more than a million images or 2^31
 -- bytes.
 -- Example:
 --     local train, test = mgpu.datasets.shapes(60)

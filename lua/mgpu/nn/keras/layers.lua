@@ -55,7 +55,7 @@ function M.shape_from(value, at)
   for _, size in ipairs(sizes) do
     if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then sizes = {} end
   end
-  if #sizes == 0 then objects.damaged(at, "a shape is no list of sizes") end
+  if #sizes == 0 then objects.damaged(at, "a shape is not a list of sizes") end
   local batch = table.remove(sizes, 1)
   return sizes, batch > 0 and batch or nil
 end
@@ -77,7 +77,7 @@ local function option_from(option, value, row, at, where)
   local kind = kind_of(option)
   if kind then return objects["from_" .. kind](value, at, where) end
   if row.axes and row.axes[option[1]] then
-    if type(value) ~= "number" and type(value) ~= "table" then objects.damaged(at, "%s is no axis", where) end
+    if type(value) ~= "number" and type(value) ~= "table" then objects.damaged(at, "%s is not an axis", where) end
     return objects.moved_axes(value, 1)
   end
   return with_unknown(value)

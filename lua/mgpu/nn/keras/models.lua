@@ -89,7 +89,7 @@ end
 
 -- One use: {inputs = places, listed =, training =}.
 local function use_from(node, name, at)
-  if type(node) ~= "table" then objects.damaged(at, "a use of %q is no list", name) end
+  if type(node) ~= "table" then objects.damaged(at, "a use of %q is not a list", name) end
   if node.args then -- Keras 3
     if type(node.args) ~= "table" or #node.args ~= 1 then
       objects.fail(at, "layer %q is called with several arguments, not with one list", name)
@@ -196,7 +196,7 @@ local function functional_from(config, at)
   count_from_zero(uses, output_places, by_place, class_of, at)
   local input_number, inputs = {}, {}
   for i, place in ipairs(input_places) do
-    if class_of(place) ~= "Input" then objects.damaged(at, "%q is no input", place.name) end
+    if class_of(place) ~= "Input" then objects.damaged(at, "%q is not an input", place.name) end
     local layer = position[place.name]
     input_number[place.name], inputs[i] = i, { layer = layer, shape = list[layer].config.shape }
   end

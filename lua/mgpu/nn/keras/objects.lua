@@ -56,7 +56,7 @@ local UNUSED = { input_axes = true, output_axes = true, dtype = true, partition_
 function M.from_initializer(value, at, where)
   local class, config = M.class_and_config(value)
   local fields = type(config) == "table" and fields_of(config, UNUSED)
-  if not class or not fields then M.damaged(at, "%s is no initializer", where) end
+  if not class or not fields then M.damaged(at, "%s is not an initializer", where) end
   fields.initializer = class:gsub("Initializer$", "")
   local initializers = require "mgpu.nn.initializers"
   local ok, made = pcall(initializers.get, fields)
@@ -73,8 +73,8 @@ end
 
 -- ---- regularizers and constraints ---------------------------------------------------------------
 
--- Each axis moved by `step` unless it counts from the end; a list of one axis becomes the axis. What is no axis stays,
--- for the layer to refuse.
+-- Each axis moved by `step` unless it counts from the end; a list of one axis becomes the axis. Other values stay
+-- as they are; the layer refuses them.
 local function moved_axes(value, step)
   if type(value) == "number" then return value < 0 and value or value + step end
   if type(value) ~= "table" then return value end
@@ -115,7 +115,7 @@ function M.from_activation(value, at, where)
   if type(value) == "table" then -- a function that Keras has registered
     name = value.class_name == "function" and M.given(value.config) or value.class_name
   end
-  if type(name) ~= "string" then M.damaged(at, "%s is no activation", where) end
+  if type(name) ~= "string" then M.damaged(at, "%s is not an activation", where) end
   if not rawget(require "mgpu.nn.activations", name) or name == "get" then
     M.fail(at, "%s: the activation %q is not known", where, name)
   end

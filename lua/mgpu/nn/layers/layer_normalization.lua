@@ -4,7 +4,7 @@
 -- Weights gamma and beta have the sizes of these axes, sorted as they are given, negative ones first. They apply in the
 -- order of the axes of x, as in Keras: with axis = {2, -1} they are {last, first}, and are read as {first, last}.
 -- rms_scaling: y = gamma x / sqrt(variance + epsilon), whatever center and scale say. Keras computes this under that
--- name, although it is no root mean square: the variance is taken about the mean, not about 0.
+-- name, although it is not a root mean square: the variance is taken about the mean, not about 0.
 -- Options: beta_initializer = "zeros", gamma_initializer = "ones", beta_regularizer, gamma_regularizer,
 -- beta_constraint, gamma_constraint. With float16 or bfloat16 x all but x and y is computed in float32. Errors: an
 -- axis out of range or given twice. Source: Ba, Kiros & Hinton, Layer normalization, 2016; formulas of Keras.

@@ -5,7 +5,7 @@ local core = require "mgpu.core"
 local ops = core.ops
 local M = {}
 
--- A tensor like v with `value` everywhere, on the device of v. It is no part of a trace: a slot may be made while a
+-- A tensor like v with `value` everywhere, on the device of v. It is not part of a trace: a slot may be made while a
 -- step is being traced, and must outlive it.
 local function filled_like(v, value)
   if not core.tracing() then

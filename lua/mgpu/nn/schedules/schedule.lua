@@ -141,7 +141,7 @@ function Schedule.is(value)
   return type(value) == "table" and rawget(value, "options") ~= nil and value.is_schedule == true
 end
 
---- get(value) -> a schedule: itself, or made from {class_name =, config =}. Errors: config is no table.
+--- get(value) -> a schedule: itself, or made from {class_name =, config =}. Errors: config is not a table.
 function Schedule.get(value)
   if Schedule.is(value) then return value end
   if type(value.config) ~= "table" then

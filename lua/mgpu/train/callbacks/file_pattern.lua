@@ -28,7 +28,8 @@ end
 local function add_field(self, text)
   local name, colon, spec = text:match "^([%a_][%w_]*)(:?)(.*)$"
   if not name or colon == "" and spec ~= "" then
-    core.fail("usage", ("%s: {%s} is no field: write {name} or {name:.3f}, and {{ for a brace"):format(self.who, text))
+    core.fail("usage", ("%s: {%s} is not a field: write {name} or {name:.3f}, and {{ for a brace"):format(self.who,
+      text))
   end
   local format, percent = parse_spec(self, name, spec)
   self.pieces[#self.pieces + 1] = { name = name, format = format, percent = percent }

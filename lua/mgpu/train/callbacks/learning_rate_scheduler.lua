@@ -2,7 +2,7 @@
 --
 --     mgpu.callbacks.LearningRateScheduler(function(epoch, rate) return epoch <= 10 and rate or rate * 0.9 end)
 -- schedule(epoch, rate) -> the rate of this epoch. Epochs count from 1. The rate is in the logs as learning_rate.
--- Errors: an optimizer whose learning rate is a schedule; a result that is no number of at least 0.
+-- Errors: an optimizer whose learning rate is a schedule; a result that is not a number of at least 0.
 -- Source: Keras's LearningRateScheduler.
 -- Example:
 --     local halve = mgpu.callbacks.LearningRateScheduler(function(epoch, rate)

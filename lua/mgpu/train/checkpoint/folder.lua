@@ -10,7 +10,8 @@ function M.path_of(folder, number) return ("%s/checkpoint-%06d"):format(folder, 
 -- The message without the user's line at its beginning.
 local function bare(message) return (tostring(message):gsub("^[^:]*:%d+: ", "")) end
 
--- fn(...), where a damaged or unreadable file is no error. RETURNS whether it succeeded, and its results or the reason.
+-- Calls fn(...); a damaged or unreadable file is not an error. RETURNS whether it succeeded, and its results or the
+-- reason.
 local function attempt(fn, ...)
   local results = { pcall(fn, ...) }
   local code = core.error_code()

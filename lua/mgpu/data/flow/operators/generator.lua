@@ -30,7 +30,8 @@ end
 
 local function as_function(source) return type(source) == "thread" and resumer(source) or source end
 
--- Notes that the function, which is no factory, is called in a pass now. A pass that it has begun cannot begin again.
+-- Notes that the function, which is not a factory, is called in a pass now. A pass that it has begun cannot begin
+-- again.
 local function use_once(self, call)
   local once = self.dataset.once
   if not once.next and self.pass > 0 then
