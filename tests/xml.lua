@@ -1,7 +1,7 @@
 -- A parser of XML for tests: elements, attributes, text, the five entities. Anything else is an error.
 --
 --     local root = require "xml" "<a b='1'>x<c/></a>"
---     root.name, root.attributes.b, root.text   -- text: its own and that of all elements in it
+--     root.name, root.attributes.b, root.text   -- text: its own and the text of all elements in it
 --     root:all("c", "class") -> array of the elements of that name, at any depth, with that class, in order
 local Element = {}
 Element.__index = Element

@@ -1,5 +1,5 @@
 -- The instruction set of a benchmark. `require "isa"` limits the peers as MGPU_ISA limits us, through the environment
--- of the processes started from here: PyTorch (its own kernels and those of torch.compile), MKL, oneDNN inside PyTorch
+-- of the processes started from here: PyTorch (its own kernels and torch.compile's), MKL, oneDNN inside PyTorch
 -- and TensorFlow, and XLA. A limit that is set already is kept. TensorFlow's own kernels (Eigen) are compiled for one
 -- instruction set and cannot be limited.
 

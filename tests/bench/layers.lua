@@ -20,7 +20,7 @@ local core = require "mgpu.core"
 local L = mgpu.layers
 
 -- ---- the rows: name, input shapes, layer ---------------------------------------------------------
--- The name is that of the case in peer_torch_layers.py, which has the same sizes (images are {batch, channels,
+-- The name also names the case in peer_torch_layers.py, which has the same sizes (images are {batch, channels,
 -- rows, columns} there). The third field makes the layer; with `ids` the input is integers below it.
 
 local image, small = { 64, 28, 28, 64 }, { 64, 14, 14, 64 }

@@ -26,7 +26,7 @@ end
 local function minimum(list) return math.min(unpack(list)) end
 local TAKE = { median = median, minimum = minimum }
 
---- The options of the command line (--NAME VALUE), on top of `defaults` and of those of this module:
+--- The options of the command line (--NAME VALUE), on top of `defaults` and of this module's options:
 ---     rounds     how often each contender has its turn
 ---     turn       milliseconds of a turn
 ---     take       median or minimum of a turn's steps

@@ -121,7 +121,7 @@ function M.merge(case, setting)
   for k, wanted in ipairs(case.input_gradients) do M.near(grads[k], wanted, setting.tolerance) end
 end
 
---- Compares an Embedding in a setting: shapes, output and the gradient of the table, with that of its losses.
+--- Compares an Embedding in a setting: shapes, output and the gradient of the table, which its losses contribute to.
 function M.embedding(case, setting)
   local layer = mgpu.layers.Embedding(case.args)
   layer:ensure_built(without_batch(case.shape))

@@ -64,7 +64,7 @@ test("cifar10_cnn_mgpu.lua trains on one device, and continues from its checkpoi
   check.matches(output, "a training step on 3 devices, central, batch 96")
   check.matches(output, "2/2 ") -- 160 images in batches of 96
   check.matches(output, "Samples/sec: %d")
-  -- The loss of the serial model is that of the parallel one.
+  -- The serial and the parallel model have the same loss.
   local loss, serial = output:match "val_loss: ([%d.]+).-\nCIFAR VALIDATION LOSS, ACC: ([%d.]+), [%d.]+\n$"
   check.near(tonumber(serial), tonumber(loss), 1e-4) -- the progress line has four digits
 end)

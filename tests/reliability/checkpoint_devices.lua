@@ -20,7 +20,7 @@ local function distance(a, b)
 end
 
 return {
-  what = "fits stopped on 4 devices and resumed on 2: not those of one device",
+  what = "fits stopped on 4 devices and resumed on 2: different from fits on one device",
   count = 20,
   few = 2,
   run = function(n, folder)

@@ -99,7 +99,7 @@ test("random_resized_crop takes windows of the given area and aspect", function(
   check.equal(whole, x)
 end)
 
-test("resize takes a size or that of the shorter side", function()
+test("resize takes a size, or the length of the shorter side", function()
   check.equal(one(images(1, 6, 9, 3):reshape { 6, 9, 3 }, { resize = 4 }):shape(), { 4, 6, 3 })
   check.equal(one(images(1, 9, 6, 3):reshape { 9, 6, 3 }, { resize = 4, center_crop = 4 }):shape(), { 4, 4, 3 })
   check.equal(one(images(1, 9, 6, 3):reshape { 9, 6, 3 }, { resize = { 2, 3, method = "area" } }):shape(), { 2, 3, 3 })
@@ -179,7 +179,7 @@ test("the pixels of a row depend on seed, epoch and row alone", function()
   end
 end)
 
-test("another seed gives other pixels, no seed those of mgpu.seed's state", function()
+test("another seed gives other pixels; without a seed they follow mgpu.seed", function()
   local x = images(20, 8, 8, 1)
   local function with(seed)
     return all(from { x }:augment { horizontal_flip = true, width_shift = 3, seed = seed }, 20)

@@ -169,7 +169,7 @@ test("elements that differ cannot be cached in a file", function()
   refuses({ { mgpu.ones { 2 } }, { mgpu.ones { 2, 1 } } }, "component 1 is float32 2 in element 2, but float32 1 in")
 end)
 
--- A file like that of three numbers, with changes.
+-- A cache of three numbers, with changes.
 local function written(path, change)
   os.remove(path)
   pass(given(numbers(3)):cache(path))

@@ -52,7 +52,7 @@ local function images_of(ds, step, batch, prefetch)
   return mgpu.concat(list, { axis = 1 })
 end
 
-test("crops of folders and of TFRecord files are those of whole images", function()
+test("crops of folders and of TFRecord files equal crops of whole images", function()
   local folder, path = write_images()
   local whole = {}
   for i = 1, N do whole[i] = mgpu.image.decode(encoded(i)) end

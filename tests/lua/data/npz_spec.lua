@@ -16,7 +16,7 @@ local function whole(ds)
   return unpack(values)
 end
 
-test("rows of .npy files are those of the array, in every dtype", function()
+test("rows of .npy files are the rows of the array, in every dtype", function()
   for _, dtype in ipairs { "float64", "float32", "float16", "int64", "int32", "uint8", "bool" } do
     local x = whole(npy(FOLDER .. dtype .. ".npy"))
     check.equal({ x:dtype(), x:totable() }, { dtype, core.store_load(FOLDER .. dtype .. ".npy").arr_0:totable() })

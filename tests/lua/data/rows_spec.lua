@@ -65,7 +65,8 @@ end)
 
 -- ---- files that cannot be read --------------------------------------------------------------------
 
--- A folder of n gray PNG files, each of one shade of gray: its number. RETURNS its path and that of the file named bad.
+-- A folder of n gray PNG files, each of one shade of gray: its number. RETURNS its path and the path of the
+-- file named bad.
 local function pictures(n, bad)
   local top = check.path "pictures"
   core.make_folder(top)

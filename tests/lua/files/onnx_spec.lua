@@ -96,7 +96,7 @@ test("images are transposed at the ends of a chain of image layers only", functi
   check.equal(#saved(mgpu.Sequential { L.Input { 8, 8, 3 }, L.Conv2D { 4, 3 }, L.GlobalAveragePooling2D {} }).nodes, 4)
 end)
 
-test("weights of shared layers are stored once, those of layers of one name apart", function()
+test("weights of a shared layer are stored once; two layers of one name keep their own", function()
   local x = mgpu.Input { 3, name = "x" }
   local inner = mgpu.Sequential { L.Input { 3 }, L.Dense { 3, name = "dense" }, name = "inner" }
   local dense = L.Dense { 3, name = "dense" }
@@ -111,7 +111,7 @@ test("weights of shared layers are stored once, those of layers of one name apar
   check.equal(ops_of(graph), { "Gemm", "Gemm", "Gemm", "Identity" })
 end)
 
-test("the dtype of a model is that of its file; layers of another one get casts", function()
+test("a file has the dtype of its model; layers of another dtype get casts", function()
   for dtype, code in pairs { float16 = 10, bfloat16 = 1, float64 = 11 } do -- ONNX has few ops for bfloat16
     local model = mgpu.Sequential { L.Input { shape = { 3 }, dtype = dtype }, L.Dense { 2, dtype = dtype } }
     local graph = saved(model)

@@ -1,5 +1,5 @@
 -- Folding of padding: zeros around an image become padding of the convolution that reads it, forward and backward.
--- Numbers must be those of the padded image, which is made only where another op reads it.
+-- The numbers must be as for the padded image, which is made only where another op reads it.
 
 local check = require "check"
 local core = require "mgpu.core"

@@ -69,7 +69,7 @@ for dtype, new in pairs {
     local dump = trained(dtype, new())
     check.matches(dump, "all_finite%(%%%d+, %%%d+, %%%d+[,)]")
     for _, line in ipairs(lines(dump, "all_finite")) do
-      if line:find "commit" then break end -- that of the new values
+      if line:find "commit" then break end -- the commit of the new values
       local first = line:match "all_finite%(%%(%d+)"
       check.falsy(dump:find(("%%%%%s:[^\n]* = fused"):format(first)), line) -- no cast before the check
     end

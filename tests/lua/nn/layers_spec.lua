@@ -377,7 +377,7 @@ test("a user-defined layer without a call method is an error at the user's line"
   check.raises(function() mgpu.Sequential { L.Input { 2 }, Mute {} } end, "has no call", "usage")
 end)
 
-test("elu and celu have slope 1 at 0, selu has Keras's: that of its positive side", function()
+test("at 0, elu and celu have slope 1, and selu has the slope of its positive side, as in Keras", function()
   local scale = 1.0507009873554805
   for name, expected in pairs { elu = { 1, 1, 1 }, selu = { scale, scale * 1.6732632423543772, scale },
     celu = { 1, 1, 1 } } do

@@ -323,7 +323,7 @@ test("a metric copies data from another device to the device of its sums", funct
   check.equal(mean:result(), 3)
 end)
 
-test("accuracy of several columns is that of the largest one, also with binary_crossentropy", function()
+test("accuracy of several columns takes the largest one, also with binary_crossentropy", function()
   local y, p = mgpu.tensor { { 1, 0, 1 }, { 0, 1, 0 } }, mgpu.tensor { { 0.9, 0.2, 0.8 }, { 0.6, 0.4, 0.1 } }
   local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Activation "linear" }
   model:compile { loss = "binary_crossentropy", metrics = { "accuracy", "binary_accuracy" } }

@@ -48,7 +48,7 @@ test("a ModelMGPU trains the weights of its serial model as one device does", fu
   check.near(model:evaluate(x, y, { verbose = 0 }).loss, alone:evaluate(x, y, { verbose = 0 }).loss, 1e-6)
 end)
 
-test("save, save_weights, load_weights and ModelCheckpoint of a ModelMGPU are those of the serial model", function()
+test("save, save_weights, load_weights and ModelCheckpoint of a ModelMGPU do as for the serial model", function()
   local x, y = data()
   local serial = network()
   local model = ModelMGPU { serial, TWO }
@@ -109,7 +109,7 @@ test("make_parallel makes the model with its model_class", function()
     "usage")
 end)
 
-test("the summary of a parallel model has those of the models in it, indented", function()
+test("the summary of a parallel model has the summaries of the models in it, indented", function()
   local inner = mgpu.Sequential { name = "inner", L.Input { 4 }, L.Dense { 2 } }
   local input = mgpu.Input { 4 }
   local model = mgpu.Model { inputs = input, outputs = inner(input), name = "outer" }
@@ -147,7 +147,7 @@ test("decay lowers the learning rate as in Keras 2", function()
   check.near(parallel.optimizers.RMSPropMGPU { decay = 1 }.learning_rate, 0.001, 1e-9) -- before the first step
 end)
 
-test("a model without devices trains on those of its optimizer; others than a model's are refused", function()
+test("a model without devices trains on its optimizer's; devices that differ from the model's are refused", function()
   local x, y = data()
   local optimizer = parallel.optimizers.RMSPropMGPU { gdev_list = TWO }
   local model = network()

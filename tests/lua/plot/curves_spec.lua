@@ -12,7 +12,7 @@ local xml = require "xml"
 local test = check.test
 local L = mgpu.layers
 
--- A history with these values; VALUES(i) gives those of epoch i.
+-- A history with these values; VALUES(i) gives the values of epoch i.
 local function history_of(epochs, values)
   local h = History {}
   h:on_train_begin()
@@ -39,7 +39,7 @@ end
 -- How many points the path goes through.
 local function points(path) return select(2, path.attributes.d:gsub("[ML]", "")) end
 
--- The curves of a chart, without those of the legend.
+-- The curves of a chart, without the lines of the legend.
 local function curves(root)
   local list = {}
   for _, path in ipairs(root:all("path", "curve")) do

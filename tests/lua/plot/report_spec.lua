@@ -101,7 +101,7 @@ test("a long run shows every k-th epoch and the last; several devices are listed
   check.truthy(#page < 300000)
 end)
 
-test("the settings are those of the fit, though the model was compiled again", function()
+test("the settings are as in the fit, though the model was compiled again", function()
   local history = trained(1)
   history.model:compile { optimizer = "adam", loss = "sparse_categorical_crossentropy" }
   has_row(rows_of((reported(history))), "^optimizer | SGD$")

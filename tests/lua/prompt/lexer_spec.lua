@@ -16,7 +16,7 @@ local function kinds(text)
   return list
 end
 
-test("tokens are those of Lua, and say whether they end", function()
+test("tokens are Lua's, and say whether they end", function()
   check.equal(kinds "local x=1.5e-3+0x1F ..'a\\'b'", { "ke:local", "na:x", "sy:=", "nu:1.5e-3", "sy:+", "nu:0x1F",
     "sy:..", "st:'a\\'b'" })
   check.equal(kinds "a[ [[x]] ]~=[=[]]]=]--c\nb", { "na:a", "sy:[", "st:[[x]]", "sy:]", "sy:~=", "st:[=[]]]=]",

@@ -122,7 +122,7 @@ test("sixels are the image in 216 colors, or in 64 greys", function()
   end
 end)
 
-test("colors between those of the sixel palette are mixed of their neighbours", function()
+test("colors between the colors of the sixel palette are mixed from their neighbours", function()
   local pixels, rows, columns = sixel_decoded(shown(mgpu.zeros { 4, 4, 3 } + mgpu.tensor { 0.5, 0.3, 0.1 },
     { protocol = "sixel" }))
   local sums = { 0, 0, 0 }

@@ -75,7 +75,7 @@ local function check_gradient(fn, x)
   end
 end
 
-test("gradients are those of central differences", function()
+test("gradients agree with central differences", function()
   for i, c in ipairs(golden.cases) do
     local list = inputs_of(c)
     local y = apply(c, list)

@@ -96,7 +96,7 @@ test("integers are exact up to 2^53, and results saturate at the dtype's limits"
   end
 end)
 
-test("a Lua number in where takes the dtype of the other choice, not that of the condition", function()
+test("a Lua number in where takes the dtype of the other choice, not the condition's", function()
   local x = mgpu.tensor({ 1, 2 }, { dtype = "float64" })
   for _, yes in ipairs { x:gt(1), x:to "float32" - 1 } do
     local y = core.ops.where(yes, x, 0.1)

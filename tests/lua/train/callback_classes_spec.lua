@@ -312,7 +312,7 @@ end)
 
 -- ---- CSVLogger ----------------------------------------------------------------------------------
 
--- Adds known values to the logs, in place of those of the training.
+-- Adds known values to the logs, in place of the values of the training.
 local function values(list)
   return { on_epoch_end = function(_, epoch, logs)
     for key, value in pairs(list[epoch]) do logs[key] = value end

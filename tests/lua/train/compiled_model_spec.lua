@@ -118,7 +118,7 @@ test("fit on a loaded model continues exactly", function()
     first:compile(options)
     fit(first, { epochs = 2 })
     first:save(path)
-    mgpu.rand { 10 } -- another random state than that of the file
+    mgpu.rand { 10 } -- the random state now differs from the file's
     local again = mgpu.load_model(path)
     check.equal(fit(again, { epochs = 4, initial_epoch = 2 }).history, h.history)
     check.equal(weights(again), weights(straight))

@@ -136,7 +136,7 @@ local function fit(args, more)
   return fixtures.linear():fit(x, y, given)
 end
 
-test("a fit writes its values, those of the validation data in a folder of their own", function()
+test("a fit writes its values, and the values of the validation data into a folder of their own", function()
   local log_dir = check.path "fit"
   local h = fit { log_dir, update_freq = 2, write_steps_per_second = true }
   check.equal(steps_of(log_dir, "epoch_loss"), { "train epoch_loss 0", "train epoch_loss 1",
@@ -163,7 +163,7 @@ test("evaluate alone writes its results, at the optimizer's step", function()
   check.near(events[1].values[1], loss, 1e-6)
 end)
 
-test("several devices: the histograms are those of the one model", function()
+test("several devices: the histograms are as on one device", function()
   local log_dir, x, y = check.path "devices", fixtures.line(12)
   local model = fixtures.linear { devices = { "cpu:0", "ref:0" } }
   local callback = mgpu.callbacks.TensorBoard { log_dir, histogram_freq = 1 }

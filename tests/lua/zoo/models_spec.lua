@@ -88,7 +88,7 @@ local function hash_weights(model, gamma)
 end
 
 for i, case in ipairs(golden.predictions) do
-  test(("prediction %d, of %s %s, is that of Keras"):format(i, case.model, case.part or ""), function()
+  test(("prediction %d, of %s %s, is as in Keras"):format(i, case.model, case.part or ""), function()
     local model, encoder, decoder = models[case.model](case.options)
     model = ({ encoder = encoder, decoder = decoder })[case.part] or model
     hash_weights(model, case.gamma or 1)
@@ -197,7 +197,7 @@ test("options that a model cannot have are errors that name it", function()
     { dropout = { 0.1, 0.1, 0.1 } })
 end)
 
-test("the loss of vae_deconv is that of Keras's example", function()
+test("the loss of vae_deconv is as in Keras's example", function()
   local vae, encoder, decoder = models.vae_deconv { input_shape = { 4, 6, 1 }, filters = 2, units = 3 }
   for _, v in ipairs(vae.variables) do v:assign(mgpu.zeros(v:shape())) end
   vae:get_layer "z_mean".bias:assign(mgpu.tensor { 1, -2 })
