@@ -4,7 +4,7 @@
 --     vae:compile { optimizer = "rmsprop", loss = mgpu.models.vae_deconv.reconstruction }
 --     vae:fit(x, x, { batch_size = 128, epochs = 5 })        -- x in [0, 1]
 -- vae: images -> images; encoder: images -> the mean {latent_dim} of the latent numbers; decoder: latent numbers ->
--- images. The loss is that of the example: rows * columns times the mean binary cross-entropy of the pixels, and the
+-- images. The loss is as in the example: rows * columns times the mean binary cross-entropy of the pixels, and the
 -- Kullback-Leibler divergence, which the layer "z" adds: -0.5 mean(1 + log_var - mean^2 - exp(log_var)).
 -- z draws its numbers at every call, at inference too. A saved vae is loaded with custom = {Sampling =
 -- mgpu.models.vae_deconv.Sampling}. Errors: rows or columns that are odd.

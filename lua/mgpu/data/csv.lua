@@ -142,7 +142,7 @@ local function find_all(find, list, option)
   return found
 end
 
--- The positions of x's columns: those of the option, or all columns that are not labels.
+-- The positions of x's columns: the columns that the option names, or all columns that are not labels.
 local function features(find, chosen, columns, labels)
   local is_label, rest = {}, {}
   for _, i in ipairs(labels) do is_label[i] = true end
@@ -248,7 +248,7 @@ end
 local function choose(chosen, columns)
   set_names(columns, chosen.names)
   local find, labels, fields, names = finder(columns), {}, {}, {}
-  if chosen.classes and chosen.label == nil then fail "classes are those of a label: give `label` too" end
+  if chosen.classes and chosen.label == nil then fail "`classes` belongs to a label: give `label` too" end
   if chosen.label ~= nil then
     local list = type(chosen.label) == "table" and chosen.label or { chosen.label }
     labels = find_all(find, list, "label")

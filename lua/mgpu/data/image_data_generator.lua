@@ -12,8 +12,8 @@
 -- interpolation_order = 1 (0: nearest), dtype.
 -- Images are {n, rows, columns, channels}, or {n, channels, rows, columns} with data_format = "channels_first".
 -- Unlike Keras 3: what a row becomes depends on seed, epoch and row alone; a feature-wise switch without :fit is an
--- error; height_shift_range moves rows (Keras's moves columns); the center of rotation and zoom is that of the image
--- also where it is not square. Errors: unknown options, values out of range, images of another rank.
+-- error; height_shift_range moves rows (Keras's moves columns); rotation and zoom are about the center of the
+-- image, also where it is not square. Errors: unknown options, values out of range, images of another rank.
 -- Example:
 --     local x, y = mgpu.rand { 4, 8, 8, 1 }, mgpu.arange(4)
 --     local generator = mgpu.ImageDataGenerator { rotation_range = 20, horizontal_flip = true, rescale = 1 / 255 }

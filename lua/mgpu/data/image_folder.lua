@@ -72,7 +72,7 @@ local function check_split(chosen)
   elseif chosen.subset and chosen.seed == nil then
     fail "validation_split needs a seed, so that training and validation share no images"
   elseif chosen.seed and not chosen.subset then
-    fail "the seed is that of validation_split; ds:shuffle(n, seed) shuffles"
+    fail "`seed` needs validation_split; to shuffle, call ds:shuffle(n, seed)"
   elseif chosen.labels == "none" and chosen.classes then
     fail 'classes have no use with labels = "none"'
   end

@@ -1,9 +1,9 @@
 --- npz(path, names) -> a dataset of the rows of arrays of NumPy in a .npz file.
 --
 --     local ds = mgpu.data.npz("mnist.npz", { "x_train", "y_train" }):batch(32)
--- names: an array's name or a list of them, the fields of a row; nil if the file has one array. Dtypes and errors are
--- those of npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted; one of
--- numpy.savez_compressed, or in Fortran's order, is read into memory.
+-- names: an array's name or a list of them, the fields of a row; nil if the file has one array. Dtypes and errors
+-- are as for npy. Rows of an array that was saved by numpy.savez are read from the file when they are wanted. An array
+-- that was saved by numpy.savez_compressed, or in Fortran's order, is read into memory.
 -- Further errors: no array of that name; the message lists the names that there are.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, kernel_initializer = "ones", input_shape = { 3 } } }

@@ -2,7 +2,7 @@
 --- fields of a row, and how.
 --
 --     { { "image/encoded", "jpeg", channels = 3 }, { "image/class/label", "int64" } }
--- A list in the order of the fields. Each is {name, kind, options}; the name is that of a feature of tf.train.Example.
+-- A list in the order of the fields. Each is {name, kind, options}; the name is a feature's in tf.train.Example.
 --   kind                         the feature holds                       the field is
 --   "float32"                    a list of floats                        float32
 --   "int64" "int32"              a list of integers                      that dtype
@@ -16,7 +16,7 @@
 --              by default {-1, -1, channels}: each has its own size. Of strings {n}, always as many
 --   default    the value where a feature is missing: a number or string for all elements, or a table of the shape.
 --              When writing, the value may then be nil, and the feature is left out
---   channels   of images: 1, 3 or 4, to which they are decoded; nil: those of each image
+--   channels   of images: 1, 3 or 4, to which they are decoded; nil: as many as each image has
 --   raw        true: numbers as the bytes of one string, also of kind float32, int64 and int32
 --   quality    for writing "jpeg": 1 to 100, 95
 -- When images are read, their contents tell the format; when tensors are written, "jpeg" means JPEG, the others PNG.

@@ -6,9 +6,8 @@
 -- rows: a dataset without batches, whose elements are the values of a row in the order of the schema; or a list of
 -- rows; or a function that returns one row a call and nil at the end. A row from a list or a function is a table, of
 -- values by the names of the schema or in its order; a function may also return the values themselves, unless there is
--- only one and it is a table. Values are numbers, nested tables, tensors and strings; those of images are uint8
--- tensors, which are encoded, or strings, the contents of an image file; those of raw numbers may be strings of their
--- bytes.
+-- only one and it is a table. Values are numbers, nested tables, tensors and strings. An image is a uint8 tensor,
+-- which is encoded, or a string, the contents of an image file. Raw numbers may be a string of their bytes.
 -- The file appears whole or not at all.
 -- ARGS
 --   schema       as for tfrecord; see record_schema.lua

@@ -59,7 +59,7 @@ function named.leaky_relu(x, negative_slope)
 end
 
 -- min(x, 0). e^x - 1 is computed of this, so that a large x cannot overflow in the branch that `where` drops. At 0 the
--- gradient is that of the negative side, as in Keras.
+-- gradient is the slope of the negative side, as in Keras.
 local function negative_part(x) return ops.where(ops.gt(x, 0), 0, x) end
 
 --- elu(x, alpha = 1): x where x > 0, alpha (e^x - 1) elsewhere (Clevert et al., 2016).

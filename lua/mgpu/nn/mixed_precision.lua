@@ -171,8 +171,8 @@ local function check_weights(layer, policy)
   for _, v in ipairs(layer.weights) do
     local dtype = v:dtype()
     if dtype:find "float" and dtype ~= policy.variable_dtype then
-      core.fail("usage", ("compile: precision = %q wants %s weights, but those of %s are %s: make the model "
-        .. "after mgpu.set_policy %q"):format(policy.name, policy.variable_dtype, tostring(layer), dtype,
+      core.fail("usage", ("compile: precision = %q wants %s weights, but the weights of %s are %s: make the "
+        .. "model after mgpu.set_policy %q"):format(policy.name, policy.variable_dtype, tostring(layer), dtype,
         policy.name))
     end
   end

@@ -92,7 +92,7 @@ local function list_layers(self)
   check_names(self)
 end
 
--- A name for each symbolic tensor: that of its layer, with _1, _2, ... if the layer has several.
+-- A name for each symbolic tensor: its layer's name, with _1, _2, ... if the layer has several tensors.
 local function names_of(list)
   local names, used = {}, {}
   for i, s in ipairs(list) do

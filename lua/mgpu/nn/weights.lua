@@ -48,9 +48,9 @@ local function check_sizes(self, spec)
 end
 
 --- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, constraint =,
---- dtype =, autocast = true} -> the variable. For build. dtype: default that of the layer's policy. autocast = false:
---- call reads the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a jitted function
---- around it.
+--- dtype =, autocast = true} -> the variable. For build. dtype: by default the layer's policy chooses it.
+--- autocast = false: call reads the weight in its own dtype, whatever the layer computes in. Errors: an unknown size; a
+--- jitted function around it.
 -- Example:
 --     local Scale = mgpu.Layer:extend "Scale"
 --     function Scale:build(shape)

@@ -5,8 +5,8 @@
 -- that moment, and sends its gradients back; other devices may have changed the weights by then. The number of such
 -- changes is the staleness of the gradients. Of the devices that have finished, the one whose batch was submitted
 -- first is served first, so that no gradients wait while faster devices go round: with equally fast devices the
--- staleness is the number of devices less one. Loss and metrics are those that the devices computed; moving
--- statistics (batch normalization) are those of the device served last.
+-- staleness is the number of devices less one. Loss and metrics are as the devices computed them; moving
+-- statistics (batch normalization) come from the device served last.
 local core = require "mgpu.core"
 local train_step = require "mgpu.train.train_step"
 

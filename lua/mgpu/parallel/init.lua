@@ -18,7 +18,8 @@ local M = {}
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 
 --- get_available_gpus(n = -1) -> the names of the first n GPUs, or of all of them with -1.
--- Without a GPU, several visible devices take their place, as those of --devices cpu:0-3. Errors: fewer are visible.
+-- Without a GPU, several visible devices take their place, such as cpu:0 to cpu:3 with --devices cpu:0-3. Errors: fewer
+-- are visible.
 -- Example:
 --     print(unpack(mgpu.parallel.get_available_gpus(2))) -- mgpulua --devices cpu:0-1, where there is no GPU
 --     --> cpu:0 cpu:1
@@ -164,8 +165,8 @@ local function optimizer_devices(optimizer, list)
 end
 
 --- resolve(model, chosen) -> {devices, weights, stages, strategy, home} from compile's options, the strategy the model
---- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already, or others
---- than those of the optimizer.
+--- was made under, and the parallel view it may be. Errors: devices for a model that is parallel already; devices
+--- that differ from the optimizer's.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
 --     local placed = mgpu.parallel.resolve(model, { devices = "cpu:0-1" })

@@ -4,7 +4,7 @@
 -- AdagradMGPU, AdadeltaMGPU, AdamMGPU, AdamaxMGPU, NadamMGPU, RMSPropMGPU, SGD_MGPU or SGDMGPU are our optimizers,
 -- which train on several devices anyway, with further options:
 --   gdev_list   names of devices, or a text as --devices spells it. A model compiled without devices trains on these;
---               those of a parallel model must be the same
+--               a parallel model must have the same devices
 --   usenccl     no effect: NCCL is used between GPUs if it is installed
 --   lr, decay   Keras 2's: the learning rate, and by how much it falls: rate = lr / (1 + decay * step)
 -- Options of the optimizer: mgpu.optimizers. Errors: a device that is not there; lr besides learning_rate.

@@ -46,7 +46,7 @@ local function linear(low, high, n, whole)
 end
 
 -- Over many decades every k-th power of ten, over few also 2 and 5 times the powers; where that gives fewer than two
--- ticks, those of a linear axis.
+-- ticks, the ticks of a linear axis.
 local function logarithmic(low, high, n)
   local first, last = math.log10(low), math.log10(high)
   local every = math.max(1, math.ceil((last - first) / n))

@@ -32,7 +32,7 @@ local function parts_of(curve, x_axis, y_axis)
   return parts
 end
 
--- The points that represent those of one column, in their order.
+-- The points that are drawn for all points of one column, in their order.
 local function of_column(points, first, last)
   local low, high = first, first
   for i = first, last do

@@ -163,7 +163,7 @@ local function letters_of_dots(terms, tensors, equation)
   return free
 end
 
--- The tensors with their letters, and those of the result.
+-- The letters of each tensor and of the result.
 local function read(equation, tensors)
   local terms, right = parse(equation)
   if #terms ~= #tensors then

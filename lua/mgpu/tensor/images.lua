@@ -48,7 +48,7 @@ end
 -- transforms: {a, b, c, d, e, f, g, h} for each image, {n, 8}, or one for all, {8}; six numbers leave g and h 0. They
 -- map places of the result to places of the image, as in Keras's affine_transform.
 -- fill_mode: what lies outside: "constant" (fill_value), "nearest" (the edge), "reflect" (mirrored) or "wrap".
--- size: {rows, columns} of the result; by default that of the images. "nearest" keeps any dtype, "bilinear" makes
+-- size: {rows, columns} of the result; by default as the images. "nearest" keeps any dtype, "bilinear" makes
 -- float32 of integers. A point at infinity, or further than 2^30 pixels away, gives fill_value.
 -- images {n, h, w, c} or {h, w, c}; gradient: to the images, none to the transforms.
 -- Errors: transforms of another shape.

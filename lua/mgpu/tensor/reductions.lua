@@ -13,7 +13,7 @@ local REDUCTION = { "axis", "keepdims" }
 local function reduce_in_float32(rule, who, t, ...)
   local axis, keepdims = read_options(who, REDUCTION, ...)
   t = floating(as_tensor(who, t))
-  axis_set(who, axis, t:rank()) -- raises under this op's name, not that of one it is made of
+  axis_set(who, axis, t:rank()) -- raises under this op's name, not under the name of an op inside
   local dtype = t:dtype()
   if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
   return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)

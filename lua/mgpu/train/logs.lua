@@ -1,8 +1,8 @@
 --- Logs: the values of a step, an epoch or an evaluation, by name in a fixed order.
 --
 -- A logs table holds each value under its name and, for `unpack`, under its position. `acc` and `accuracy` are one
--- key, and so are `val_acc` and `val_accuracy`. Lazy logs, those of a step, are read from the device when the first
--- field is read.
+-- key, and so are `val_acc` and `val_accuracy`. The logs of a step are lazy: they are read from the device when
+-- the first field is read.
 local M = {}
 
 -- logs -> array of its names in the order they were set. Its field `read` returns the values of lazy logs; `measured`

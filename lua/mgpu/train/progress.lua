@@ -36,8 +36,8 @@ local function old_name(name)
   return (name:gsub("accuracy$", "acc"))
 end
 
--- The values as an array of texts, in Keras's order: version 3 sorts the names of the training set, then those of the
--- validation set, then come those that callbacks added; version 2 has loss first.
+-- The values as an array of texts, in Keras's order: version 3 has the sorted names of the training set, then the
+-- sorted names of the validation set, then names that callbacks added; version 2 has loss first.
 local function value_texts(values, style)
   local train, validation, rest = {}, {}, {}
   for name, value, added in logs.each(values) do

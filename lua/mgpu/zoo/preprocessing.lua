@@ -9,7 +9,7 @@ local M = {}
 
 local OPTIONS = options.declare { images.data_format }
 
--- Of red, green and blue over ImageNet; those of "caffe" in its order, blue first.
+-- Means and standard deviations over ImageNet: CAFFE_MEAN of blue, green and red, the others of red, green and blue.
 local CAFFE_MEAN = { 103.939, 116.779, 123.68 }
 local TORCH_MEAN, TORCH_DEVIATION = { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.225 }
 

@@ -56,8 +56,8 @@ end
 
 -- ---- networks -----------------------------------------------------------------------------------
 
--- The first convolution and pooling, then the stacks of blocks. block(x, filters, stride, name): stride is that of the
--- first block of a stack, which changes the number of channels; nil for the others.
+-- The first convolution and pooling, then the stacks of blocks. block(x, filters, stride, name): stride is given
+-- for the first block of a stack, which changes the number of channels, and nil for the other blocks.
 local function features(block, counts, use_bias, epsilon)
   return function(x)
     x = L.ZeroPadding2D { 3, name = "conv1_pad" } (x)

@@ -36,7 +36,7 @@ local function plain(value)
   return made
 end
 
--- The elements of the rest of a pass as Lua values; those of several components are arrays.
+-- The elements of the rest of a pass as Lua values; an element of several components is an array.
 local function listed(it)
   local list = {}
   while true do
@@ -354,7 +354,7 @@ test("padded_batch refuses what it cannot pad", function()
     "component 1 of element 2 has shape {4}, which is larger than the padded shape {3}")
   refuses(ds, { padded_shapes = { 3, 3 } }, "padded_shapes has 2 sizes for component 1, whose shape is {2}")
   refuses(ds, { padded_shapes = { -2 } },
-    "padded_shapes: expected sizes from 0 on, or %-1 for that of the largest, got %-2")
+    "padded_shapes: expected sizes from 0 on, or %-1 for the largest size, got %-2")
   refuses(ds, { padded_shapes = { { 3 }, "x" } },
     "padded_shapes: expected an array of sizes for each component, got a string")
   refuses(ds, { padded_shapes = { { 3 }, { 3 } } }, "padded_shapes is for 2 components, but the elements have 1")

@@ -334,7 +334,7 @@ test("compile's option precision sets the policy of all layers without one", fun
   model:compile { loss = "sparse_categorical_crossentropy", precision = "float32" }
   check.equal(model.layers[1].compute_dtype, "float32")
   check.raises(function() model:compile { loss = "mse", precision = "float64" } end,
-    'precision = "float64" wants float64 weights, but those of Conv2D "c" are float32', "usage")
+    'precision = "float64" wants float64 weights, but the weights of Conv2D "c" are float32', "usage")
   check.raises(function() model:compile { loss = "mse", precision = "mixed16" } end,
     'compile: precision: unknown policy "mixed16"', "usage")
 end)

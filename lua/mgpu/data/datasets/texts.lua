@@ -135,7 +135,7 @@ end
 --   set.folders             see files.lua
 --   set.file, set.sha256, set.bytes   the published file
 --   set.index_file, set.index_md5     the file of its word index, and the MD5 that Keras gives for it
---   set.names               its entries: {{x, y}} of all texts, or those of training and test
+--   set.names               its entries: {{x, y}} of all texts, or one pair for training and one for test
 --   set.test_split          the default of this option, for a set that is to be divided
 function M.define(set)
   local more = { unpack(OPTIONS) }

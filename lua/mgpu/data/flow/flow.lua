@@ -3,7 +3,7 @@
 -- A dataset of rows (dataset.lua) is an order of row numbers that C turns into batches. filter, padded_batch, zip and
 -- the other methods here need the values, and so does every step after them: they make a flow, whose operators
 -- (operators/) draw elements from one another. Users see one kind of dataset: methods have the same names and
--- meanings, those of tf.data.
+-- meanings, which are tf.data's.
 --
 -- A flow is {operator = its class of operators, input or inputs = datasets, count = elements in a pass (math.huge: no
 -- end; false: unknown), level = batches so far, passes = passes begun over it} and options of its operator. Fields that
@@ -92,7 +92,7 @@ end
 
 --- ds:padded_batch(n, {padded_shapes =, padding_values = 0, drop_remainder = false}): n elements as one, along a new
 --- first axis, after padding them at the end of each axis to padded_shapes: for each component an array of sizes, -1
---- for that of the largest in the batch (the default). A lone shape or number stands for all components. Errors: an
+--- for the largest size in the batch (the default). A lone shape or number stands for all components. Errors: an
 --- element larger than its padded shape; elements of different dtypes or numbers of axes; text.
 -- Example:
 --     local words = { { 7, 8 }, { 9 }, { 4, 5, 6 } } -- of different lengths

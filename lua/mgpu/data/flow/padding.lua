@@ -25,7 +25,7 @@ local function is_shape(value) return value[1] == nil or type(value[1]) == "numb
 local function check_shape(shape)
   for _, size in ipairs(shape) do
     if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then
-      checks.fail("padded_batch", "padded_shapes: expected sizes from 0 on, or -1 for that of the largest, got %s",
+      checks.fail("padded_batch", "padded_shapes: expected sizes from 0 on, or -1 for the largest size, got %s",
         tostring(size))
     end
   end

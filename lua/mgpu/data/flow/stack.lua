@@ -109,7 +109,7 @@ end
 
 -- ---- padding ------------------------------------------------------------------------------------
 
--- The shape to which the tensors are padded. wanted: sizes, -1 for that of the largest; nil: all -1.
+-- The shape to which the tensors are padded. wanted: sizes, -1 for the largest size; nil: all -1.
 local function padded_shape(who, list, what, wanted, place)
   local cell = list[1]:shape()
   if wanted and #wanted ~= #cell then
@@ -138,7 +138,7 @@ end
 
 --- padded(who, elements, place, options) -> the elements as one, with a new first axis; tensors are padded at the end
 --- of each axis. options: shapes and values, functions of a leaf's number and of how many there are that return its
---- padded shape (nil: that of the largest) and the number to pad with. Errors: as for batch, apart from shapes; a
+--- padded shape (nil: the largest sizes) and the number to pad with. Errors: as for batch, apart from shapes; a
 --- tensor larger than its padded shape; a number that a tensor of integers cannot hold.
 function M.padded(who, elements, place, options)
   return joined(who, elements, place, function(list, what, i, n)

@@ -73,7 +73,7 @@ local function find_by_order(model, tensors, order, how)
       return nil, ("by order, the file lists the weight %q but does not hold it"):format(tostring(order[i]))
     end
     if not same_kind(v, layer_of[v], order[i]) or not (how.skip_mismatch or same_shape(model, t, v)) then
-      return nil, ("by order, weight %d of the file is %s, that of the model %s"):format(i,
+      return nil, ("by order, weight %d is %s in the file, but %s in the model"):format(i,
         described(model, order[i], t.shape), described(model, v.name, v:shape()))
     end
     list[i] = order[i]

@@ -83,7 +83,7 @@ end
 --- by_path.numbered(file, path) -> the tensors path/vars/0, path/vars/1, ...
 M.by_path.numbered = numbered
 
--- What a file of weights holds besides those of layers.
+-- Whether a path in a file of weights holds something other than a layer's weights.
 local function is_other(path)
   return path:find "^optimizer/" or path:find "^metrics/" or path:find "seed_generator/" or path:find "^_"
 end

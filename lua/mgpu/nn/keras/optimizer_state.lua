@@ -3,8 +3,8 @@
 -- Keras 3 writes: iteration; learning_rate, unless it is a schedule; with use_ema the averages; then the slots, for
 -- each variable all of PER_VARIABLE, and after these each of GROUPED for all variables; last the rule's own. Keras 2
 -- has the same slots under shorter names, in several orders, and no learning rate. So names decide where a file has
--- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and those of
--- the optimizer inside.
+-- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and the
+-- variables of its inner optimizer.
 local core = require "mgpu.core"
 
 local M = {}
@@ -100,7 +100,7 @@ local function matches(name, what)
   return false
 end
 
--- Our names for Keras's, by their patterns: the n-th momentum is that of the n-th trained variable.
+-- Our names for Keras's, by their patterns: the n-th momentum belongs to the n-th trained variable.
 local function by_names(model, optimizer, names)
   local found, counts, positions = {}, {}, trained_positions(model)
   for i, name in ipairs(names) do

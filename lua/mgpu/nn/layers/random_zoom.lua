@@ -1,7 +1,7 @@
 --- RandomZoom {height_factor, width_factor =, fill_mode = "reflect", interpolation = "bilinear", seed =, ...}
 -- Makes images smaller (positive factors) or larger about their centers in training, each by its own factors.
 -- height_factor: {lower, upper} from -1 to 1, or a number v for {-v, v}: 0.2 shows 120 % of the rows.
--- width_factor: the same for the columns; nil: that of the rows. fill_mode, interpolation, fill_value, data_format as
+-- width_factor: the same for the columns; nil: as for the rows. fill_mode, interpolation, fill_value, data_format as
 -- in RandomTranslation.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
 -- Example:

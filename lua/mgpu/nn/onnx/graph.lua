@@ -1,10 +1,10 @@
 --- The graph of an ONNX model while it is built (onnx/onnx.proto, opset 17).
 --
--- A value is a tensor of the graph: {shape =, dtype =, plain = name, first = name}. Its shape is that of the layers, -1
--- for sizes that are not known, such as the batch. ONNX wants images with the channels as the second axis, most
--- layers here have them last, so a value may exist in either order or in both: `plain` is the name of the tensor with
--- this shape, `first` that of the one with the last axis moved behind the batch. graph:plain(v) and graph:first(v) add
--- a transpose if the other one is wanted: a chain of image layers has transposes at its ends only.
+-- A value is a tensor of the graph: {shape =, dtype =, plain = name, first = name}. The shape is the one that the
+-- layers use, with -1 for sizes that are not known, such as the batch. ONNX wants the channels of images as the second
+-- axis; most layers here have them last. So a value may exist in either order or in both: `plain` names the tensor of
+-- this shape, `first` names the tensor whose last axis is moved behind the batch. graph:plain(v) and graph:first(v) add
+-- a transpose if only the other tensor exists. So a chain of image layers has transposes at its ends only.
 -- bfloat16 is float32 in a graph: few ops of this opset take bfloat16, and onnxruntime runs none with it on a CPU.
 -- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, lists of them
 -- and texts as they are; {float = x} for floats.

@@ -11,7 +11,7 @@
 --   weight_decay             v <- v - rate * weight_decay * v before the update
 --   exclude_from_weight_decay   {"part of a name", variable, {name = "a whole name"}, ...}
 --   use_ema = false, ema_momentum = 0.99, ema_overwrite_frequency   averages of the variables: averages.lua
---   loss_scale_factor        the gradients are those of the loss times this number, see scale_loss
+--   loss_scale_factor        the gradients belong to the loss times this number, see scale_loss
 --   name
 --
 -- Everything that changes from step to step (rate, step count, slots) is a variable, so a jitted step never needs

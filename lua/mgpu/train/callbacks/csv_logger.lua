@@ -117,8 +117,8 @@ local function columns_of_file(self)
   return list
 end
 
--- The columns: those of a file to append to, or else the names in the logs of the first epoch and those that later
--- epochs will have, sorted.
+-- The columns: the columns of the file if it is appended to; else the names, sorted, in the logs of the first epoch and
+-- of later epochs.
 local function columns(self, values)
   local old = columns_of_file(self)
   if old then return old end
@@ -132,7 +132,7 @@ end
 
 -- ---- the callback -------------------------------------------------------------------------------
 
---- Raises if the file cannot be written, or is no CSV of epochs to append to.
+--- Raises if the file cannot be written, or is not a CSV of epochs to append to.
 function CSVLogger:check_fit()
   local ok, message = write(self.filename, "ab", "")
   if not ok then fail(self, message) end

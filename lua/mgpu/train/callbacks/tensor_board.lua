@@ -4,7 +4,7 @@
 --
 -- log_dir/train and log_dir/validation get event files with Keras's tags and steps, so that curves of both programs
 -- lie over each other. Steps are therefore Keras's: epochs count from 0, unlike anywhere else here; batches from 1.
---   epoch_loss, epoch_accuracy, ...                      each epoch; those of the validation data in validation
+--   epoch_loss, epoch_accuracy, ...                      each epoch; values of the validation data in validation
 --   epoch_learning_rate, epoch_steps_per_second          the latter with write_steps_per_second
 --   evaluation_loss_vs_iterations, ...                   after each validation or evaluate; step: the optimizer's
 --   batch_loss, batch_accuracy, batch_steps_per_second   with update_freq = "batch" or n: after every n-th batch
@@ -17,8 +17,8 @@
 -- embeddings_layer_names: only these layers.
 -- A write that fails is reported; training goes on, and the events are written later. A fit that continues from a
 -- checkpoint continues the files, without the events of steps that it repeats.
--- Differences to Keras: epoch values are written for every update_freq (Keras drops those of epochs whose last batch
--- is no n-th one); there is no graph of single operations and no profile.
+-- Differences to Keras: epoch values are written for every update_freq (with update_freq = n, Keras drops the values of
+-- epochs whose last batch is not a multiple of n); there is no graph of single operations and no profile.
 -- Errors: a folder that cannot be written; write_images without libpng; profile_batch, which is not supported.
 -- Source: Keras's TensorBoard.
 -- Example:
@@ -192,7 +192,7 @@ local function add_epoch(self, step, values)
   end
 end
 
--- Histograms and images of all weights, under Keras's names: those of a Sequential begin with the model's.
+-- Histograms and images of all weights, under Keras's names; in a Sequential they begin with the model's name.
 local function add_weights(self, step)
   local prefix, list = self.model.class_name == "Sequential" and self.model.name .. "/" or "", {}
   for _, v in ipairs(self.model.variables) do

@@ -1,7 +1,7 @@
 --- The state of a running fit, as tensors and plain data, and back: with it, a fit in another process goes on as if it
 --- had never stopped.
 --
--- Tensors: "weights/3" for the third of model.variables, those of the optimizer (compiled_state.lua), "sums/3" and
+-- Tensors: "weights/3" for the third of model.variables, the optimizer's (compiled_state.lua), "sums/3" and
 -- "sums/rows" of compile's option accumulate, "metrics/2/1" for the first sum of the second metric, and "state/1", ...
 -- for tensors in the states of callbacks. The rest is the data of capture.
 local compiled_state = require "mgpu.train.compiled_state"
@@ -39,7 +39,7 @@ local function each_metric_sum(run, fn)
   end)
 end
 
--- The callbacks that have a state, each with a name for it: its class and the number among those of its class.
+-- The callbacks that have a state, each with a name for it: its class and its number among the callbacks of this class.
 local function each_callback(run, fn)
   local seen = {}
   for _, callback in ipairs(run.callbacks.list) do
