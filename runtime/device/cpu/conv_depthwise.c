@@ -8,10 +8,23 @@
 #include "device/cpu/cpu.h"
 #include <string.h>
 
-enum { PARTS = 64 }; /* that the sums of the filters' gradient are cut into, at most */
+enum {
+    PARTS = 64,         /* that the sums of the filters' gradient are cut into, at most; */
+    FEWEST_PIXELS = 64, /* of a part: with fewer, adding up the parts takes much of the time */
+    FOLDED = 256        /* sums whose parts are added up at a time */
+};
+
+typedef struct group { /* of neighbouring taps of a line */
+    int64_t y, x;      /* of the pixel that the first one meets, as in mg_tap */
+    int64_t weight;    /* where its weights begin; from one tap's weights to the next */
+    int64_t apart;
+    int width; /* taps */
+} group;
 
 typedef struct columns { /* neighbouring windows of a line that meet the same taps */
     int64_t first, count;
+    group *groups; /* the widest first */
+    int n_groups;
 } columns;
 
 typedef struct view { /* the windows of one place within a stride */
@@ -26,6 +39,7 @@ typedef struct depthwise {
     int64_t n_views;
     mg_tap *taps; /* of all views */
     columns *runs;
+    group *groups;
     int64_t parts;
     int team;
 } depthwise;
@@ -51,8 +65,34 @@ static void cut_columns(view *v, columns *runs) {
         if (i > 0 && meet_the_same(&v->windows, last->first, i))
             last->count++;
         else
-            runs[v->n_runs++] = (columns){i, 1};
+            runs[v->n_runs++] = (columns){.first = i, .count = 1};
     }
+}
+
+/* Taps from number t on that a run meets, and that neighbouring windows meet side by side. */
+static int group_width(const mg_windows *w, const columns *run, int64_t t) {
+    int n = 1;
+    for (; n < MG_DEPTHWISE_WIDTH && t + n < w->taps; n++) {
+        const mg_tap *now = &w->tap[t + n], *last = now - 1;
+        if (w->stride_x != 1 || now->y != last->y || now->x != last->x + 1 ||
+            !meets_column(w, now, run->first))
+            break;
+    }
+    return n;
+}
+
+/* The groups of taps that a run meets; run->groups has room for as many as there are taps. */
+static void group_taps(const mg_windows *w, columns *run) {
+    for (int width = MG_DEPTHWISE_WIDTH; width > 0; width--)
+        for (int64_t t = 0, n; t < w->taps; t += n) {
+            const mg_tap *tap = &w->tap[t];
+            n = meets_column(w, tap, run->first) ? group_width(w, run, t) : 1;
+            if (n != width || !meets_column(w, tap, run->first)) continue;
+            const int64_t c = w->image[3];
+            run->groups[run->n_groups++] =
+                (group){tap->y, tap->x, tap->number * c,
+                        n > 1 ? (tap[1].number - tap->number) * c : 0, width};
+        }
 }
 
 /* The taps that a run of a line meets in an image. */
@@ -60,17 +100,17 @@ static void taps_of_run(const view *v, const float *image, int64_t line, const c
                         mg_depthwise_run *r) {
     const mg_windows *w = &v->windows;
     const int64_t c = w->image[3];
-    r->taps = 0;
+    mg_depthwise_group *to = r->groups;
+    memset(r->count, 0, sizeof r->count);
     r->results = run->count;
     r->step = w->stride_x * c;
-    r->result_step = v->windows.pixel;
+    r->result_step = w->pixel;
     r->c = c;
-    for (int64_t t = 0; t < w->taps; t++) {
-        const int64_t y = line * w->stride_y + w->tap[t].y;
-        const int64_t x = run->first * w->stride_x + w->tap[t].x;
-        if (y < 0 || y >= w->image[1] || !meets_column(w, &w->tap[t], run->first)) continue;
-        r->at[r->taps] = image + (y * w->image[2] + x) * c;
-        r->weight[r->taps++] = w->tap[t].number * c;
+    for (const group *g = run->groups; g < run->groups + run->n_groups; g++) {
+        const int64_t y = line * w->stride_y + g->y, x = run->first * w->stride_x + g->x;
+        if (y < 0 || y >= w->image[1]) continue;
+        *to++ = (mg_depthwise_group){image + (y * w->image[2] + x) * c, g->weight, g->apart};
+        r->count[g->width]++;
     }
 }
 
@@ -116,13 +156,31 @@ static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int
     return MG_OK;
 }
 
+/* Cuts the lines of all views into runs, and groups their taps. */
+static mg_status cut_views(depthwise *s) {
+    columns *run = s->runs;
+    int64_t room = 0;
+    for (int64_t i = 0; i < s->n_views; i++) {
+        cut_columns(&s->views[i], run);
+        run += s->views[i].n_runs;
+        room += s->views[i].n_runs * s->views[i].windows.taps;
+    }
+    group *to = s->groups = mg_alloc((size_t)room * sizeof *to);
+    if (!to) return MG_OOM;
+    for (const view *v = s->views; v < s->views + s->n_views; v++)
+        for (int64_t k = 0; k < v->n_runs; k++, to += v->windows.taps) {
+            v->runs[k].groups = to;
+            group_taps(&v->windows, &v->runs[k]);
+        }
+    return MG_OK;
+}
+
 /* Results, or dy, side by side. */
 static mg_status look_forward(mg_kernel_plan *plan, const int64_t *y, const int64_t *filters) {
     MG_TRY(new_depthwise(plan, y, filters, 1));
     depthwise *s = plan->state;
     mg_look_forward(&s->views->windows, plan->step->attrs, mg_dims(&plan->in[0]), y, filters);
-    cut_columns(s->views, s->runs);
-    return MG_OK;
+    return cut_views(s);
 }
 
 static mg_status conv2d_prepare(mg_kernel_plan *plan) {
@@ -131,10 +189,11 @@ static mg_status conv2d_prepare(mg_kernel_plan *plan) {
 
 /* The sums are cut into parts by the shape only, as the order of additions must be. */
 static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
-    const int64_t *dy = mg_dims(&plan->in[1]), rows = dy[0] * dy[1];
+    const int64_t *dy = mg_dims(&plan->in[1]), lines = dy[0] * dy[1];
+    const int64_t most = mg_larger(lines * dy[2] / FEWEST_PIXELS, 1);
     MG_TRY(look_forward(plan, dy, mg_dims(&plan->out[0])));
     depthwise *s = plan->state;
-    s->parts = rows < PARTS ? rows : PARTS;
+    s->parts = mg_smaller(mg_smaller(most, lines), PARTS);
     plan->scratch = (size_t)(s->parts * mg_count(&plan->out[0])) * sizeof(float);
     return MG_OK;
 }
@@ -144,11 +203,10 @@ static mg_status conv2d_grad_input_prepare(mg_kernel_plan *plan) {
     MG_TRY(new_depthwise(plan, dx, filters, mg_look_back_places(plan->step->attrs, dx)));
     depthwise *s = plan->state;
     for (int64_t i = 0; i < s->n_views; i++) {
-        view *v = &s->views[i];
-        mg_look_back(&v->windows, plan->step->attrs, mg_dims(&plan->in[0]), dx, filters, i);
-        cut_columns(v, s->runs + i * dx[2]);
+        mg_windows *w = &s->views[i].windows;
+        mg_look_back(w, plan->step->attrs, mg_dims(&plan->in[0]), dx, filters, i);
     }
-    return MG_OK;
+    return cut_views(s);
 }
 
 /* Also after a prepare that failed half-way. */
@@ -158,6 +216,7 @@ static void depthwise_release(void *state) {
     mg_free(s->views);
     mg_free(s->taps);
     mg_free(s->runs);
+    mg_free(s->groups);
     mg_free(s);
 }
 
@@ -208,11 +267,19 @@ static void add_lines(const depthwise *s, const float *x, const float *dy, int64
     }
 }
 
-/* The parts of all sums, side by side in scratch, are added up in their order. */
+/* Adds up the parts of the sums [first, end), in their order. */
+static void fold_parts(const depthwise *s, float *parts, int64_t n, int64_t first, int64_t end,
+                       float *dw) {
+    for (int64_t part = 1; part < s->parts; part++)
+        mg_simd_used->gemm[0]->add(parts + first, parts + part * n + first, end - first);
+    memcpy(dw + first, parts + first, (size_t)(end - first) * sizeof *dw);
+}
+
+/* The parts of all sums lie side by side in scratch. */
 static mg_status depthwise_run_grad_weight(const mg_call *call) {
     const depthwise *s = call->plan->state;
     const int64_t lines = s->images * s->views->windows.lines, n = mg_count(&call->plan->out[0]);
-    float *parts = call->scratch, *dw = call->out[0];
+    float *parts = call->scratch;
 #pragma omp parallel num_threads(s->team)
     {
 #pragma omp for schedule(static)
@@ -222,11 +289,8 @@ static mg_status depthwise_run_grad_weight(const mg_call *call) {
                       lines * (part + 1) / s->parts, parts + part * n);
         }
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++) {
-            float sum = parts[i];
-            for (int64_t part = 1; part < s->parts; part++) sum += parts[part * n + i];
-            dw[i] = sum;
-        }
+        for (int64_t i = 0; i < n; i += FOLDED)
+            fold_parts(s, parts, n, i, mg_smaller(i + FOLDED, n), call->out[0]);
     }
     return MG_OK;
 }

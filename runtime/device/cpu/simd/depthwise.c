@@ -1,113 +1,173 @@
-/* Depthwise convolutions, and the gradient of their filters. */
+/* Depthwise convolutions, and the gradient of their filters.
+ *
+ * A tile of neighbouring results is computed at a time, one vector of channels after the other. Its
+ * sums, or its part of dy, stay in registers while all taps are added. A pixel that a group of taps
+ * meets is loaded once for all of them. */
 #include "device/cpu/simd/depthwise.h"
 #include "device/cpu/simd/lanes.h"
 #include "device/cpu/simd/simd.h"
 
-/* Taps that are summed side by side, and results, whose sums then do not wait for each other: 9
- * weights and 4 sums, or 9 sums and a vector of dy, fit into 16 registers. */
-enum { TAPS = 9, RESULTS = 4 };
+/* TILE: the most results of a tile; with the weights of a group and a pixel they fit into 16
+ * registers. CHANNELS: tiles are computed for so many channels before the next ones, so that their
+ * weights stay in the L1 cache and neighbouring cache lines are read together. */
+enum { TILE = 8, CHANNELS = 128, WIDTH = MG_DEPTHWISE_WIDTH };
 
-MG_INLINE void add_taps(const mg_depthwise_run *r, int first, int64_t c, const float *dy,
-                        float *sums, const int taps) {
-    const float *x = r->at[first] + c, *d = dy + c;
-    const int64_t step = r->step, d_step = r->result_step;
-    int64_t offset[TAPS];
-    vec sum[TAPS];
-    UNROLL for (int t = 0; t < taps; t++) {
-        sum[t] = load(sums + r->weight[first + t] + c);
-        offset[t] = r->at[first + t] - r->at[first];
+/* Keeps a pixel in a register: gcc would load it again for each tap. */
+#if MG_VECTOR >= 32
+#define KEEP(v) __asm__("" : "+v"(v))
+#else
+#define KEEP(v) (void)(v)
+#endif
+
+#define EACH_SIZE(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+
+/* Results of the tile that begins with result i, so that tiles are as even as can be: 26 results
+ * are 7, 7, 6 and 6. */
+static int64_t tile_size(const mg_depthwise_run *r, int64_t i) {
+    const int64_t left = r->results - i, tiles = (left + TILE - 1) / TILE;
+    return (left + tiles - 1) / tiles;
+}
+
+static int64_t channels_end(int64_t c, int64_t channels) {
+    return channels - c < CHANNELS ? channels : c + CHANNELS;
+}
+
+/* ---- sums ---- */
+
+/* Adds a group of `width` taps to the sums of n results; x: of the first result. */
+MG_INLINE void add_group(const float *x, int64_t step, const float *w, int64_t apart, vec *sum,
+                         const int width, const int n) {
+    vec weight[WIDTH];
+    UNROLL for (int t = 0; t < width; t++) weight[t] = load(w + t * apart);
+    UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
+        vec pixel = load(x);
+        KEEP(pixel);
+        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[i - t] +=
+            pixel * weight[t];
     }
-    for (int64_t i = 0; i < r->results; i++, x += step, d += d_step) {
-        const vec now = load(d);
-        UNROLL for (int t = 0; t < taps; t++) sum[t] += load(x + offset[t]) * now;
-    }
-    UNROLL for (int t = 0; t < taps; t++) store(sums + r->weight[first + t] + c, sum[t]);
 }
 
-/* Taps of the next call, the first of which is number t, so that calls are as even as can be: 25
- * taps are 9, 8 and 8. */
-static int taps_of_call(const mg_depthwise_run *r, int t) {
-    const int left = r->taps - t, calls = (left + TAPS - 1) / TAPS;
-    return (left + calls - 1) / calls;
+/* What the results of a run are computed with. */
+typedef struct sum_operands {
+    const float *w, *bias;
+    bool relu;
+    float *y;
+} sum_operands;
+
+/* One vector of channels of the n results from result `first` on. */
+MG_INLINE void sum_tile(const mg_depthwise_run *r, const sum_operands *o, int64_t first, int64_t c,
+                        const int n) {
+    const int64_t step = r->step, skip = first * step + c;
+    const mg_depthwise_group *g = r->groups;
+    const vec begin = o->bias ? load(o->bias + c) : (vec){0};
+    vec sum[TILE];
+    UNROLL for (int i = 0; i < n; i++) sum[i] = begin;
+#define GROUPS(width)                                                                              \
+    for (int k = r->count[width]; k > 0; k--, g++)                                                 \
+        add_group(g->x + skip, step, o->w + g->weight + c, g->apart, sum, width, n);
+    GROUPS(3)
+    GROUPS(2) GROUPS(1)
+#undef GROUPS
+        const int64_t y_step = r->result_step;
+    float *y = o->y + first * y_step + c;
+    UNROLL for (int i = 0; i < n; i++) store(y + i * y_step, o->relu ? clamp(sum[i]) : sum[i]);
 }
 
-#define EACH_COUNT(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9)
-
-/* Channels that do not fill a vector are added one by one. */
-static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
-    int64_t c = 0;
-#define CASE(taps)                                                                                 \
-    case taps: add_taps(r, t, c, dy, sums, taps); break;
-    for (; c + LANES <= r->c; c += LANES)
-        for (int t = 0, n; t < r->taps; t += n) {
-            n = taps_of_call(r, t);
-            switch (n) { EACH_COUNT(CASE) }
-        }
-#undef CASE
-    for (; c < r->c; c++)
-        for (int t = 0; t < r->taps; t++) {
-            const float *x = r->at[t] + c;
-            float *to = sums + r->weight[t] + c;
-            for (int64_t i = 0; i < r->results; i++)
-                *to += x[i * r->step] * dy[i * r->result_step + c];
-        }
-}
-
-/* Adds `taps` taps to `n` neighbouring results that have the earlier ones, or begin with `begin`.
- */
-MG_INLINE void sum_few(const float *x, int64_t step, const int64_t *offset, const vec *weight,
-                       bool first, vec begin, bool relu, float *to, int64_t to_step, const int taps,
-                       const int n) {
-    vec sum[RESULTS];
-    UNROLL for (int i = 0; i < n; i++) sum[i] = first ? begin : load(to + i * to_step);
-    UNROLL for (int t = 0; t < taps; t++) UNROLL for (int i = 0; i < n; i++) sum[i] +=
-        load(x + i * step + offset[t]) * weight[t];
-    UNROLL for (int i = 0; i < n; i++) store(to + i * to_step, relu ? clamp(sum[i]) : sum[i]);
-}
-
-/* The taps from number `t` on, for all results. */
-MG_INLINE void sum_some(const mg_depthwise_run *r, int t, int64_t c, const float *w,
-                        const float *bias, bool relu, float *y, const int taps) {
-    const float *x = r->at[t] + c;
-    const bool last = t + taps == r->taps;
-    const vec begin = bias ? load(bias + c) : (vec){0};
-    int64_t offset[TAPS], i = 0;
-    vec weight[TAPS];
-    UNROLL for (int k = 0; k < taps; k++) {
-        weight[k] = load(w + r->weight[t + k] + c);
-        offset[k] = r->at[t + k] - r->at[t];
-    }
-    const int64_t step = r->step, to_step = r->result_step;
-    float *to = y + c;
-    for (; i + RESULTS <= r->results; i += RESULTS, x += RESULTS * step, to += RESULTS * to_step)
-        sum_few(x, step, offset, weight, t == 0, begin, relu && last, to, to_step, taps, RESULTS);
-    for (; i < r->results; i++, x += step, to += to_step)
-        sum_few(x, step, offset, weight, t == 0, begin, relu && last, to, to_step, taps, 1);
+/* The last vector of channels may overlap with the one before it. */
+MG_INLINE void sum_tiles(const mg_depthwise_run *r, const sum_operands *o, int64_t first,
+                         int64_t from, int64_t end, const int n) {
+    for (int64_t c = from; c < end; c += LANES)
+        sum_tile(r, o, first, c + LANES > r->c ? r->c - LANES : c, n);
 }
 
 /* One channel of a result. */
 static float sum_one(const mg_depthwise_run *r, const float *w, int64_t i, int64_t c, float sum) {
-    for (int t = 0; t < r->taps; t++) sum += r->at[t][i * r->step + c] * w[r->weight[t] + c];
+    const mg_depthwise_group *g = r->groups;
+    for (int width = WIDTH; width > 0; width--)
+        for (int k = r->count[width]; k > 0; k--, g++)
+            for (int t = 0; t < width; t++)
+                sum += g->x[(i + t) * r->step + c] * w[g->weight + t * g->apart + c];
     return sum;
 }
 
 /* Results that meet no tap are the bias. */
 static void sum_taps(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
                      float *y) {
-    int64_t c = 0;
-#define CASE(taps)                                                                                 \
-    case taps: sum_some(r, t, c, w, bias, relu, y, taps); break;
-    for (; r->taps > 0 && c + LANES <= r->c; c += LANES)
-        for (int t = 0, n; t < r->taps; t += n) {
-            n = taps_of_call(r, t);
-            switch (n) { EACH_COUNT(CASE) }
+    const sum_operands o = {w, bias, relu, y};
+#define CASE(n)                                                                                    \
+    case n: sum_tiles(r, &o, i, c, end, n); break;
+    for (int64_t c = 0, end; r->c >= LANES && c < r->c; c = end) {
+        end = channels_end(c, r->c);
+        for (int64_t i = 0, n; i < r->results; i += n) {
+            n = tile_size(r, i);
+            switch (n) { EACH_SIZE(CASE) }
         }
+    }
 #undef CASE
-    for (; c < r->c; c++)
-        for (int64_t i = 0; i < r->results; i++) {
+    for (int64_t i = 0; r->c < LANES && i < r->results; i++)
+        for (int64_t c = 0; c < r->c; c++) {
             const float sum = sum_one(r, w, i, c, bias ? bias[c] : 0);
             y[i * r->result_step + c] = relu && sum < 0 ? 0 : sum;
         }
+}
+
+/* ---- the filters' gradient ---- */
+
+/* Adds the products of n vectors of dy to the sums of a group of `width` taps. */
+MG_INLINE void add_to_group(const float *x, int64_t step, const vec *dy, float *sums, int64_t apart,
+                            const int width, const int n) {
+    vec sum[WIDTH];
+    UNROLL for (int t = 0; t < width; t++) sum[t] = load(sums + t * apart);
+    UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
+        vec pixel = load(x);
+        KEEP(pixel);
+        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[t] += pixel * dy[i - t];
+    }
+    UNROLL for (int t = 0; t < width; t++) store(sums + t * apart, sum[t]);
+}
+
+/* The channels [from, end) of n results. */
+MG_INLINE void gradient_tiles(const mg_depthwise_run *r, const float *dy, float *sums,
+                              int64_t first, int64_t from, int64_t end, const int n) {
+    const int64_t step = r->step, skip = first * step, dy_step = r->result_step;
+    for (int64_t c = from; c < end; c += LANES) {
+        const mg_depthwise_group *g = r->groups;
+        const float *d = dy + first * dy_step + c;
+        vec now[TILE];
+        UNROLL for (int i = 0; i < n; i++) now[i] = load(d + i * dy_step);
+#define GROUPS(width)                                                                              \
+    for (int k = r->count[width]; k > 0; k--, g++)                                                 \
+        add_to_group(g->x + skip + c, step, now, sums + g->weight + c, g->apart, width, n);
+        GROUPS(3) GROUPS(2) GROUPS(1)
+#undef GROUPS
+    }
+}
+
+/* Adds one channel of all results. */
+static void add_one(const mg_depthwise_run *r, const float *dy, int64_t c, float *sums) {
+    const mg_depthwise_group *g = r->groups;
+    for (int width = WIDTH; width > 0; width--)
+        for (int k = r->count[width]; k > 0; k--, g++)
+            for (int t = 0; t < width; t++)
+                for (int64_t i = 0; i < r->results; i++)
+                    sums[g->weight + t * g->apart + c] +=
+                        g->x[(i + t) * r->step + c] * dy[i * r->result_step + c];
+}
+
+/* Channels that do not fill a vector are added one by one. */
+static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
+    const int64_t whole = r->c / LANES * LANES;
+#define CASE(n)                                                                                    \
+    case n: gradient_tiles(r, dy, sums, i, c, end, n); break;
+    for (int64_t c = 0, end; c < whole; c = end) {
+        end = channels_end(c, whole);
+        for (int64_t i = 0, n; i < r->results; i += n) {
+            n = tile_size(r, i);
+            switch (n) { EACH_SIZE(CASE) }
+        }
+    }
+#undef CASE
+    for (int64_t c = whole; c < r->c; c++) add_one(r, dy, c, sums);
 }
 
 const mg_simd_depthwise MG_ISA_NAME(mg_simd_depthwise) = {.sum_taps = sum_taps,

@@ -6,14 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MG_DEPTHWISE_TAPS = 128 }; /* the most of a filter */
+enum {
+    MG_DEPTHWISE_TAPS = 128, /* the most of a filter */
+    MG_DEPTHWISE_WIDTH = 3   /* the most taps of a group */
+};
 
-/* Neighbouring results that meet the same taps: tap t of result i meets the c channels at at[t] + i
- * * step. The sums of its weights begin at weight[t]. */
+/* Taps that meet neighbouring pixels of a line: tap t of result i meets the c channels at x + (i +
+ * t) * step, and its weights begin at weight + t * apart. */
+typedef struct mg_depthwise_group {
+    const float *x;
+    int64_t weight, apart;
+} mg_depthwise_group;
+
+/* Neighbouring results that meet the same taps. groups: first those of MG_DEPTHWISE_WIDTH taps, and
+ * so on; count[w] of them have w taps. */
 typedef struct mg_depthwise_run {
-    int taps;
-    const float *at[MG_DEPTHWISE_TAPS];
-    int64_t weight[MG_DEPTHWISE_TAPS];
+    mg_depthwise_group groups[MG_DEPTHWISE_TAPS];
+    int count[MG_DEPTHWISE_WIDTH + 1];
     int64_t results, step, c;
     int64_t result_step; /* floats from one result to the next */
 } mg_depthwise_run;
