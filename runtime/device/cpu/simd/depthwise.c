@@ -66,7 +66,8 @@ MG_INLINE void sum_tile(const mg_depthwise_run *r, const sum_operands *o, int64_
     for (int k = r->count[width]; k > 0; k--, g++)                                                 \
         add_group(g->x + skip, step, o->w + g->weight + c, g->apart, sum, width, n);
     GROUPS(3)
-    GROUPS(2) GROUPS(1)
+    GROUPS(2)
+    GROUPS(1)
 #undef GROUPS
         const int64_t y_step = r->result_step;
     float *y = o->y + first * y_step + c;
@@ -154,20 +155,47 @@ static void add_one(const mg_depthwise_run *r, const float *dy, int64_t c, float
                         g->x[(i + t) * r->step + c] * dy[i * r->result_step + c];
 }
 
-/* Channels that do not fill a vector are added one by one. */
-static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
-    const int64_t whole = r->c / LANES * LANES;
+/* Adds the channels [from, end), in whole vectors. */
+static void add_channels(const mg_depthwise_run *r, const float *dy, float *sums, int64_t from,
+                         int64_t end) {
+    for (int64_t i = 0, n; i < r->results; i += n) {
+        n = tile_size(r, i);
 #define CASE(n)                                                                                    \
-    case n: gradient_tiles(r, dy, sums, i, c, end, n); break;
+    case n: gradient_tiles(r, dy, sums, i, from, end, n); break;
+        switch (n) { EACH_SIZE(CASE) }
+#undef CASE
+    }
+}
+
+/* Copies n sums of each tap, from `from` on, to `kept`, or back. */
+static void keep_sums(const mg_depthwise_run *r, float *sums, int64_t from, int64_t n,
+                      float kept[MG_DEPTHWISE_TAPS][LANES], bool back) {
+    const mg_depthwise_group *g = r->groups;
+    for (int width = WIDTH, tap = 0; width > 0; width--)
+        for (int k = r->count[width]; k > 0; k--, g++)
+            for (int t = 0; t < width; t++, tap++) {
+                float *at = sums + g->weight + t * g->apart + from;
+                memcpy(back ? at : kept[tap], back ? kept[tap] : at, (size_t)n * sizeof *at);
+            }
+}
+
+/* The last vector of channels may overlap with the one before it, whose sums must not change again.
+ * Channels that are fewer than a vector are added one by one. */
+static void add_gradient(const mg_depthwise_run *r, const float *dy, float *sums) {
+    const int64_t whole = r->c / LANES * LANES, last = r->c - LANES;
     for (int64_t c = 0, end; c < whole; c = end) {
         end = channels_end(c, whole);
-        for (int64_t i = 0, n; i < r->results; i += n) {
-            n = tile_size(r, i);
-            switch (n) { EACH_SIZE(CASE) }
-        }
+        add_channels(r, dy, sums, c, end);
     }
-#undef CASE
-    for (int64_t c = whole; c < r->c; c++) add_one(r, dy, c, sums);
+    if (whole == r->c) return;
+    if (whole == 0) {
+        for (int64_t c = 0; c < r->c; c++) add_one(r, dy, c, sums);
+        return;
+    }
+    float kept[MG_DEPTHWISE_TAPS][LANES];
+    keep_sums(r, sums, last, whole - last, kept, false);
+    add_channels(r, dy, sums, last, r->c);
+    keep_sums(r, sums, last, whole - last, kept, true);
 }
 
 const mg_simd_depthwise MG_ISA_NAME(mg_simd_depthwise) = {.sum_taps = sum_taps,
