@@ -68,6 +68,10 @@ bool mg_dnnl_is_avx2(void) {
     return strcmp(mg_simd_used->name, "avx2") == 0;
 }
 
+bool mg_dnnl_is_avx512(void) {
+    return strcmp(mg_simd_used->name, "avx512") == 0;
+}
+
 /* The version of the library that was loaded, which may not be that of its header. */
 const char *mg_dnnl_text(char *text, size_t size) {
     const dnnl_version_t *v = dnnl_version();

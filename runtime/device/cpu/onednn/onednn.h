@@ -16,8 +16,10 @@ void mg_dnnl_close(void);
 /* NULL if the environment variable MGPU_ONEDNN is "no": then no kernel of the library may accept.
  */
 dnnl_engine_t mg_dnnl_engine(void);
-/* Whether the library's kernels are those for AVX2, which are slower than ours in some cases. */
+/* Whether the library's kernels are those for AVX2 or AVX-512. Either are slower than ours in some
+ * cases. */
 bool mg_dnnl_is_avx2(void);
+bool mg_dnnl_is_avx512(void);
 /* ", oneDNN 2.6.3", for the device's description; "" where the library is not used. */
 const char *mg_dnnl_text(char *text, size_t size);
 
