@@ -59,13 +59,16 @@ static bool is_direct(const mg_kernel_plan *plan) {
  * take 73 and 93 ms instead of 82 and 124); and for the gradient of depthwise filters of large
  * images (Zen 3: 3x3 on 32 images of 112x112x32 takes 11 ms instead of 20).
  *
- * With AVX-512, it is for depthwise convolutions of 16 channels and more, and for their input's
- * gradient (Zen 4, one thread: 3x3 on 4 images of 28x28x64 takes 0.046 and 0.047 ms instead of
- * 0.058 and 0.061). With any instruction set, it is for the gradient of depthwise filters of ten
- * taps and more (5x5 on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
+ * With AVX-512, it is for the input's gradient of depthwise convolutions of 16 channels and more,
+ * and for the convolutions themselves unless their images are too large for the L3 cache (Zen 4,
+ * two threads: 3x3 on 32 images of 28x28x64 takes 0.20 ms both ways instead of 0.24, on 64
+ * images 1.5 and 1.3 instead of 1.0 and 1.5).
+ *
+ * With any instruction set, it is for the gradient of depthwise filters of ten taps and more (5x5
+ * on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { LARGE_FILTERS = 1 << 16, LARGE_IMAGES = 1 << 20, FEWEST = 32, FEWEST_TAPS = 10 };
-    enum { FEW = 4, MANY_TAPS = 49 };
+    enum { FEW = 4, MANY_TAPS = 49, CACHED_IMAGES = 1 << 21 };
     const mg_conv_attrs *a = plan->step->attrs;
     const bool of_weights = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
     const mg_port *w = of_weights ? &plan->out[0] : &plan->in[1];
@@ -73,7 +76,9 @@ static bool is_slow(const mg_kernel_plan *plan) {
     const bool is_depthwise = d[2] == 1 && d[3] == a->groups && taps <= MG_DEPTHWISE_TAPS;
     if (is_depthwise && of_weights && d[3] >= MG_LANES / 2)
         return taps >= FEWEST_TAPS || (mg_dnnl_is_avx2() && mg_count(&plan->in[1]) >= LARGE_IMAGES);
-    if (is_depthwise && !of_weights && d[3] >= MG_LANES && mg_dnnl_is_avx512()) return true;
+    if (is_depthwise && !of_weights && d[3] >= MG_LANES && mg_dnnl_is_avx512())
+        return mg_count(&plan->in[0]) < CACHED_IMAGES ||
+               strcmp(plan->step->op->name, "conv2d_grad_input") == 0;
     if (!mg_dnnl_is_avx2() || a->groups > 1) return false;
     if (d[2] <= FEW && taps >= MANY_TAPS) return is_direct(plan);
     return (a->strides.v[0] > 1 || a->strides.v[1] > 1) && d[2] >= FEWEST &&
