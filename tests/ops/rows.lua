@@ -399,7 +399,7 @@ conv_backward({ 3, 17, 20, 37 }, { 5, 4, 1, 37 }, { 3, 9, 7, 37 },
 conv_backward({ 2, 15, 9, 16 }, { 3, 4, 1, 16 }, { 2, 11, 5, 16 },
   { grad = false, groups = 16, dilations = { 3, 2 }, pads = { 0, 2, 1, 1 } })
 conv_backward({ 2, 3, 2, 9 }, { 7, 7, 1, 9 }, { 2, 3, 2, 9 }, { grad = false, groups = 9, pads = { 3, 3, 3, 3 } })
--- depthwise kernels of the cpu device: tiles of 1 to 8 results, blocks of 128 channels, vectors of channels that overlap
+-- depthwise on the cpu: tiles of 1 to 8 results, blocks of 128 channels, vectors of channels that overlap
 for _, size in ipairs { { 4, 16 }, { 5, 24 }, { 10, 150 }, { 11, 20 }, { 27, 33 } } do
   local width, c = unpack(size)
   local images, filters = { 1, 3, width, c }, { 3, 3, 1, c }
