@@ -1,5 +1,6 @@
 /* Convolutions that have a filter of their own for each channel, and their gradients: float32,
- * row-major, any stride, dilation and padding. oneDNN comes first where it is as fast.
+ * row-major, any stride, dilation and padding. oneDNN comes first where it is as fast (is_slow in
+ * onednn/conv.c).
  *
  * The columns of a line of windows are cut into runs that meet the same columns of the filter: one
  * long one inside, and short ones at the edges. */
