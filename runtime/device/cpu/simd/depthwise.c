@@ -69,7 +69,7 @@ MG_INLINE void sum_tile(const mg_depthwise_run *r, const sum_operands *o, int64_
     GROUPS(2)
     GROUPS(1)
 #undef GROUPS
-        const int64_t y_step = r->result_step;
+    const int64_t y_step = r->result_step;
     float *y = o->y + first * y_step + c;
     UNROLL for (int i = 0; i < n; i++) store(y + i * y_step, o->relu ? clamp(sum[i]) : sum[i]);
 }
