@@ -13,8 +13,8 @@
 /* A cache line: the alignment of every block, and the room before it. */
 enum { LINE = 64 };
 
-/* What exists now, and calls ever made. fail_in: calls until the injected failure, 0 if none is
- * planned. */
+/* Live bytes and blocks, and the number of calls so far. fail_in: calls until the injected failure,
+ * 0 if none is planned. */
 static atomic_llong live_bytes, live_blocks, total_calls, fail_in;
 static atomic_bool fail_on; /* after the planned failure every call fails */
 

@@ -2,9 +2,9 @@
  * and cpu.cfs_period_us in version 1.
  *
  * /proc/self/cgroup names the process's cgroup, /proc/self/mountinfo the folder where the tree of
- * cgroups is mounted. A quota holds for all that is below it, so each folder from the cgroup up to
- * the mount is asked. These files are the kernel's: they are read without core/io, whose faults
- * stand for those of disks. */
+ * cgroups is mounted. A quota also limits all cgroups below it, so every folder from the process's
+ * cgroup up to the mount is read. The files are read without core/io, whose injected faults stand
+ * for faults of disks: these files come from the kernel. */
 #include "core/threads.h"
 #include <limits.h>
 #include <stdbool.h>
@@ -81,8 +81,8 @@ static bool find_mount(const char *root, tree *t) {
     return found;
 }
 
-/* Reads a folder's quota and its period, in microseconds each. No quota is "max" in version 2,
- * which is no number, and -1 in version 1. */
+/* Reads a folder's quota and its period, in microseconds each. Without a quota, the file says "max"
+ * (not a number) in version 2, and -1 in version 1. */
 static bool read_quota(const char *root, const char *folder, bool v2, long long *quota,
                        long long *period) {
     FILE *f = open_below(root, folder, v2 ? "/cpu.max" : "/cpu.cfs_quota_us");
@@ -106,8 +106,8 @@ static int folder_cpus(const char *root, const char *folder, bool v2) {
     return cpus < INT_MAX ? (int)cpus : INT_MAX;
 }
 
-/* Asks the folders from the process's cgroup up to the mount. A cgroup outside of what is mounted,
- * which some containers have, leaves the mount itself. */
+/* The smallest quota of the folders from the process's cgroup up to the mount. In some containers
+ * the cgroup lies outside the mounted tree: then only the mount's own folder is read. */
 static int tree_cpus(const char *root, tree *t) {
     if (!find_cgroup(root, t) || !find_mount(root, t)) return INT_MAX;
     const char *below = t->cgroup;

@@ -95,8 +95,8 @@ static float to_odd(double v) {
     return x.f;
 }
 
-/* NaN becomes 0; what is out of range becomes the nearest end of it. low and high are min and max
- * as doubles. */
+/* NaN becomes 0; a number out of range becomes the nearest bound. low and high are min and max as
+ * doubles. */
 static int64_t saturate(double v, double low, double high, int64_t min, int64_t max) {
     if (v != v) return 0;
     return v <= low ? min : v >= high ? max : (int64_t)v;
@@ -127,7 +127,7 @@ void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n) {
     }
 }
 
-/* Halves go through to_odd: see there. */
+/* 16-bit floats are rounded through to_odd, to avoid rounding twice. */
 void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n) {
     switch (t) {
     case MG_BOOL: EACH(uint8_t, src[i] != 0); break;

@@ -40,7 +40,7 @@ bool mg_io_fault(size_t *n) {
     return true;
 }
 
-/* The errno first: another thread may make the failing call at once. */
+/* fail_in is set last: another thread may make the failing call at once. */
 static void plan_fault(int64_t n, int error, bool always) {
     atomic_store(&fail_in, 0);
     atomic_store(&fail_errno, error);
@@ -173,8 +173,9 @@ mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before) {
     return mg_fail(MG_IO, "%s has changed since the data set was opened", f->path);
 }
 
-/* Reads to dst or, if that is NULL, writes from src, once, or again if a signal interrupts it; -1
- * with errno. `position`: where to read, or HERE, which reads or writes where the file stands. */
+/* One read to dst or, if dst is NULL, one write from src, repeated if a signal interrupts it.
+ * Returns the bytes moved, or -1 with errno. `position`: the offset of a read, or HERE for the
+ * file's current position, where writes always go. */
 enum { HERE = -1 };
 static ssize_t transfer(mg_file *f, void *dst, const void *src, size_t n, int64_t position) {
     ssize_t moved = -1;
@@ -325,7 +326,7 @@ static bool make_one_folder(const char *path) {
     return S_ISDIR(s.st_mode);
 }
 
-/* Each prefix that ends before a slash or at the end is made in turn. */
+/* Creates each parent in turn, then the folder itself. */
 mg_status mg_io_make_folder(const char *path) {
     if (!*path) return mg_fail(MG_USAGE, "cannot make a folder: the path is empty");
     char *part = mg_strdup(path);
@@ -346,7 +347,7 @@ mg_status mg_io_make_folder(const char *path) {
     return status;
 }
 
-/* No fault point: the answer alone cannot fail. */
+/* No fault point: this call reports no errors. */
 int mg_io_exists(const char *path) {
     struct stat s;
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);

@@ -21,8 +21,8 @@ typedef struct mg_io_state {
     int64_t changed; /* the time of the last change, in nanoseconds */
 } mg_io_state;
 mg_status mg_io_look(mg_file *f, mg_io_state *now);
-/* MG_IO if the file is not as it was. Any thread. It is looked at once in a tick of the system's
- * clock (1 to 10 ms), the unit in which file systems note times of change. */
+/* MG_IO if the file has changed. May be called from any thread. The file is checked at most once
+ * per tick of the system's clock (1 to 10 ms), the resolution of a file's time of change. */
 mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before);
 /* Reads up to n bytes at the current position; *got < n only at the end. */
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
@@ -33,9 +33,9 @@ mg_status mg_io_seek(mg_file *f, int64_t position);
 /* The file's descriptor, to be handed to another process. */
 int mg_io_descriptor(const mg_file *f);
 
-/* Makes the first `bytes` bytes readable at *data, until mg_io_unmap; the file may be closed
- * before. Whoever cuts the file meanwhile kills this process at the next access (SIGBUS): only for
- * files that nobody changes in place. NULL for 0 bytes. */
+/* Maps the first `bytes` bytes at *data until mg_io_unmap; the file may be closed earlier. If
+ * another process shortens the file meanwhile, the next access kills this process (SIGBUS), so map
+ * only files that nobody changes in place. NULL for 0 bytes. */
 mg_status mg_io_map(mg_file *f, size_t bytes, const void **data);
 /* Accepts NULL. */
 void mg_io_unmap(const void *data, size_t bytes);
@@ -51,17 +51,17 @@ mg_file *mg_io_create(const char *path);
  * replaced: mg_io_reserve gives it its new size, mg_io_commit syncs and closes it. NULL: MG_IO,
  * MG_OOM; the caller can then write another file. */
 mg_file *mg_io_reuse(const char *path);
-/* Reserves room for a file of so many bytes: a full disk is found before the first byte is written,
- * and the file system takes the bytes faster. Nothing happens where it cannot reserve. A reused
- * file that is longer is cut. */
+/* Reserves disk space for a file of `bytes` bytes: a full disk is found before the first byte is
+ * written, and writing is faster. Does nothing if the file system cannot reserve space. A reused
+ * file that is longer is cut to this size. */
 mg_status mg_io_reserve(mg_file *f, int64_t bytes);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
 /* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary
  * file is left; only a failure to sync the folder comes after the rename, and says so. */
 mg_status mg_io_commit(mg_file *f);
 
-/* Opens a file for writing behind its first `size` bytes, in place; it is made if it is not there,
- * and what stands behind these bytes is cut off. MG_IO: the file is shorter than that. */
+/* Opens a file to append in place after its first `size` bytes; bytes beyond them are cut off. A
+ * missing file is created. MG_IO: the file is shorter than `size`. */
 mg_file *mg_io_continue(const char *path, int64_t size);
 
 /* A new file without a name in the folder TMPDIR (/tmp), to be written and then read at positions.
@@ -104,21 +104,23 @@ mg_status mg_io_remove_folder(const char *path);
 /* Makes the names in a folder survive a crash of the machine. */
 mg_status mg_io_sync_folder(const char *path);
 
-/* Waits until no other process holds the lock file PATH, which is created, and holds it until
- * mg_io_close, which removes it. The kernel gives the lock of a killed process back. Ctrl-C ends
- * the wait: MG_INTERRUPTED. */
+/* Creates and locks the lock file PATH, after waiting until no other process holds it. mg_io_close
+ * removes it. The kernel releases the lock of a killed process. Ctrl-C ends the wait:
+ * MG_INTERRUPTED. */
 mg_file *mg_io_lock(const char *path);
-/* Locks a folder until mg_io_close, under whatever name it then has. *lock: owned; NULL if somebody
- * else holds its lock. Where folders cannot be locked, everybody gets the lock. MG_IO, MG_OOM. */
+/* Locks a folder until mg_io_close, even if it is renamed meanwhile. *lock: owned; NULL if another
+ * process holds the lock. Where the file system cannot lock folders, every caller gets the lock.
+ * MG_IO, MG_OOM. */
 mg_status mg_io_lock_folder(const char *path, mg_file **lock);
 
-/* Faults, for tests: the n-th file call from now fails with errno `error` (ENOSPC, say), once or
- * like every later one; n = 0 switches faults off. MG_IO_SHORT makes reads and writes transfer only
- * half of the bytes; MG_IO_KILL ends the process with SIGKILL. */
+/* Faults, for tests: the n-th file call from now fails with errno `error` (ENOSPC, say): only this
+ * call (fail_after), or this and all later ones (fail_from). n = 0 switches faults off. MG_IO_SHORT
+ * makes reads and writes transfer only half of the bytes; MG_IO_KILL ends the process with
+ * SIGKILL. */
 enum { MG_IO_SHORT = -1, MG_IO_KILL = -2 };
 void mg_io_fail_after(int64_t n, int error);
 void mg_io_fail_from(int64_t n, int error);
-/* Switches faults off. True if there was one. */
+/* Switches faults off. True if a call has failed by a fault. */
 bool mg_io_fail_stop(void);
 /* Files that are open now. */
 int64_t mg_io_open_count(void);

@@ -15,13 +15,13 @@ struct mg_file {
     char *folder;            /* owned: new files: the folder of target */
     char *temporary;         /* owned: the temporary name, or NULL while the file has none */
     bool reused;             /* mg_io_reuse: its old bytes are written over */
-    size_t unsent;           /* bytes written since the disk was last told to begin */
+    size_t unsent;           /* bytes written since writeback was last started */
     bool replaces;           /* new files: there is a file at target, with this mode and owner */
     struct stat old;
 };
 
-/* Every file call asks this first. True: the call must fail, and errno is set. `n`: the bytes of a
- * read or write, which may be reduced; else NULL. */
+/* The fault point: called before every file call. True: the call must fail, and errno is set. `n`:
+ * the bytes of a read or write, which may be reduced; NULL for other calls. */
 bool mg_io_fault(size_t *n);
 
 /* Repeats a call that a signal interrupted, but not for ever. `result` is -1 if it failed. */
@@ -50,8 +50,8 @@ mg_file *mg_io_new_file(const char *path);
 void mg_io_set_open(mg_file *f, int fd);
 /* io_temporary.c: a new name in f->folder. Owned (mg_free); NULL: MG_OOM, MG_IO. */
 char *mg_io_temporary_name(const mg_file *f);
-/* Removes what killed processes left in the folder. Failures are ignored: the files are in nobody's
- * way. */
+/* Removes what killed processes left in the folder. Failures are ignored: a leftover file does no
+ * harm. */
 void mg_io_sweep(const char *folder);
 /* io_lock.c: locks an open file without waiting; false with errno if somebody else has the lock, or
  * on an error. True where the file system has no locks: then nobody can sweep either. */

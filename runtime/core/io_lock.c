@@ -16,7 +16,8 @@ bool mg_io_try_flock(int fd) {
 }
 
 /* Tries once: true if f now holds the lock. *wait: another process has it. The holder removes the
- * file before it lets go, so the lock counts only if the file is still the one at the path. */
+ * file before it releases the lock, so the lock counts only if the locked file is still the one at
+ * the path. */
 static bool try_lock(mg_file *f, bool *wait) {
     struct stat mine, there;
     int fd;

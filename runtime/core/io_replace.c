@@ -1,10 +1,10 @@
 /* New files appear whole or not at all.
  *
  * A new file is written without a name (O_TMPFILE), so that it vanishes with a process that is
- * killed. To replace the old file it needs a name for a moment, since linkat does not replace and
- * rename does: a temporary one, see io_temporary.c. Where O_TMPFILE or /proc is missing, the file
- * has that name from the start, with O_EXCL, so that no file or link that others have planted is
- * opened. */
+ * killed. To replace the old file it gets a temporary name (io_temporary.c) for a moment, because
+ * rename can replace a file and linkat cannot. Where O_TMPFILE or /proc is missing, the file has
+ * the temporary name from the start, opened with O_EXCL, so that no file or link that others have
+ * planted is opened. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
@@ -39,7 +39,7 @@ static char *read_link(const char *path) {
 
 /* Sets f->target: the path with its links followed. The last one may point to nothing.
  *
- * stat comes first: it is refused where the system forbids following links that others may have
+ * stat is called first: it fails where the system forbids following links that others may have
  * planted (fs.protected_symlinks). */
 static mg_status follow_links(mg_file *f) {
     f->target = mg_strdup(f->path);
@@ -121,7 +121,8 @@ static int open_named(mg_file *f, mode_t mode) {
     return -1;
 }
 
-/* Until its mode is set at commit, nobody else can read what replaces a file. */
+/* A file that will replace another one is private to its owner until commit sets the old file's
+ * mode. */
 static mg_status open_temporary(mg_file *f) {
     const mode_t mode = f->replaces ? 0600 : 0666;
     int fd = open_unnamed(f, mode);
@@ -149,7 +150,7 @@ mg_file *mg_io_create(const char *path) {
     return NULL;
 }
 
-/* tmpfs is left out: it has nothing to lay out, and would touch each page twice. */
+/* Skipped on tmpfs: it has no disk blocks to allocate, and each page would be touched twice. */
 mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
     int done;
     struct statfs s;
@@ -226,7 +227,7 @@ static mg_status sync_name(const mg_file *f) {
                    why);
 }
 
-/* A file that was written over has its name already. */
+/* A reused file already has its final name. */
 mg_status mg_io_commit(mg_file *f) {
     int done;
     mg_error_clear();

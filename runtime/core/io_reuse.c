@@ -11,11 +11,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Whether only this descriptor has the file open: the condition on which the system grants a lease,
- * which is given back at once. False where there are no leases, as on network file systems.
- *
- * The lease's holder gets a signal if somebody opens the file in between: SIGURG, which is ignored
- * by default, since SIGIO would end the process. */
+/* Whether only this descriptor has the file open. The system grants a lease on exactly this
+ * condition, so the function takes a lease and gives it back at once. False where there are no
+ * leases, as on network file systems. The lease's holder gets a signal if somebody opens the file
+ * in between: SIGURG, which is ignored by default, since SIGIO would end the process. */
 static bool is_open_nowhere_else(int fd) {
     int done;
     MG_IO_RETRY(done, fcntl(fd, F_SETSIG, SIGURG));

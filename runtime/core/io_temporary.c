@@ -1,10 +1,10 @@
 /* Temporary names of new files, and the removal of those that killed processes have left.
  *
- * Whether the process of a temporary file lives is told by a lock (flock) that a writer holds from
- * the start until after the rename. The kernel releases it when the process ends. A process id
- * would not do: another container may use the same one. The name also holds the id of the kernel's
- * boot, because some network file systems keep locks on one machine: files of other boots are
- * removed only if they have not changed for an hour. */
+ * A writer holds a lock (flock) on its temporary file until after the rename, and the kernel
+ * releases it when the process ends. So an unlocked temporary file belongs to a process that has
+ * ended. Process ids cannot tell this: another container may use the same one. The name also holds
+ * the id of the kernel's boot, because some network file systems keep locks on one machine: files
+ * of other boots are removed only if they have not changed for an hour. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"

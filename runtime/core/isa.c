@@ -7,7 +7,7 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 
-/* Whether the processor has F16C, by its bit: not all compilers know it by name. */
+/* Whether the processor has F16C. Reads the CPUID bit, because not all compilers know the name. */
 static bool converts_halves(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -24,7 +24,7 @@ static void find_widest(void) {
     widest = wide ? MG_ISA_AVX512 : MG_ISA_AVX2;
 }
 
-/* Asked once: a virtual machine takes microseconds to answer. */
+/* CPUID is executed once only: in a virtual machine it takes microseconds. */
 mg_isa mg_isa_widest(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_widest);
@@ -36,7 +36,7 @@ mg_isa mg_isa_widest(void) {
 }
 #endif
 
-/* What MGPU_ISA calls them on this kind of processor. */
+/* The names of the sets in MGPU_ISA, on this kind of processor. */
 #ifdef __aarch64__
 static const char *const names[] = {"neon"};
 #else

@@ -1,5 +1,6 @@
 /* The instruction set that vectorised loops use: the widest that the processor has, or the one that
- * the environment variable MGPU_ISA names. All code that is compiled for several sets asks here. */
+ * the environment variable MGPU_ISA names. All code that is compiled for several sets uses this
+ * choice. */
 #ifndef MG_CORE_ISA_H
 #define MG_CORE_ISA_H
 
@@ -12,10 +13,9 @@ typedef enum mg_isa { MG_ISA_NARROWEST, MG_ISA_AVX2, MG_ISA_AVX512 } mg_isa;
 /* The widest that this processor runs. */
 mg_isa mg_isa_widest(void);
 
-/* MG_USAGE if MGPU_ISA is an unknown name, or that of a set which this processor lacks. */
+/* MG_USAGE if MGPU_ISA is an unknown name or names a set that this processor lacks. */
 mg_status mg_isa_choose(mg_isa *isa);
-/* For code that has nobody to report a wrong MGPU_ISA to, which here means the narrowest. Chosen
- * once. */
+/* For code that cannot report an error: a wrong MGPU_ISA gives the narrowest set. Computed once. */
 mg_isa mg_isa_used(void);
 
 #endif

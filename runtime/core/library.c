@@ -57,9 +57,9 @@ static bool follow_link(char *path, size_t size) {
     return true;
 }
 
-/* In the wheels of a python3, and of those that it is a link to. The python3 of a virtual
- * environment is a link to one outside, which does not have the environment's wheels, so every step
- * is tried. */
+/* Searches the wheels of a python3 and of each python3 in its chain of symbolic links. The python3
+ * of a virtual environment links to one outside, which does not have the environment's wheels, so
+ * every step of the chain is tried. */
 static void *open_in_python_of(const char *program, const char *file) {
     enum { MOST_LINKS = 16 };
     char path[4096], root[4096];
@@ -73,7 +73,7 @@ static void *open_in_python_of(const char *program, const char *file) {
     return library;
 }
 
-/* In the wheels of the python3 of each folder in PATH. */
+/* Searches the wheels of the python3 of each folder in PATH. */
 static void *open_beside_python(const char *file) {
     char paths[8192], program[4096], *rest = paths;
     const char *path = getenv("PATH");
@@ -147,8 +147,7 @@ static void try_open(mg_library *l) {
         return;
     }
     open_beside(l);
-    /* Never closed: a table that is filled stays valid. */
-    l->state = 1; /* it stays open: other libraries of the process may use it by now */
+    l->state = 1; /* never closed, so the table stays valid */
 }
 
 /* `state` is 0 until the first call. A failure is remembered too: every later call gives the same

@@ -3,8 +3,8 @@
  * Key = (seed, stream). Counter words 0-1 = element index / 4, words 2-3 = the draw's ordinal. One
  * block gives four 32-bit words: element i of a tensor uses word i % 4 of block i / 4. Any device
  * can therefore make any part of a tensor, and eager, jitted and sharded runs get the same numbers.
- * Compilers of device kernels include this text too: MG_FORMULA is what each function begins with
- * there. */
+ * Device kernels include this text too, with MG_FORMULA defined as the qualifiers of a device
+ * function. */
 #ifndef MG_CORE_PHILOX_H
 #define MG_CORE_PHILOX_H
 

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The most devices of a kind, of a GPU's logical devices, and of a step. Sets of devices or stages
- * are kept as bits of a uint64_t. */
+/* The maximum number of devices of one kind, of logical devices on one GPU, and of devices in one
+ * step. Sets of devices or stages are kept as bits of a uint64_t. */
 enum { MG_MAX_DEVICES = 64 };
 
 /* ---- shardings ---- */
@@ -19,7 +19,7 @@ enum { MG_MAX_DEVICES = 64 };
 /* A number >= 0: sharded along that axis, so each device holds its rows of it. Else: */
 enum mg_sharding_kind {
     MG_REPLICATED = -1,  /* every device holds the whole value */
-    MG_PARTIAL_SUM = -2, /* every device holds one term of a sum that is not yet made */
+    MG_PARTIAL_SUM = -2, /* every device holds one term of a sum that is still to be added up */
     MG_PARTIAL_MAX = -3, /* likewise of a maximum */
     MG_PARTIAL_MIN = -4, /* likewise of a minimum */
     MG_ANY_SHARDING = -5 /* a literal or a random draw: a device can make the whole value or any
@@ -30,7 +30,7 @@ static inline bool mg_sharding_is_partial(int sharding) {
     return sharding <= MG_PARTIAL_SUM && sharding >= MG_PARTIAL_MIN;
 }
 
-/* What a collective makes of the devices' terms. */
+/* How a collective combines the devices' terms. */
 enum mg_reduce_kind { MG_REDUCE_SUM, MG_REDUCE_MAX, MG_REDUCE_MIN };
 
 /* ---- rows ---- */

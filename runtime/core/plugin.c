@@ -25,8 +25,8 @@ static const char PREFIX[] = "mgpu-", SUFFIX[] = ".so";
 
 /* ---- the folders ---- */
 
-/* Calls visit(folder) for the folder of libmgpu and then for those of MGPU_PLUGINS, until one call
- * returns something: that is the result. */
+/* Calls visit(folder) for the folder of libmgpu and then for those of MGPU_PLUGINS, and returns the
+ * first result that is not NULL. */
 static void *visit_folders(void *(*visit)(void *context, const char *folder), void *context) {
     Dl_info self;
     void *result = NULL;
@@ -98,7 +98,7 @@ typedef struct image {
 } image;
 
 /* `count` entries of `entry` bytes at `offset`; NULL if they are not all within the file, or not
- * aligned: those of every ELF structure are read as 8-byte numbers. */
+ * aligned to 8 bytes as ELF structures need. */
 static const void *image_part(const image *file, uint64_t offset, uint64_t count, size_t entry) {
     if (offset > file->size || count > (file->size - offset) / entry) return NULL;
     return entry > 1 && offset % alignof(uint64_t) ? NULL : file->bytes + offset;

@@ -30,9 +30,9 @@ uint64_t mg_rng_take(uint64_t n) {
     return first;
 }
 
-/* Fisher-Yates: position i changes places with a random one in 0..i. Each choice takes a 64-bit
- * word, two of them come from one Philox block, and the high half of its product with i + 1 is in
- * range without a division. */
+/* Fisher-Yates: position i is swapped with a random position in 0..i. Each choice takes a 64-bit
+ * word; one Philox block gives two. The position is the high half of the word's product with i + 1,
+ * which needs no division. */
 void mg_permutation(int64_t *out, int64_t n, uint32_t seed, uint32_t stream, uint64_t ordinal) {
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) out[i] = i;

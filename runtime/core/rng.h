@@ -11,7 +11,7 @@ static inline double mg_uniform_of(uint32_t word) {
     return (double)(word >> 8) * 0x1p-24;
 }
 
-/* One for all threads. */
+/* Shared by all threads. */
 typedef struct mg_rng_state {
     uint32_t seed;
     uint64_t base; /* draws made so far: the ordinal of the next one */

@@ -23,8 +23,8 @@ int64_t mg_shape_count(const mg_shape *s) {
     return n;
 }
 
-/* `who` begins the message. A margin of 16 bytes an element keeps byte counts within int64_t as
- * well. */
+/* `who` begins the message. The limit leaves room for 16 bytes per element, so that byte counts fit
+ * int64_t too. */
 mg_status mg_shape_check(const mg_shape *s, const char *who) {
     int64_t largest = 1; /* sizes other than 0 must fit even if another is 0 */
     if (s->rank < 0 || s->rank > MG_MAX_RANK)

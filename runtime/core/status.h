@@ -24,8 +24,8 @@ typedef enum mg_status {
 
 #define MG_N_STATUS 11
 
-/* Room for a message, with its zero byte: for two of the longest paths, and sentences. What is
- * longer ends in "...". */
+/* The size of a message, including its zero byte: two paths of the maximum length and some
+ * sentences. A longer message is cut and ends in "...". */
 enum { MG_ERROR_BYTES = 12288 };
 
 /* Stores the message (never used as a format again) and returns code. */
@@ -37,7 +37,7 @@ mg_status mg_fail_v(mg_status code, const char *format, va_list args)
 const char *mg_error_message(void);
 mg_status mg_error_code(void);
 
-/* Prefixes the stored message with "text: ". Of the two, a message too long loses its end. */
+/* Prefixes the stored message with "text: ". If both do not fit, the message is cut at its end. */
 void mg_error_prefix(const char *text);
 
 /* Forgets the stored error. */

@@ -65,9 +65,10 @@ bool mg_stop_saved(void) {
 }
 
 static _Thread_local bool holding;    /* between mg_signals_hold and mg_signals_release */
-static _Thread_local sigset_t unheld; /* the mask from before */
+static _Thread_local sigset_t unheld; /* the mask before mg_signals_hold */
 
-/* A fault in the code must still end the process, with its message. */
+/* Blocks all signals but those of crashes (SIGSEGV, ...), which must still end the process with a
+ * message. */
 static void block_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t held;

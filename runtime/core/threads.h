@@ -19,9 +19,9 @@ bool mg_interrupt_take(void);
 /* True after mg_interrupt(), without clearing it. */
 bool mg_interrupt_pending(void);
 
-/* The request that a training saves a checkpoint and stops, which a signal handler may make. From
- * mg_stop_listen(true) on a training that can save looks for it; earlier requests are forgotten. A
- * request that comes too late to be fulfilled becomes an interrupt at mg_stop_listen(false). */
+/* A request to save a checkpoint and stop training, which a signal handler may make. After
+ * mg_stop_listen(true), a training loop that can save polls for it; earlier requests are forgotten.
+ * A request that comes too late becomes an interrupt at mg_stop_listen(false). */
 void mg_stop_listen(bool on);
 /* Asks the training to save and stop; `reason` is a signal's number. False if none listens. Safe in
  * a signal handler. */
@@ -30,18 +30,18 @@ bool mg_stop_request(int reason);
 int mg_stop_requested(void);
 /* The training has saved because of the request. */
 void mg_stop_set_saved(void);
-/* Whether it has; a program then ends with the exit status for it. */
+/* Whether mg_stop_set_saved was called; the program then ends with the exit status for it. */
 bool mg_stop_saved(void);
 
 /* Blocks this thread's signals until mg_signals_release, except those of faults in the code. Calls
  * do not nest. */
 void mg_signals_hold(void);
 void mg_signals_release(void);
-/* In between, where handlers may run: lets in the signals that wait. */
+/* Delivers pending signals, at a point between hold and release where handlers may run. */
 void mg_signals_admit(void);
 
-/* Starts a thread that blocks all signals: they are for the host program's threads. To be joined
- * or detached. False: the system has no thread to give. */
+/* Starts a thread that blocks all signals: they are for the host program's threads. To be joined or
+ * detached. False: the system could not create a thread. */
 bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argument);
 
 /* To be called before the process starts its first thread. */
@@ -60,8 +60,8 @@ double mg_deadline(void);
 /* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
  * at least 1. */
 int mg_core_count(void);
-/* Lets mg_core_count go by the affinity that this thread has now. To be called before OpenMP is
- * loaded: with OMP_PROC_BIND it binds the thread that loads it to a single core. */
+/* Records this thread's current affinity for mg_core_count. Call it before OpenMP is loaded: with
+ * OMP_PROC_BIND, OpenMP binds the thread that loads it to a single core. */
 void mg_core_count_keep(void);
 /* cgroup.c: the CPU quota of this process's cgroup and of those around it, in CPUs: the smallest
  * counts, rounded up. 0: no limit, or the system does not tell. `root` is put before the paths of

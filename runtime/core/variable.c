@@ -48,7 +48,7 @@ static bool is_pending(const mg_variable *v) {
     return v->value && !v->value->buffer;
 }
 
-/* Entries, evaluated ones among them. */
+/* The number of entries, including evaluated ones. */
 int mg_variables_n_pending(void) {
     return n_pending;
 }
@@ -86,7 +86,7 @@ static mg_status add_pending(mg_variable *v) {
 
 /* ---- copies on several devices ---- */
 
-/* The last one takes its place. */
+/* The last replica takes the place of replica i. */
 void mg_variable_drop_replica(mg_variable *v, int i) {
     mg_tensor_release(v->replicas[i].value);
     v->replicas[i] = v->replicas[--v->n_replicas];

@@ -17,7 +17,7 @@ struct mg_variable {
     atomic_int refs;
     char *name; /* owned */
     bool trainable;
-    bool autocast;        /* layers of another dtype read it in theirs */
+    bool autocast;        /* a layer that computes in another dtype reads it in that dtype */
     bool nonfinite;       /* a step has made the value NaN or infinite (graph/new_values.h) */
     mg_tensor *value;     /* owned: an MG_VALUE, or lazy and then in its thread's pending list */
     mg_replica *replicas; /* owned: equal to value, on other devices */
