@@ -1,15 +1,16 @@
-/* Elements picked, put and ordered along an axis, with other ids in each row: take_along_axis,
- * scatter_along_axis, argsort. And scans along an axis: linear_scan.
+/* Ops along one axis: gather and scatter with different ids in each row (take_along_axis,
+ * scatter_along_axis), sorting (argsort) and scans (linear_scan).
  *
  *     take_along_axis(x, ids):       y[o, i, j] = x[o, ids[o, i, j], j]
  *     scatter_along_axis(dy, ids):   dx[o, ids[o, i, j], j] += dy[o, i, j]
  *     argsort(x):                    y[o, :, j] = the positions of x[o, :, j] in ascending order
  *     linear_scan(a, b):             s[o, i, j] = a[o, i, j] s[o, i - 1, j] + b[o, i, j]
  *
- * o counts the axes before the axis, j those behind it. Ids may have 1 in all axes behind it: then
- * whole slices are picked. The first two are linear and the gradient of each other. An id outside
- * gathers NaN (0 in integer tensors) and scatters nothing. argsort is stable, and NaN comes last in
- * either order. All are split over devices along other axes than their own. */
+ * o indexes the axes before the axis, j the axes after it. Where ids have size 1 in all axes after
+ * it, whole slices are picked. The first two ops are linear, and each is the gradient of the other.
+ * An id out of range gathers NaN (0 in integer tensors) and scatters nothing. argsort is stable,
+ * and NaN comes last in either order. All four can be split over devices along any axis but their
+ * own. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -28,14 +29,15 @@ static const mg_attr scatter_attrs[] = {
 static const mg_attr sort_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_sort_attrs, axis), -1, NULL, "the axis; default: the last"},
     {"descending", MG_ATTR_BOOL, offsetof(mg_sort_attrs, descending), 0, NULL,
-     "the largest first; equal elements keep their order all the same"},
+     "the largest first; equal elements keep their order"},
     {"count", MG_ATTR_INT, offsetof(mg_sort_attrs, count), -1, NULL,
      "how many of the first positions; default: all"},
 };
 
 /* ---- inference ---- */
 
-/* MG_USAGE unless ids fit x: equal axes before the axis, and behind it equal ones or all 1. */
+/* MG_USAGE unless ids fit x: the axes before `axis` are equal, the axes after it are equal or all 1
+ * in ids. */
 static mg_status check_ids(const mg_infer *f, int64_t axis) {
     const mg_shape *x = mg_infer_shape(f, 0), *ids = mg_infer_shape(f, 1);
     bool fits = x->rank == ids->rank, equal = true, ones = true;
@@ -100,7 +102,7 @@ static mg_status scan_infer(mg_infer *f) {
 
 /* ---- gradients ---- */
 
-/* By x or dy only; ids are integers. */
+/* With respect to x or dy only; ids are integers. */
 static mg_tensor *take_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
@@ -114,8 +116,8 @@ static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("take_along_axis", &attrs, 2, dy, y->inputs[1]);
 }
 
-/* t moved by one place along the axis, towards its end (by > 0) or its beginning; the free place
- * becomes 0. */
+/* t shifted by one position along the axis, towards its end (by > 0) or its beginning; the free
+ * position becomes 0. */
 static mg_tensor *moved(mg_tensor *t, int64_t axis, int by) {
     if (!t) return NULL;
     const int rank = t->shape.rank;
@@ -134,8 +136,8 @@ static mg_tensor *reversed(mg_tensor *t, const mg_axis_attrs *axis) {
     return mg_make("reverse", axis, 1, t);
 }
 
-/* The gradient by b is a scan from the end: g[i] = dy[i] + a[i + 1] g[i + 1]; that by a[i] is
- * g[i] s[i - 1]. */
+/* The gradient w.r.t. b is a scan from the end, g[i] = dy[i] + a[i + 1] g[i + 1]; the gradient
+ * w.r.t. a[i] is g[i] s[i - 1]. */
 static mg_tensor *scan_grad(mg_tensor *y, mg_tensor *dy, int i) {
     const mg_axis_attrs *a = y->attrs;
     mg_tensor *next = reversed(moved(y->inputs[0], a->axis, -1), a);
@@ -145,8 +147,9 @@ static mg_tensor *scan_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- reference kernels ---- */
 
-/* The loops of take_along_axis and scatter_along_axis: long_shape has the whole axis, ids the
- * picked one. visit gets the offsets of an element there and here, or -1 for an id outside. */
+/* The loops of take_along_axis and scatter_along_axis. For each picked element, visit gets its
+ * offset `there` in the tensor of shape `whole` (-1 for an id out of range) and its offset `here`
+ * in the picked tensor. */
 static void visit_ids(const mg_ref *r, int64_t axis, const mg_shape *whole,
                       void (*visit)(const mg_ref *r, int64_t there, int64_t here)) {
     const mg_axis_view v = mg_axis_view_of(whole, axis),
@@ -195,7 +198,7 @@ static bool is_after(const sort_line *s, double a, double b) {
     return s->descending ? u < v : u > v;
 }
 
-/* Lets the entry at place i of a heap of n sink: no entry comes after the one above it. */
+/* Sifts down entry i of a heap of n, in which no entry sorts after its parent. */
 static void sink(const sort_line *s, int64_t i, int64_t n) {
     const double moving = s->at[i * s->step];
     for (int64_t below = 2 * i + 1; below < n; i = below, below = 2 * i + 1) {
@@ -207,7 +210,8 @@ static void sink(const sort_line *s, int64_t i, int64_t n) {
     s->at[i * s->step] = moving;
 }
 
-/* Heap sort in the result itself: the heap holds the first `count` of the positions so far. */
+/* Heap sort in the result itself. The heap holds the `count` positions that sort first among those
+ * visited so far. */
 static void sort_line_of(const sort_line *s, int64_t n, int64_t count) {
     for (int64_t i = 0; i < count; i++) s->at[i * s->step] = (double)i;
     for (int64_t i = count / 2 - 1; i >= 0; i--) sink(s, i, count);
@@ -249,7 +253,7 @@ static void scan_ref(const mg_ref *r) {
 
 /* ---- split rules ---- */
 
-/* x and ids are split along the same axis; ids that have 1 there are on every device. */
+/* x and ids are split along the same axis; ids of size 1 along it are on every device. */
 static bool split_with_ids(mg_split *s, int64_t axis) {
     const int by = s->given[0] >= 0 ? s->given[0] : s->given[1];
     if (by < 0 || by == axis || (s->given[1] >= 0 && s->given[1] != by)) return false;

@@ -37,7 +37,7 @@ void mg_scope_close(mg_scope *scope) {
     mg_free(scope);
 }
 
-/* If the scope cannot hold it, t is released: the caller has only the NULL. */
+/* If the scope cannot hold t, t is released and the result is NULL. */
 mg_tensor *mg_scope_own(mg_tensor *t) {
     if (!t) return NULL;
     if (mg_reserve((void **)&current->kept, current->n, &current->capacity,
@@ -175,7 +175,7 @@ mg_tensor *sum_to(mg_tensor *a, const mg_shape *shape) {
 
 /* ---- movement ---- */
 
-/* Left out where the shape is the same. */
+/* No op is made if the shape is the same. */
 mg_tensor *reshape(mg_tensor *a, const mg_shape *shape) {
     if (!a || mg_shape_equal(&a->shape, shape)) return a;
     const mg_ints attrs = ints_of_shape(shape);

@@ -3,8 +3,9 @@
  * Every function returns a tensor *borrowed* from the innermost open scope, which releases it when
  * it closes. NULL in gives NULL out (the error was set where it happened), so rules need no checks:
  *     return mul(dy, sub(constant(1, y), square(y)));
- * For use inside the runtime only; included by .c files, never by mgpu.h. The short names are those
- * of the source: the symbols carry a prefix (MG_BUILDER), so they cannot meet a host program's. */
+ * For use inside the runtime only; included by .c files, never by mgpu.h. The short names exist in
+ * the source only: the symbols have a prefix (MG_BUILDER), so they cannot clash with symbols of a
+ * host program. */
 #ifndef MG_OPS_BUILD_H
 #define MG_OPS_BUILD_H
 

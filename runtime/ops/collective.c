@@ -1,9 +1,10 @@
-/* Ops of plans on several devices, and what they are on one: nothing.
+/* Ops of plans on several devices; on one device they do nothing.
  *
- * shard(x) says that x is dealt out by rows over the devices of the step; everything that is
- * computed from it follows. The partition pass puts the others in: all_reduce(x) adds up (or
- * compares) what the devices have; all_gather(x) puts their parts together. `number` is the order
- * in which every device meets them. place(x) says that x is wanted on another device. */
+ * shard(x) marks x as sharded by rows over the devices of the step; the shardings of all values
+ * computed from x follow from it. The partition pass inserts the collectives, such as
+ * all_reduce(x), the sum, maximum or minimum of the devices' values, and all_gather(x), which joins
+ * their parts. Every device runs them in the order of their attribute `number`. place(x) moves x to
+ * another device. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"

@@ -56,7 +56,7 @@ static const mg_attr conv_grad_weight_attrs[] = {
  * and pads get their defaults, single numbers become lists. The backward ops call it too, to check
  * that dy has the shape that the forward convolution would give:
  *
- *     rows of y = (H + top + bottom - ((KH - 1) * dilation + 1)) / stride + 1, columns alike */
+ *     rows of y = (H + top + bottom - ((KH - 1) * dilation + 1)) / stride + 1, likewise columns */
 static mg_status conv_shape(const mg_infer *f, const mg_shape *x, const mg_shape *w, mg_shape *y) {
     mg_conv_attrs *a = f->attrs;
     MG_TRY(mg_window_list(f, &a->strides, 2, 1, 1, "strides"));
@@ -169,16 +169,17 @@ static mg_tensor *conv2d_grad(mg_tensor *y, mg_tensor *dy, int i) {
                   : make_conv2d_backward("conv2d_grad_weight", x, dy, w, y);
 }
 
-/* dx = grad_input(dy, w) is linear in both. g, the gradient by dx, has the shape of an image, so
- * the gradient by dy is conv2d(g, w) and the gradient by w is grad_weight(g, dy). */
+/* dx = grad_input(dy, w) is linear in both. g, the gradient w.r.t. dx, has the shape of an image,
+ * so the gradient w.r.t. dy is conv2d(g, w) and the gradient w.r.t. w is grad_weight(g, dy). */
 static mg_tensor *conv_grad_input_grad(mg_tensor *dx, mg_tensor *g, int i) {
     mg_tensor *dy = dx->inputs[0], *w = dx->inputs[1];
     return i == 0 ? make_conv2d(g, w, dx)
                   : make_conv2d_backward("conv2d_grad_weight", g, dy, w, dx);
 }
 
-/* dw = grad_weight(x, dy) is linear in both. g, the gradient by dw, has the shape of the kernels,
- * so the gradient by x is grad_input(dy, g) and the gradient by dy is conv2d(x, g). */
+/* dw = grad_weight(x, dy) is linear in both. g, the gradient w.r.t. dw, has the shape of the
+ * kernels, so the gradient w.r.t. x is grad_input(dy, g) and the gradient w.r.t. dy is conv2d(x,
+ * g). */
 static mg_tensor *conv_grad_weight_grad(mg_tensor *dw, mg_tensor *g, int i) {
     mg_tensor *x = dw->inputs[0], *dy = dw->inputs[1];
     return i == 0 ? make_conv2d_backward("conv2d_grad_input", dy, g, x, dw) : make_conv2d(x, g, dw);

@@ -4,15 +4,15 @@
  *     softmax_cross_entropy(x, t)             -sum(t log softmax(x)), t shaped like x
  *     sparse_softmax_cross_entropy(x, labels) -log softmax(x)[label], labels are 0-based integers
  *
- * Gradients by x, which are ops of their own (hidden): dy (softmax(x) sum(t) - t), for labels with
- * t = 1 at the label and 0 elsewhere. For sum(t) = 1 this is the usual dy (softmax(x) - t).
+ * Hidden ops compute the gradients w.r.t. x: dy (softmax(x) sum(t) - t); with labels, t is 1 at the
+ * label and 0 elsewhere. For sum(t) = 1 this is the usual dy (softmax(x) - t).
  *
  * Edge cases. Dense: the sum is taken term by term, so a target of 0 where the logarithm is -inf
  * gives NaN, as 0 * -inf does. Sparse: other logits of -inf do no harm. A row whose label is
  * outside 0 .. C-1 has loss and gradient 0; kernels cannot raise, so the caller adds a guard. All
  * rows subtract their maximum before exp, so nothing overflows.
  *
- * All four ops are split over devices along any axis but that of the classes. */
+ * All four ops can be split over devices along any axis but the classes. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -31,7 +31,7 @@ static mg_shape shape_of_rows(const mg_shape *x) {
 static mg_status check_logits(mg_infer *f) {
     MG_TRY(mg_infer_float(f, 0));
     if (mg_infer_shape(f, 0)->rank > 0) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "x needs at least one axis: that of the classes");
+    return mg_infer_fail(f, MG_USAGE, "x needs at least one axis: the classes");
 }
 
 /* MG_USAGE unless input i, called `name` in the message, has the wanted shape. */
@@ -181,7 +181,7 @@ static mg_tensor *make_log_softmax(mg_tensor *x) {
     return mg_make("log_softmax", &last_axis, 1, x);
 }
 
-/* The gradient by x of a value whose gradient by softmax(x) is g. */
+/* The gradient w.r.t. x of a value whose gradient w.r.t. softmax(x) is g. */
 static mg_tensor *softmax_backward(mg_tensor *x, mg_tensor *g) {
     return mg_make("softmax_grad", &last_axis, 2, make_softmax(x), g);
 }
@@ -201,7 +201,7 @@ static mg_tensor *as_column(mg_tensor *rows) {
     return reshape(rows, &s);
 }
 
-/* The gradient by t is -dy log softmax(x). */
+/* The gradient w.r.t. t is -dy log softmax(x). */
 static mg_tensor *dense_loss_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[0], *t = y->inputs[1];
     if (i == 1) return neg(mul(as_column(dy), make_log_softmax(x)));
@@ -214,16 +214,16 @@ static mg_tensor *sparse_loss_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("sparse_softmax_cross_entropy_grad", NULL, 3, x, y->inputs[1], cast_like(dy, x));
 }
 
-/* The second derivative by dy: d is linear in dy, so it is sum(g d / dy) per row, with the op
- * applied to dy = 1. */
+/* The gradient of d w.r.t. dy. d is linear in dy, so this is the row sum of g times the op applied
+ * to dy = 1. */
 static mg_tensor *grad_by_dy(const mg_tensor *d, mg_tensor *g) {
     const mg_tensor *dy = d->inputs[2];
     mg_tensor *ones = full(1, (mg_dtype)dy->dtype, &dy->shape);
     return sum_rows(mul(g, mg_make(d->op->name, NULL, 3, d->inputs[0], d->inputs[1], ones)), false);
 }
 
-/* d = dy (softmax(x) sum(t) - t), g is the gradient by d: by x through softmax, by t from both
- * terms. */
+/* d = dy (softmax(x) sum(t) - t), g is the gradient w.r.t. d. The gradient w.r.t. x goes through
+ * softmax; the gradient w.r.t. t has a part from each term. */
 static mg_tensor *dense_loss_grad_grad(mg_tensor *d, mg_tensor *g, int i) {
     mg_tensor *x = d->inputs[0], *t = d->inputs[1], *dy = as_column(d->inputs[2]);
     if (i == 0) return softmax_backward(x, mul(g, mul(dy, sum_rows(t, true))));

@@ -131,7 +131,7 @@ static mg_tensor *def_gradient(mg_tensor *y, mg_tensor *dy, int i) {
     return NULL;
 }
 
-/* The gradient by operand i, cast to its dtype and summed over the axes along which it was
+/* The gradient w.r.t. operand i, cast to its dtype and summed over the axes along which it was
  * repeated. */
 static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *g = def_gradient(y, dy, i);
@@ -142,15 +142,15 @@ static mg_tensor *elementwise_grad(mg_tensor *y, mg_tensor *dy, int i) {
 /* ---- split rule ---- */
 
 /* The rule for terms of a sum (MG_PARTIAL_SUM): an op that is linear in an input may be applied to
- * each device's term, and the results are terms of its sum. So `neg` of terms, a sum of two term
- * tensors, a term times or divided by a whole value. Anything else is false, and the sum is made
- * first. */
+ * each device's term, and the results are terms of its sum. This holds for `neg`, for a sum whose
+ * operands are both terms, and for terms multiplied or divided by a replicated value. In all other
+ * cases the rule is false, and the terms are added up first. */
 static bool linear_split(mg_split *s) {
     const int a = s->given[0], b = s->n_inputs > 1 ? s->given[1] : MG_REPLICATED;
     switch ((enum mg_elementwise)(s->op->elementwise - 1)) {
     case MG_EW_neg:
     case MG_EW_stop_gradient: break;
-    case MG_EW_cast: /* float16 to float32 is exact, so the sum may be made in float32 */
+    case MG_EW_cast: /* float16 to float32 is exact, so the terms may be added up in float32 */
         if (!mg_dtype_is_half(s->in_dtype[0])) return false;
         if (!mg_dtype_is_float((mg_dtype)((const mg_cast_attrs *)s->attrs)->dtype)) return false;
         if (mg_dtype_is_half((mg_dtype)((const mg_cast_attrs *)s->attrs)->dtype)) return false;

@@ -32,9 +32,8 @@ typedef struct mg_fused {
     int16_t output[MG_FUSE_MAX_OUTPUTS]; /* operand numbers of the values that are stored */
 } mg_fused;
 
-/* Whether an instruction's result must be rounded to its dtype. `wide` is that of the expression.
- * Not if the registers have that dtype, and not for an op of the rule BOOL, whose value is 0 or 1.
- */
+/* Whether an instruction's result must be rounded to its dtype. `wide`: see mg_fused. False if the
+ * registers have that dtype, and for ops of the rule BOOL, whose value is 0 or 1. */
 static inline bool mg_fused_rounds(const mg_instr *instr, bool wide) {
     if (instr->dtype == (wide ? MG_F64 : MG_F32)) return false;
     return instr->dtype != MG_BOOL || !mg_elementwise_is_bool((enum mg_elementwise)instr->op);

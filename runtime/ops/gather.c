@@ -1,16 +1,17 @@
-/* gather picks slices of x by number along an axis; scatter_add, its transpose, adds slices up
- * where the numbers say.
+/* gather picks slices of x by number along an axis; scatter_add, its transpose, adds slices to the
+ * places that the numbers give.
  *
- *     gather(x, ids):       y[..., i, ...] = x[..., ids[i], ...]    the axis is replaced by ids'
- * axes scatter_add(dy, ids): dx[..., ids[i], ...] += dy[..., i, ...] the axis has `size` entries
+ *     gather(x, ids):        y[..., i, ...] = x[..., ids[i], ...]
+ *     scatter_add(dy, ids):  dx[..., ids[i], ...] += dy[..., i, ...]
+ *     scatter_last(ids):     y[k] = the last i with ids[i] = k, or -1
  *
- * Each is linear and the gradient of the other. Ids are 0-based. An id outside 0 .. n-1 gathers NaN
- * (0 in integer tensors) and scatters nothing, on every device alike: kernels cannot raise, so
- * callers add a guard where ids come from data. scatter_last tells which slice a place would get if
- * slices were put there one after another instead of added.
+ * gather replaces the axis by the axes of ids; scatter_add replaces these by one axis of `size`
+ * entries. Each of the two is linear and the gradient of the other. Ids are 0-based. An id outside
+ * 0 .. n-1 gathers NaN (0 in integer tensors) and scatters nothing, on every device: kernels cannot
+ * raise errors, so callers add a guard where ids come from data.
  *
- * Split rules: split by ids, each device gathers its own slices, and scatter_add makes a term of a
- * sum; split along another axis of x, each device works on its part. */
+ * Split rules: if ids are split, each device gathers its own slices, and scatter_add gives a term
+ * of a sum; if x is split along another axis, each device works on its part. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -21,7 +22,7 @@ static const mg_attr gather_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
 
-/* size: how many slices the result has along the axis, which ids cannot tell. */
+/* size: the size of the result along the axis, which does not follow from ids. */
 static const mg_attr scatter_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_scatter_attrs, axis), 0, NULL, "the axis"},
     {"size", MG_ATTR_INT, offsetof(mg_scatter_attrs, size), 0, NULL, "size of the axis"},
@@ -58,7 +59,7 @@ static void gather_ref(const mg_ref *r) {
     const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
     const int64_t rows = r->in_shape[0].dim[axis];
     const mg_axis_view v = picked_view(&r->in_shape[0], axis, &r->in_shape[1]);
-    /* what ids outside gather */
+    /* the value for ids out of range */
     const double nothing = mg_dtype_is_float(r->dtype) ? NAN : 0;
     for (int64_t o = 0; o < v.outer; o++)
         for (int64_t i = 0; i < v.n; i++) {
@@ -70,7 +71,7 @@ static void gather_ref(const mg_ref *r) {
         }
 }
 
-/* By x only; ids are integers. */
+/* With respect to x only; ids are integers. */
 static mg_tensor *gather_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const int64_t axis = ((const mg_axis_attrs *)y->attrs)->axis;
@@ -114,7 +115,7 @@ static void scatter_ref(const mg_ref *r) {
         }
 }
 
-/* By dy only: each slice was added once, so its gradient is gathered back. */
+/* With respect to dy only: each slice was added once, so its gradient is gathered back. */
 static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const mg_axis_attrs attrs = {.axis = ((const mg_scatter_attrs *)y->attrs)->axis};
@@ -136,7 +137,7 @@ static mg_status last_infer(mg_infer *f) {
     return MG_OK;
 }
 
-/* A later id overwrites an earlier one. */
+/* The last i with ids[i] = k, for each k; -1 if there is none. */
 static void last_ref(const mg_ref *r) {
     const int64_t n = r->in_shape[0].dim[0], size = r->shape.dim[0];
     mg_fill(r->out, size, -1);
@@ -147,8 +148,8 @@ static void last_ref(const mg_ref *r) {
 
 /* ---- split rules ---- */
 
-/* Split ids: each device gathers the slices of its own ids from the whole x. Split x along another
- * axis than the one picked from: each device gathers from its part. */
+/* If ids are split, each device gathers the slices of its own ids from the whole x. If x is split
+ * along an axis other than the gathered one, each device gathers from its part. */
 static bool gather_split(mg_split *s) {
     const int axis = (int)((const mg_axis_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
     if (s->given[1] >= 0) {
@@ -162,8 +163,9 @@ static bool gather_split(mg_split *s) {
     return true;
 }
 
-/* Split ids, or dy along one of the axes of ids: each device adds up its own slices, which makes a
- * term of the sum. Split dy along another axis: each device makes its part of the result. */
+/* If ids are split, or dy along one of the axes of ids, each device adds up its own slices, which
+ * gives a term of the sum. If dy is split along another axis, each device makes its part of the
+ * result. */
 static bool scatter_split(mg_split *s) {
     const int axis = (int)((const mg_scatter_attrs *)s->attrs)->axis, ids = s->in_shape[1]->rank;
     int by = s->given[1];

@@ -3,9 +3,10 @@
  *
  *     layer_norm(x, gamma, beta)   xhat gamma + beta, xhat = (x - mean) s,
  *                                  s = 1 / sqrt(variance + epsilon)
- *     layer_norm_grad(x, gamma, dy)  the gradient by x: A (dy gamma), where A is the symmetric
- * matrix A v = s (v - mean(v) - xhat mean(xhat v)) of the row layer_norm_reduce(x, dy) {2, C}  sums
- * over all rows, row 0: of dy, row 1: of dy xhat (the gradients by beta and gamma)
+ *     layer_norm_grad(x, gamma, dy)  the gradient w.r.t. x: A (dy gamma), where each row has its
+ *                                    symmetric matrix A v = s (v - mean(v) - xhat mean(xhat v))
+ *     layer_norm_reduce(x, dy) {2, C}  sums over all rows. Row 0: of dy, row 1: of dy xhat (the
+ *                                    gradients w.r.t. beta and gamma)
  *
  * The last two are hidden ops because devices have kernels for them. Gradients of all three are
  * built from the three and element-wise ops, so gradients of any order exist.
@@ -21,7 +22,7 @@
 
 static mg_status check_has_row_axis(const mg_infer *f) {
     if (mg_infer_shape(f, 0)->rank > 0) return MG_OK;
-    return mg_infer_fail(f, MG_USAGE, "x needs at least one axis: that of the numbers of a row");
+    return mg_infer_fail(f, MG_USAGE, "x needs at least one axis: the numbers of a row");
 }
 
 /* MG_USAGE unless input i, called `name` in the message, has the wanted shape. */
@@ -153,20 +154,21 @@ static mg_tensor *make_xhat(const mg_tensor *t) {
     return mg_make("layer_norm", t->attrs, 3, x, constant_row(1, x), constant_row(0, x));
 }
 
-/* By x: A (dy gamma). By gamma and beta: the two rows of layer_norm_reduce (Ba, Kiros and Hinton,
- * 2016). */
+/* W.r.t. x: A (dy gamma). W.r.t. gamma and beta: the two rows of layer_norm_reduce (Ba, Kiros and
+ * Hinton, 2016). */
 static mg_tensor *layer_norm_gradient(mg_tensor *y, mg_tensor *dy, int i) {
     if (i == 0) return make_layer_norm_grad(y, y->inputs[1], dy);
     mg_tensor *sums = mg_make("layer_norm_reduce", y->attrs, 2, y->inputs[0], dy);
     return mg_pair_row(sums, i == 1 ? 1 : 0);
 }
 
-/* The second derivative by x. d = A q with q = dy gamma; v is the gradient by d. With sums over the
- * row,
+/* The gradient of d w.r.t. x. d = A q with q = dy gamma; v is the gradient w.r.t. d. With sums over
+ * the row,
  *
  *     v . A q = s (v . q - mean(v) sum(q) - (xhat . v) (xhat . q) / C)
  *
- * depends on x by s and xhat: the gradient of s is -s^2 xhat / C, and that of xhat . u is A u. */
+ * depends on x through s and xhat: the gradient of s is -s^2 xhat / C, the gradient of xhat . u is
+ * A u. */
 static mg_tensor *layer_norm_grad_by_x(mg_tensor *d, mg_tensor *v) {
     mg_tensor *x = d->inputs[0], *q = mul(d->inputs[2], d->inputs[1]);
     const double share = 1 / (double)row_shape(&x->shape).dim[0];
@@ -181,7 +183,8 @@ static mg_tensor *layer_norm_grad_by_x(mg_tensor *d, mg_tensor *v) {
     return sub(by_s, mul(scale(s, share), by_xhat));
 }
 
-/* A is symmetric: the gradient by q = dy gamma is A v, from which those by dy and gamma follow. */
+/* A is symmetric: the gradient w.r.t. q = dy gamma is A v, and the gradients w.r.t. dy and gamma
+ * follow from it. */
 static mg_tensor *layer_norm_grad_grad(mg_tensor *d, mg_tensor *v, int i) {
     mg_tensor *gamma = d->inputs[1], *dy = d->inputs[2];
     if (i == 0) return layer_norm_grad_by_x(d, v);

@@ -1,12 +1,12 @@
 /* Matrix product over the last two axes; leading axes broadcast, and operands of one axis are
  * treated as in NumPy.
  *
- *     y = op(a) op(b), op = transposition of the last two axes if asked for
+ *     y = op(a) op(b), op = transposition of the last two axes if requested
  *     da = dy op(b)^T, db = op(a)^T dy, each transposed back where op transposed
  *
- * An a with one axis is a row, a b with one axis a column; that axis is dropped from y again, and
- * transposing has no effect on it. A gradient is summed over leading axes along which its operand
- * was broadcast.
+ * If a has one axis, it is treated as a row; if b has one axis, as a column. The added axis is
+ * dropped from y again, and transposing has no effect on such an operand. A gradient is summed over
+ * leading axes along which its operand was broadcast.
  *
  * Bias (third input, added along the last axis) and the attribute relu exist for the simplify pass,
  * which sets them in finished plans, after gradients were taken. They have no gradient. */
@@ -30,7 +30,7 @@ typedef struct matmul_dims {
     bool turn_a, turn_b; /* whether to transpose */
     int64_t m, k, n;     /* rows, inner size, columns */
     int64_t k_b;         /* the inner size as b has it: must equal k */
-    bool drop_row, drop_column; /* a, b had one axis: y lacks that of size 1 */
+    bool drop_row, drop_column; /* a, b had one axis: y drops the axis of size 1 */
 } matmul_dims;
 
 /* All axes but the last two. */
@@ -82,8 +82,8 @@ static mg_status matmul_infer(mg_infer *f) {
 
 /* ---- gradient ---- */
 
-/* Brings operands and dy of y into the form of matmul_dims. If b is a single matrix, all rows of a
- * are put under one another, so that the gradient is one large product instead of a batch of small
+/* Brings operands and dy of y into the form of matmul_dims. If b is a single matrix, the matrices
+ * of a are stacked into one, so that the gradient is one large product instead of a batch of small
  * ones and a sum. */
 static matmul_dims as_matrices(const mg_tensor *y, mg_tensor **a, mg_tensor **b, mg_tensor **dy) {
     matmul_dims p = matmul_dims_of(&y->inputs[0]->shape, &y->inputs[1]->shape, y->attrs);

@@ -1,5 +1,5 @@
 /* Movement: reshape permute slice pad concat broadcast_to reverse. They place elements elsewhere
- * and compute nothing, so any dtype will do.
+ * and compute nothing, so they accept any dtype.
  *
  * All are linear, and the gradient of each is another movement of dy:
  *
@@ -263,7 +263,7 @@ static mg_status pad_infer(mg_infer *f) {
     return MG_OK;
 }
 
-/* The part of dy where x was; the gradient by the constant cells is dropped. */
+/* The part of dy at the positions of x; the gradient of the constant cells is dropped. */
 static mg_tensor *pad_grad(mg_tensor *y, mg_tensor *dy, int i) {
     (void)i;
     const mg_pad_attrs *a = y->attrs;
@@ -277,7 +277,7 @@ static mg_tensor *pad_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("slice", &slice, 1, dy);
 }
 
-/* Fills the result with the value, then walks x and writes to its places. */
+/* Fills the result with the value, then copies the elements of x to their positions. */
 static void pad_ref(const mg_ref *r) {
     const mg_pad_attrs *a = r->attrs;
     const int64_t n_in = mg_shape_count(&r->in_shape[0]);
@@ -379,8 +379,8 @@ static void broadcast_ref(const mg_ref *r) {
 
 /* ---- reverse ---- */
 
-/* reverse turns the order of an axis round. (A slice with step -1 does the same for Lua; this op is
- * what gradients use.) */
+/* reverse turns the order of an axis round. (In Lua, a slice with step -1 does the same; gradients
+ * use this op.) */
 static const mg_attr reverse_attrs[] = {
     {"axis", MG_ATTR_AXIS, offsetof(mg_axis_attrs, axis), 0, NULL, "the axis; default: the first"},
 };
@@ -409,9 +409,10 @@ static void reverse_ref(const mg_ref *r) {
 
 /* ---- split rules ---- */
 
-/* The result is split along its axis i if the parts are the same runs of elements in memory: as
- * many blocks must come before axis i as before the split axis of x, and its size must be a
- * multiple of the batch's rows, so that it divides where the rows do. */
+/* The result is split along its axis i if each device's part is the same run of elements in memory.
+ * So the product of the sizes before axis i must equal the product before the split axis of x, and
+ * the size of axis i must be a multiple of the batch's rows, so that both are cut at the same
+ * places. */
 static bool reshape_split(mg_split *s) {
     const mg_shape *x = s->in_shape[0], *y = s->shape;
     int64_t before = 1, blocks = 1;
@@ -442,7 +443,7 @@ static bool permute_split(mg_split *s) {
     return s->given[0] != MG_ANY_SHARDING;
 }
 
-/* The split axis must be taken whole, in order. Of terms of a sum, any slice will do. */
+/* The split axis must be taken whole, in order. Terms of a sum may be sliced in any way. */
 static bool slice_split(mg_split *s) {
     const mg_slice_attrs *a = s->attrs;
     const int axis = s->given[0];
@@ -452,7 +453,8 @@ static bool slice_split(mg_split *s) {
            (a->step.n == 0 || a->step.v[axis] == 1);
 }
 
-/* The split axis must not be padded. Terms of a sum would each bring the value: false. */
+/* The split axis must not be padded. False for terms of a sum: each device would add the value
+ * once. */
 static bool pad_split(mg_split *s) {
     return s->given[0] >= 0 && s->shape->dim[s->given[0]] == s->in_shape[0]->dim[s->given[0]] &&
            mg_split_except(s, -1);

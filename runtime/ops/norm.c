@@ -5,9 +5,8 @@
  *                                             inv = 1 / sqrt(variance + epsilon)
  *     batch_norm_reduce(x, moments, dy) {2, C}  row 0: sum of dy, row 1: sum of dy xhat
  *
- * The two sums are all that the gradients need besides element-wise work, and they are what devices
- * have kernels for. Every gradient is built from differentiable ops, so gradients of any order
- * exist.
+ * Apart from these two sums, the gradients need only element-wise ops, so devices have kernels for
+ * the sums. Every gradient is built from differentiable ops, so gradients of any order exist.
  *
  * Splitting: batch_norm works on any part of x with the whole moments; batch_norm_reduce makes
  * terms of a sum. moments has no split rule: variances do not add up, so the partition pass
@@ -142,8 +141,8 @@ static mg_tensor *inverse_deviation(const mg_tensor *y) {
     return rsqrt(shift(mg_pair_row(y->inputs[1], 1), ((const mg_norm_attrs *)y->attrs)->epsilon));
 }
 
-/* The gradient by the moments, for both ops below. With the sums s0 = sum(dy), s1 = sum(dy xhat),
- * and slope = inv times the factor of xhat (gamma, or the gradient by s1):
+/* The gradient w.r.t. the moments, for both ops below. With the sums s0 = sum(dy), s1 = sum(dy
+ * xhat), and slope = inv times the factor of xhat (gamma, or the gradient w.r.t. s1):
  *
  *     dmean = -slope s0,  dvariance = -slope inv s1 / 2 */
 static mg_tensor *moments_backward(mg_tensor *slope, mg_tensor *inv, mg_tensor *s) {
@@ -151,9 +150,9 @@ static mg_tensor *moments_backward(mg_tensor *slope, mg_tensor *inv, mg_tensor *
                         scale(mul(mul(slope, inv), mg_pair_row(s, 1)), -0.5));
 }
 
-/* With s0, s1 = the sums of dy and dy xhat: dbeta = s0, dgamma = s1, dx = dy gamma inv, and by the
- * moments dmean = -gamma inv s0, dvariance = -gamma inv^2 s1 / 2 (Ioffe and Szegedy, 2015; the way
- * from the moments to x is moments_grad). */
+/* With s0, s1 = the sums of dy and dy xhat: dbeta = s0, dgamma = s1, dx = dy gamma inv, and w.r.t.
+ * the moments dmean = -gamma inv s0, dvariance = -gamma inv^2 s1 / 2 (Ioffe and Szegedy, 2015;
+ * moments_grad continues from the moments to x). */
 static mg_tensor *batch_norm_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[0], *moments = y->inputs[1], *gamma = y->inputs[2];
     mg_tensor *inv = inverse_deviation(y), *slope = mul(gamma, inv);

@@ -268,8 +268,8 @@ static mg_status infer_output(mg_tensor *t) {
     return MG_OK;
 }
 
-/* Inside a trace draws are counted from 0, and each run adds its base; outside, the draw takes its
- * ordinal of the program's random state now. */
+/* Inside a trace, ordinals count from 0, and each run adds its base. Outside, the draw takes the
+ * next ordinal of the process's random state. */
 static void take_random_ordinal(mg_tensor *t) {
     if (!(t->op->flags & MG_OP_RANDOM)) return;
     if (t->trace) {
@@ -309,7 +309,7 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
 
 /* ---- split rules ---- */
 
-/* An input that is sharded along another axis cannot be changed to rows: false. */
+/* False if an input is sharded along another axis: it cannot be re-sharded by rows here. */
 bool mg_split_rows(mg_split *s, unsigned inputs, int out) {
     bool any = false;
     for (int i = 0; i < s->n_inputs; i++) {

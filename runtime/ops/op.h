@@ -73,7 +73,7 @@ typedef struct mg_ref {
 
 /* ---- sharding: how an op works on the parts that the devices of a step hold ---- */
 
-/* One question to a split rule. Shardings are those of core/placement.h. */
+/* The input and output of a split rule. Shardings are those of core/placement.h. */
 typedef struct mg_split {
     const mg_op *op;
     const void *attrs;

@@ -1,8 +1,8 @@
 /* Max and average pooling over windows of images x {N, H, W, C}; the result y is {N, OH, OW, C}.
  *
- * Padding takes no part: a padding cell never is the maximum and is not counted in an average
- * (Keras's "same" padding). Pads must be smaller than windows, so every window holds at least one
- * cell of the image. Ties: the first maximum in row-major order wins; a NaN wins over every number.
+ * Padding is ignored: a padding cell is never the maximum and is not counted in an average (Keras's
+ * "same" padding). Pads must be smaller than windows, so every window holds at least one cell of
+ * the image. Ties: the first maximum in row-major order wins; a NaN wins over every number.
  *
  * Max pooling keeps no record of the winners. Its gradient, max_pool2d_grad(x, y, dy), finds the
  * winner of each window in x again and adds dy there; the second derivative, max_pool2d_pick(x, y,
@@ -37,7 +37,7 @@ static const mg_attr avg_pool_grad_attrs[] = {
 /* Computes the shape of y and completes the attributes (size 2 x 2, strides = size, no pads by
  * default). The backward ops call it too, to check dy:
  *
- *     rows of y = (H + top + bottom - size) / stride + 1, columns alike */
+ *     rows of y = (H + top + bottom - size) / stride + 1, likewise columns */
 static mg_status pool_shape(const mg_infer *f, const mg_shape *x, mg_shape *y) {
     mg_pool_attrs *a = f->attrs;
     MG_TRY(mg_window_list(f, &a->size, 2, 2, 1, "size"));
@@ -113,8 +113,8 @@ static mg_tensor *max_pool_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("max_pool2d_grad", y->attrs, 3, y->inputs[i], y, dy);
 }
 
-/* dx = max_pool2d_grad(x, y, dy) moves elements of dy; x and y only decide where to, so nothing
- * flows to them. The gradient by dy picks g at the winners. */
+/* dx = max_pool2d_grad(x, y, dy) moves elements of dy; x and y only select the positions, so no
+ * gradient flows to them. The gradient w.r.t. dy picks g at the winners. */
 static mg_tensor *max_pool_grad_grad(mg_tensor *dx, mg_tensor *g, int i) {
     if (i < 2) return mg_no_gradient();
     return mg_make("max_pool2d_pick", dx->attrs, 3, dx->inputs[0], dx->inputs[1], g);
@@ -134,7 +134,7 @@ static mg_tensor *avg_pool_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("avg_pool2d_grad", &attrs, 1, dy);
 }
 
-/* dx = avg_pool2d_grad(dy) is linear: its gradient by dy is avg_pool2d(g). */
+/* dx = avg_pool2d_grad(dy) is linear: its gradient w.r.t. dy is avg_pool2d(g). */
 static mg_tensor *avg_pool_grad_grad(mg_tensor *dx, mg_tensor *g, int i) {
     (void)i;
     mg_pool_attrs attrs = *(const mg_pool_attrs *)dx->attrs;

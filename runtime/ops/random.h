@@ -7,7 +7,7 @@
 #include "ops/attrs.h"
 #include "ops/random_formulas.h"
 
-/* Whether the elements take a second block of words each, `low`. */
+/* Whether the elements of a block need a second block of words, `low`. */
 static inline bool mg_random_takes_low(const mg_random_attrs *a) {
     return a->dtype == MG_F64 && a->kind != MG_RANDOM_RANDINT;
 }
@@ -19,9 +19,9 @@ static inline double mg_random_uniform(const mg_random_attrs *a, uint32_t word) 
     return mg_random_uniform_f(word, low, high);
 }
 
-/* The four elements of one block, before rounding to the dtype. float32 and narrower kinds are
- * computed in float where the formula is, see random_formulas.h. `low` is read where
- * mg_random_takes_low says so. */
+/* The four elements of one block, before rounding to the dtype. float32 and narrower dtypes use the
+ * formulas in float where there are such (random_formulas.h). `low` is read only if
+ * mg_random_takes_low is true. */
 static inline void mg_random_block(const mg_random_attrs *a, const uint32_t words[4],
                                    const uint32_t low[4], double out[4]) {
     const bool wide = mg_random_takes_low(a);
@@ -31,7 +31,7 @@ static inline void mg_random_block(const mg_random_attrs *a, const uint32_t word
             out[i] = wide ? mg_random_uniform_d(words[i], low[i], a->a, a->b)
                           : mg_random_uniform(a, words[i]);
         break;
-    case MG_RANDOM_NORMAL: /* Box-Muller makes two numbers of two words */
+    case MG_RANDOM_NORMAL: /* Box-Muller makes two numbers from two words */
         for (int i = 0; i < 4; i += 2)
             if (wide)
                 mg_random_normal_pair_d(words + i, low + i, out + i);

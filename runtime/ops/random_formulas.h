@@ -19,8 +19,8 @@ MG_FORMULA float mg_random_uniform_f(uint32_t word, float a, float b) {
     return v < b ? v : a;
 }
 
-/* The float32 number rounded to `bits` significant bits: 11 are float16, 8 bfloat16. A number that
- * this rounds up to b becomes a. */
+/* The float32 number rounded to `bits` significant bits: 11 are float16, 8 bfloat16. A result that
+ * is rounded up to b becomes a. */
 MG_FORMULA float mg_random_uniform_half(uint32_t word, float a, float b, int bits) {
     const double v = mg_random_uniform_f(word, a, b);
     const double scaled = v * ((double)((uint64_t)1 << (53 - bits)) + 1);
@@ -87,8 +87,8 @@ MG_FORMULA double mg_random_inverse_normal(double p) {
     return x - step / (1 + 0.5 * x * step);
 }
 
-/* Standard normal cut off at two deviations: the inverse of p between Phi(-2) and Phi(2), at
- * `inside` of the way. */
+/* Standard normal cut off at two deviations: the inverse distribution at p, where `inside` in (0,
+ * 1) interpolates p between Phi(-2) and Phi(2). */
 MG_FORMULA double mg_random_truncated_normal(double inside) {
     return mg_random_inverse_normal(0.022750131948179207 + 0.9544997361036416 * inside);
 }

@@ -14,8 +14,8 @@
  * cumsum sums dy from the other end. The others have none.
  *
  * Splitting: along an axis that is kept, each device reduces its part. Along a reduced axis, each
- * device makes a term of the sum, maximum or minimum. prod has no such rule: it is gathered first.
- */
+ * device makes a term of the sum, maximum or minimum. prod has no such rule: its input is gathered
+ * first. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -146,8 +146,8 @@ static mg_status prod_grad_infer(mg_infer *f) {
 
 /* ---- reference kernels ---- */
 
-/* Every element of the result begins as `start`; step(result, v) then takes in the elements v of
- * its group in row-major order. The walk goes over the input, with stride 0 in the result along
+/* Every element of the result begins as `start`; step(result, v) is then called for each element v
+ * of its group, in row-major order. The walk goes over the input, with stride 0 in the result along
  * reduced axes. */
 static void fold_elements(const mg_ref *r, double start, double (*step)(double sofar, double v)) {
     const mg_reduce_attrs *a = r->attrs;
@@ -160,7 +160,7 @@ static void fold_elements(const mg_ref *r, double start, double (*step)(double s
         r->out[to.offset] = step(r->out[to.offset], r->in[0][i]);
 }
 
-/* The steps of fold_elements: what `sofar` becomes when element v is taken in. */
+/* The steps of fold_elements: each returns the new `sofar` after element v. */
 static double sum_step(double sofar, double v) {
     return sofar + v;
 }
@@ -328,11 +328,12 @@ static mg_tensor *make_diagonal(int64_t n) {
     return binary("eq", mg_make("iota", &row, 0), mg_make("iota", &column, 0));
 }
 
-/* g = prod_grad(x, dy): g[i] = dy times the product of all x[k] but x[i]; u is the gradient by g.
+/* g = prod_grad(x, dy): g[i] = dy times the product of all x[k] but x[i]; u is the gradient w.r.t.
+ * g.
  *
- * By dy: sum_i u[i] times that product. By x: g[i] is the product of a row in which x[i] was
- * replaced by 1, so its gradient is prod_grad of that row. The n rows of a group make {groups, n,
- * n}; the diagonal, g[i] by x[i], is 0. */
+ * W.r.t. dy: sum_i u[i] times that product. W.r.t. x: g[i] is the product of a row in which x[i]
+ * was replaced by 1, so its gradient is prod_grad of that row. The n rows of a group make {groups,
+ * n, n}; the diagonal, dg[i] / dx[i], is 0. */
 static mg_tensor *prod_grad_grad(mg_tensor *g, mg_tensor *u, int i) {
     mg_tensor *x = g->inputs[0], *dy = g->inputs[1];
     const int64_t groups = x->shape.dim[0], n = x->shape.dim[1];
@@ -370,8 +371,8 @@ static mg_tensor *cumsum_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* Split along a reduced axis, each device makes a term of kind `term` (MG_PARTIAL_SUM,
  * MG_PARTIAL_MAX, MG_PARTIAL_MIN). Split along another axis, the result is split along it too; its
- * number falls by the reduced axes before it that are dropped. A sum may also be taken of terms of
- * a sum. */
+ * index decreases by the number of dropped axes before it. A sum may also be taken of terms of a
+ * sum. */
 static bool reduction_split(mg_split *s, int term) {
     const mg_reduce_attrs *a = s->attrs;
     int below = 0;

@@ -3,7 +3,7 @@
  * Every cell of the result is a weighted sum of cells of x, along rows and columns independently;
  * resize_formulas.h says which cells and weights. So the op is linear, and its gradient
  * image_resize_grad is its transpose: each element of dy is added, by the same weights, to the
- * cells that it was made of. Both are split over devices by images. */
+ * cells that it was computed from. Both are split over devices by images. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -48,7 +48,7 @@ static mg_status resize_infer(mg_infer *f) {
 
 /* ---- gradients ---- */
 
-/* Each of the two is the transpose of the other: `op` makes what y's input was. */
+/* Applies `op`, the transpose of y's op, to dy: the result has the shape of y's input. */
 static mg_tensor *make_transpose(const char *op, const mg_tensor *y, mg_tensor *dy) {
     mg_resize_attrs attrs = *(const mg_resize_attrs *)y->attrs;
     for (int axis = 0; axis < 2; axis++) attrs.size.v[axis] = y->inputs[0]->shape.dim[1 + axis];

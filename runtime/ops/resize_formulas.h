@@ -37,7 +37,7 @@ MG_FORMULA double mg_resize_width(const mg_resize_axis *a) {
     return a->antialias && a->from > a->to ? mg_resize_scale(a) : 1;
 }
 
-/* Sets first .. last, the cells that make cell o: at least one. Neither falls as o rises. */
+/* Sets first .. last, the cells that make cell o: at least one. Both are non-decreasing in o. */
 MG_FORMULA void mg_resize_cells(const mg_resize_axis *a, int64_t o, int64_t *first, int64_t *last) {
     double low, high; /* the cells strictly between */
     if (a->kind == MG_RESIZE_NEAREST) {
@@ -87,7 +87,7 @@ MG_FORMULA double mg_resize_sum(const mg_resize_axis *a, int64_t o) {
 }
 
 /* Sets first .. last, the cells of the result that cell i of the source is part of: none if first >
- * last. By bisection, because the cells of o do not fall as o rises. */
+ * last. By bisection, because the cells of o are non-decreasing in o. */
 MG_FORMULA void mg_resize_users(const mg_resize_axis *a, int64_t i, int64_t *first, int64_t *last) {
     int64_t low = 0, high = a->to, from, to;
     while (low < high) { /* the first o whose last cell is not before i */

@@ -4,7 +4,7 @@
  *     y = log_softmax(x):  dx = dy - exp(y) sum(dy)
  *
  * Sums run along the axis. softmax_grad is an op (hidden), because devices have kernels for it. All
- * three are split over devices along any other axis. */
+ * three can be split over devices along any other axis. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -95,8 +95,8 @@ static mg_tensor *softmax_grad(mg_tensor *y, mg_tensor *dy, int i) {
     return mg_make("softmax_grad", y->attrs, 2, y, dy);
 }
 
-/* d = y (dy - sum(dy y)). As a function of dy it is symmetric, so the gradient by dy is
- * softmax_grad(y, g). By y, the product rule gives g (dy - sum(dy y)) - dy sum(g y). */
+/* d = y (dy - sum(dy y)). As a function of dy it is symmetric, so the gradient w.r.t. dy is
+ * softmax_grad(y, g). W.r.t. y, the product rule gives g (dy - sum(dy y)) - dy sum(g y). */
 static mg_tensor *softmax_grad_grad(mg_tensor *d, mg_tensor *g, int i) {
     mg_tensor *y = d->inputs[0], *dy = d->inputs[1];
     if (i == 1) return mg_make("softmax_grad", d->attrs, 2, y, g);

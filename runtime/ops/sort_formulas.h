@@ -1,5 +1,5 @@
-/* Elements as unsigned numbers that are ordered as a sort orders the elements: the formulas of
- * argsort's kernels. */
+/* Sort keys: unsigned integers that compare in the order in which argsort puts the elements. Used
+ * by argsort's kernels. */
 #ifndef MG_OPS_SORT_FORMULAS_H
 #define MG_OPS_SORT_FORMULAS_H
 

@@ -2,9 +2,9 @@
  * transform of its own position gives: rotations, shifts, zooms, shears, perspective.
  *
  * images {n, rows, columns, channels}; transforms {n, 8}, {1, 8} or {8} (6 instead of 8: the last
- * two are 0), of which transform_formulas.h says the meaning. The op is linear in the images, and
- * affine_transform_grad is its transpose; the fill value is a constant, so it has no part in that.
- * No gradient flows to the transforms, as in TensorFlow. Both are split over devices by images. */
+ * two are 0), whose meaning transform_formulas.h defines. The op is linear in the images apart from
+ * the constant fill value, and affine_transform_grad is its transpose. No gradient flows to the
+ * transforms, as in TensorFlow. Both are split over devices by images. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/loops.h"
@@ -53,7 +53,7 @@ static mg_status check_transforms(const mg_infer *f) {
                          (long long)x->dim[0], MG_SHAPE_TEXT(t));
 }
 
-/* Both ops change rows and columns to `size`, which is by default what they are. */
+/* Both ops change rows and columns to `size`, by default those of the input. */
 static mg_status transform_infer(mg_infer *f) {
     mg_transform_attrs *a = f->attrs;
     MG_TRY(mg_infer_rank(f, 0, 4, "batch, rows, columns, channels"));
@@ -72,8 +72,8 @@ static mg_status transform_infer(mg_infer *f) {
 
 /* ---- gradients ---- */
 
-/* Each of the two is the transpose of the other, without the fill: `op` makes what y's input was.
- */
+/* Applies `op`, the transpose of y's op without the fill, to dy: the result has the shape of y's
+ * input. */
 static mg_tensor *make_transpose(const char *op, const mg_tensor *y, mg_tensor *dy, int i) {
     mg_transform_attrs attrs = *(const mg_transform_attrs *)y->attrs;
     if (i == 1) return mg_no_gradient();
@@ -92,7 +92,7 @@ static mg_tensor *transform_grad_grad(mg_tensor *dx, mg_tensor *g, int i) {
 
 /* ---- reference kernels ---- */
 
-/* The transform of an image, with its last two numbers. */
+/* The eight numbers of an image's transform; the last two are 0 if it has only six. */
 static void transform_of(const mg_ref *r, int64_t image, double t[8]) {
     const mg_shape *s = &r->in_shape[1];
     const int64_t numbers = s->dim[s->rank - 1], at = s->rank == 2 && s->dim[0] > 1 ? image : 0;

@@ -20,7 +20,7 @@ enum mg_transform_fill {
     MG_OUTSIDE_WRAP      /* the image repeats: c d | a b c d | a b */
 };
 
-/* Further away than this many cells there is nothing. */
+/* Points further away than this many cells count as outside. */
 #define MG_TRANSFORM_FAR 1073741824.0
 
 /* Pixels along one axis: `count` (0, 1 or 2) of them from `first` on. */
@@ -35,7 +35,7 @@ typedef struct mg_transform_axis {
  *     x = (t0 column + t1 row + t2) / k,  y = (t3 column + t4 row + t5) / k,
  *     k = t6 column + t7 row + 1
  *
- * Returns 0 for a point that is no number or too far away. */
+ * Returns 0 for a point that is not a number or too far away. */
 MG_FORMULA int mg_transform_point(const double t[8], int64_t column, int64_t row, double *x,
                                   double *y) {
     const double u = (double)column, v = (double)row, k = t[6] * u + t[7] * v + 1;
@@ -45,14 +45,14 @@ MG_FORMULA int mg_transform_point(const double t[8], int64_t column, int64_t row
     return fabs(*x) < MG_TRANSFORM_FAR && fabs(*y) < MG_TRANSFORM_FAR;
 }
 
-/* v without its fraction; it is smaller than 2^32 cells. */
+/* v rounded towards 0; |v| is smaller than 2^32. */
 MG_FORMULA double mg_transform_whole(double v) {
     return (double)(int64_t)v;
 }
 
-/* The place in an axis of n pixels, 0 .. n - 1, that stands for `at`; with MG_OUTSIDE_CONSTANT `at`
- * itself. The period of a wrapped image is n, but what counts as one period is n - 1, as in
- * TensorFlow and SciPy. */
+/* Maps `at` to a position 0 .. n - 1 on an axis of n pixels; MG_OUTSIDE_CONSTANT leaves it as it
+ * is. With MG_OUTSIDE_WRAP the image repeats after n pixels, but the number of periods is computed
+ * by dividing by n - 1, as in TensorFlow and SciPy. */
 MG_FORMULA double mg_transform_fold(double at, int64_t n, int fill) {
     const double size = (double)n, edge = size - 1, both = 2 * size;
     if (fill == MG_OUTSIDE_CONSTANT) return at;
@@ -71,8 +71,9 @@ MG_FORMULA double mg_transform_fold(double at, int64_t n, int fill) {
     return at < 0 ? 0 : at > edge ? edge : at;
 }
 
-/* The pixels that make the value at a folded place: the nearest one (of two, the one away from 0),
- * or the two around it. A pixel of weight 0 takes no part, so that it may be infinite. */
+/* The pixels that make the value at a folded position: the nearest one (the one further from 0 if
+ * two are equally near), or the two around it. A pixel of weight 0 is not counted, so that it may
+ * be infinite. */
 MG_FORMULA mg_transform_axis mg_transform_pixels(double at, int64_t n, int bilinear) {
     mg_transform_axis a = {0, 0, {0, 0}, 0};
     int64_t low = (int64_t)at;

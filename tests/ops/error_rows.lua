@@ -13,7 +13,7 @@ return function(bad)
   bad { "argmax", { { 2, 0 }, 0, 1 }, axis = 2, error = "argmax" }
   bad { "softmax", { { 2, 3 }, ints = 3 }, error = "softmax" }
   bad { "softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "targets for logits {2, 3}" }
-  bad { "softmax_cross_entropy", { {}, 0, 1 }, { {}, 0, 1 }, error = "axis: that of the classes" }
+  bad { "softmax_cross_entropy", { {}, 0, 1 }, { {}, 0, 1 }, error = "at least one axis: the classes" }
   bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 2 }, 0, 1 }, error = "integers" }
   bad { "sparse_softmax_cross_entropy", { { 2, 3 }, 0, 1 }, { { 3 }, ints = 2 }, error = "labels for logits {2, 3}" }
   bad { "conv2d", { { 2, 5, 5, 3 }, 0, 1 }, { { 3, 3, 4, 4 }, 0, 1 }, error = "channels" }
