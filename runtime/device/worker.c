@@ -1,12 +1,12 @@
 /* Workers and the watchdog over them: see worker.h.
  *
- * A worker has two places for jobs: one for mg_workers_run, one for mg_worker_begin. The outcome of
- * a begun job stays in its place until mg_worker_end takes it, whatever mg_workers_run does in the
- * meantime. A job that its caller has left stays in its place until it has returned. The thread
- * runs one job at a time.
+ * A worker has two slots for jobs: one for mg_workers_run, one for mg_worker_begin. The outcome of
+ * a begun job stays in its slot until mg_worker_end takes it, even if mg_workers_run runs jobs in
+ * between. An abandoned job, one that its caller no longer waits for, stays in its slot until it
+ * has returned. The thread runs one job at a time.
  *
- * A worker's mutex guards all members below it. A job is handed over by setting its state to
- * UNDER_WAY; the worker sets RETURNED when the job has returned, and both signal `changed`. */
+ * A worker's mutex guards all members below it. A caller starts a job by setting its state to
+ * RUNNING; the worker sets RETURNED when the job has returned. Both signal `changed`. */
 #define _GNU_SOURCE
 #include "device/worker.h"
 #include "core/alloc.h"
@@ -21,14 +21,14 @@
 /* Seconds. */
 static const double DEFAULT_GRACE = 10; /* MGPU_GRACE overrides it */
 static const double POLL_EVERY = 0.02;  /* between two looks at the interrupt flag and the jobs */
-static const double STOP_WITHIN = 0.05; /* after an interrupt a job has so long to stop ... */
+static const double STOP_WITHIN = 0.05; /* the time that a job has to stop after an interrupt ... */
 static const double PATIENCE = 2;       /* ... or, if it must not stop, to start its next step */
 
-typedef enum job_state { NO_JOB, UNDER_WAY, RETURNED } job_state;
+typedef enum job_state { NO_JOB, RUNNING, RETURNED } job_state;
 
 typedef struct worker_job {
     job_state state; /* RETURNED: the outcome has not been taken yet */
-    bool left;       /* nobody waits for it any more: its outcome will be dropped */
+    bool abandoned;  /* its caller no longer waits for it: its outcome will be dropped */
     mg_job fn;
     void *context;
     int index;
@@ -36,10 +36,10 @@ typedef struct worker_job {
     char *message;    /* of that job, NULL on success; owned until it is handed out */
 } worker_job;
 
-/* Since when a device has not made progress. */
+/* For measuring how long a device has made no progress. */
 typedef struct stillness {
-    unsigned progress; /* mg_device.progress when it was last looked at */
-    double since;
+    unsigned progress; /* mg_device.progress at its last change */
+    double since;      /* the time of that change; 0: not measured yet */
 } stillness;
 
 struct mg_worker {
@@ -80,8 +80,8 @@ static void run_job(mg_worker *w, worker_job *job) {
 
 /* The job that the thread has to run next, or NULL. The mutex must be locked. */
 static worker_job *next_job(mg_worker *w) {
-    if (w->begun.state == UNDER_WAY) return &w->begun;
-    return w->common.state == UNDER_WAY ? &w->common : NULL;
+    if (w->begun.state == RUNNING) return &w->begun;
+    return w->common.state == RUNNING ? &w->common : NULL;
 }
 
 /* The thread: waits for jobs until it is told to end. */
@@ -114,18 +114,18 @@ static mg_status ensure_worker(mg_device *d) {
     return MG_OK;
 }
 
-/* Hands over a job in a place of the worker that has none. */
+/* Starts a job in a free slot of the worker. */
 static void start_job(mg_worker *w, worker_job *job, mg_job fn, void *context, int index) {
     pthread_mutex_lock(&w->mutex);
     job->fn = fn;
     job->context = context;
     job->index = index;
-    job->state = UNDER_WAY;
+    job->state = RUNNING;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Takes the outcome of a job that has returned: the place is free again. */
+/* Takes the outcome of a job that has returned, which frees its slot. */
 static void take_outcome(mg_worker *w, worker_job *job, mg_status *status, char **message) {
     pthread_mutex_lock(&w->mutex);
     *status = job->status;
@@ -135,13 +135,13 @@ static void take_outcome(mg_worker *w, worker_job *job, mg_status *status, char 
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* Whether no job of this place is under way; with `wait`, after waiting POLL_EVERY at most. */
+/* Whether no job runs in this slot; with `wait`, after waiting for at most POLL_EVERY. */
 static bool has_returned(mg_worker *w, const worker_job *job, bool wait) {
     const struct timespec until = mg_time_after(POLL_EVERY);
     pthread_mutex_lock(&w->mutex);
-    while (job->state == UNDER_WAY && wait)
+    while (job->state == RUNNING && wait)
         if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == ETIMEDOUT) break;
-    const bool returned = job->state != UNDER_WAY;
+    const bool returned = job->state != RUNNING;
     pthread_mutex_unlock(&w->mutex);
     return returned;
 }
@@ -190,7 +190,7 @@ static double still_for(stillness *s, unsigned progress) {
     return now - s->since;
 }
 
-/* The jobs of one mg_workers_run, as their caller sees them. */
+/* The jobs of one mg_workers_run and the state of the wait for them. */
 typedef struct team {
     mg_device *const *devices;
     int n;
@@ -201,16 +201,16 @@ typedef struct team {
     atomic_bool *stop; /* NULL: the jobs must not stop */
 } team;
 
-/* Whether the caller has to stop: *stop is set, perhaps by an interrupt that this takes. */
+/* Whether the caller has to stop: *stop is set. Takes a pending interrupt, which sets it. */
 static bool is_stopped(atomic_bool *stop) {
     if (!stop) return false;
     if (mg_interrupt_take()) atomic_store(stop, true);
     return atomic_load(stop);
 }
 
-/* Seconds that the other jobs may take once the first has returned, or -1 while none has. If those
- * that returned have failed, and only because they waited in vain (MG_COMM), the deadline has
- * passed already. */
+/* Seconds that the other jobs may take once the first has returned, or -1 while none has. If all
+ * failures so far are timeouts in collectives (MG_COMM), the deadline has passed already, so only
+ * the grace period is left. */
 static double time_limit(const team *t) {
     int returned = 0, failed = 0, waited = 0; /* waited: failed with MG_COMM */
     for (int i = 0; i < t->n; i++) {
@@ -223,7 +223,7 @@ static double time_limit(const team *t) {
     return returned == 0 ? -1 : failed && failed == waited ? mg_grace() : t->deadline + mg_grace();
 }
 
-/* Whether the jobs that are still under way are not waited for any longer. */
+/* Whether to stop waiting for the jobs that still run. */
 static bool gives_up(team *t) {
     const double now = mg_seconds();
     if (is_stopped(t->stop)) {
@@ -241,30 +241,30 @@ static bool gives_up(team *t) {
     return now - t->first > limit;
 }
 
-/* With MG_INTERRUPTED. */
-static void leave_job(mg_worker *w, worker_job *job, mg_status *status, char **message) {
+/* Marks a running job as abandoned; its caller gets MG_INTERRUPTED. */
+static void abandon_job(mg_worker *w, worker_job *job, mg_status *status, char **message) {
     pthread_mutex_lock(&w->mutex);
-    job->left = true;
+    job->abandoned = true;
     pthread_mutex_unlock(&w->mutex);
     *status = MG_INTERRUPTED;
     *message = mg_strdup("interrupted");
 }
 
-/* The outcome of a job that has returned, or that its caller gives up: because it was stopped, or
- * because the device is lost. */
+/* Takes the outcome of a job that has returned. Otherwise abandons the job, because it was
+ * `stopped` or because the device is lost. */
 static void end_job(mg_device *d, worker_job *job, bool stopped, double waited, mg_status *status,
                     char **message) {
     if (has_returned(d->worker, job, false)) {
         take_outcome(d->worker, job, status, message);
         return;
     }
-    leave_job(d->worker, job, status, message);
+    abandon_job(d->worker, job, status, message);
     if (stopped) return;
     mg_free(*message);
     mark_lost(d, waited, status, message);
 }
 
-/* Waits until the job has returned, whose outcome stays where it is. */
+/* Waits until the job has returned. Its outcome stays in the slot. */
 static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
     stillness still = {0};
     const double start = mg_seconds();
@@ -276,27 +276,27 @@ static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomi
     return MG_OK;
 }
 
-/* ---- jobs that were left ---- */
+/* ---- abandoned jobs ---- */
 
-static bool is_away(mg_worker *w, const worker_job *job) {
+static bool is_abandoned(mg_worker *w, const worker_job *job) {
     pthread_mutex_lock(&w->mutex);
-    const bool away = job->left && job->state == UNDER_WAY;
+    const bool running = job->abandoned && job->state == RUNNING;
     pthread_mutex_unlock(&w->mutex);
-    return away;
+    return running;
 }
 
-bool mg_worker_is_away(const mg_device *d) {
-    return d->worker &&
-           (is_away(d->worker, &d->worker->common) || is_away(d->worker, &d->worker->begun));
+bool mg_worker_has_abandoned(const mg_device *d) {
+    return d->worker && (is_abandoned(d->worker, &d->worker->common) ||
+                         is_abandoned(d->worker, &d->worker->begun));
 }
 
-/* Frees the place of a job that was left and has returned. */
+/* Frees the slot of an abandoned job that has returned. */
 static void forget_job(mg_worker *w, worker_job *job) {
     mg_status status;
     char *message;
-    if (!job->left || !has_returned(w, job, false)) return;
+    if (!job->abandoned || !has_returned(w, job, false)) return;
     take_outcome(w, job, &status, &message);
-    job->left = false;
+    job->abandoned = false;
     mg_free(message);
 }
 
@@ -306,31 +306,31 @@ void mg_worker_forget(mg_device *d) {
     forget_job(d->worker, &d->worker->begun);
 }
 
-static mg_status await_left(mg_device *d, double deadline, atomic_bool *stop) {
+static mg_status await_abandoned(mg_device *d, double deadline, atomic_bool *stop) {
     if (!d->worker) return MG_OK;
-    if (d->worker->common.left) MG_TRY(await_job(d, &d->worker->common, deadline, stop));
-    if (d->worker->begun.left) MG_TRY(await_job(d, &d->worker->begun, deadline, stop));
+    if (d->worker->common.abandoned) MG_TRY(await_job(d, &d->worker->common, deadline, stop));
+    if (d->worker->begun.abandoned) MG_TRY(await_job(d, &d->worker->begun, deadline, stop));
     mg_worker_forget(d);
     return MG_OK;
 }
 
 mg_status mg_worker_await_return(mg_device *d, double deadline) {
     atomic_bool stop = false;
-    return await_left(d, deadline, &stop);
+    return await_abandoned(d, deadline, &stop);
 }
 
 /* ---- jobs on several devices ---- */
 
 /* No job starts before the begun jobs of all these devices have returned: a device that is still
- * busy with one would let the others wait in a collective, and seem lost to the watchdog.
+ * busy with one would make the others wait in a collective, and would seem lost to the watchdog.
  *
- * Workers are waited for in order. The limit is looked at again after each poll, because it depends
- * on which jobs have returned so far. */
+ * Workers are waited for in order. The time limit is computed again after each poll, because it
+ * depends on which jobs have returned. */
 mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *context,
                          double deadline, atomic_bool *stop, mg_status *statuses, char **messages) {
     for (int i = 0; i < n; i++) MG_TRY(ensure_worker(devices[i]));
     for (int i = 0; i < n; i++) {
-        MG_TRY(await_left(devices[i], deadline, stop));
+        MG_TRY(await_abandoned(devices[i], deadline, stop));
         MG_TRY(await_job(devices[i], &devices[i]->worker->begun, deadline, stop));
     }
     for (int i = 0; i < n; i++)

@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "device/worker.h"
 
-typedef struct kept_arena { /* taken from its device, which gets another at its next run */
+typedef struct kept_arena { /* taken from its device, which allocates a new one at its next run */
     mg_device *device;
     void *data;
     size_t bytes;
@@ -36,7 +36,8 @@ static void keep_tensor(mg_abandoned_plan *a, mg_tensor *t) {
         a->tensors[a->n_tensors++] = t;
 }
 
-/* Keeps the values on all devices. Where another device has the value too, a lost one loses it. */
+/* Keeps the variable's values on all devices. If another device has the value, the copy on a lost
+ * device is dropped from the variable. */
 static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
     keep_tensor(a, v->value);
     for (int r = 0; r < v->n_replicas; r++) keep_tensor(a, v->replicas[r].value);
@@ -46,7 +47,7 @@ static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
     }
 }
 
-/* Those that the parts read, and those that they assign. */
+/* The variables that the parts read, and those that they assign. */
 static void keep_variables(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held;
@@ -58,12 +59,12 @@ static void keep_variables(mg_abandoned_plan *a) {
     for (int i = 0; i < p->n_assigns; i++) keep_variable(a, p->variables[i]);
 }
 
-/* The arenas of the devices that have returned: others may write to them. The arena of a device
- * that is away stays with it. */
+/* Takes the arenas of the devices that have returned, because lost devices may still write to them.
+ * The arena of a lost device stays with it. */
 static void take_arenas(mg_abandoned_plan *a) {
     for (int i = 0; i < a->plan->n_parts; i++) {
         mg_device *d = a->plan->parts[i].device;
-        if (mg_worker_is_away(d) || !d->arena) continue;
+        if (mg_worker_has_abandoned(d) || !d->arena) continue;
         a->arenas[a->n_arenas++] = (kept_arena){d, d->arena, d->arena_bytes};
         d->arena = NULL;
         d->arena_bytes = 0;
@@ -98,10 +99,10 @@ bool mg_abandoned_plan_disown(mg_plan *p) {
     return true;
 }
 
-/* Whether no device of the plan is in a job that was left. */
+/* Whether no device of the plan is still in an abandoned job. */
 static bool has_returned(const mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++)
-        if (mg_worker_is_away(p->parts[i].device)) return false;
+        if (mg_worker_has_abandoned(p->parts[i].device)) return false;
     return true;
 }
 
@@ -121,7 +122,7 @@ mg_plan *mg_abandoned_plan_returned(bool *disowned) {
         mg_abandoned_plan *a = *at;
         mg_plan *p = a->plan;
         if (!has_returned(p)) continue;
-        *at = a->next; /* out of the list: it is no abandoned plan any more */
+        *at = a->next; /* removed from the list: the plan is no longer abandoned */
         *disowned = a->disowned;
         free_kept(a);
         *a = (mg_abandoned_plan){0};

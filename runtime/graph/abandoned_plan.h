@@ -16,8 +16,9 @@ typedef struct mg_abandoned_plan mg_abandoned_plan;
 /* The record that a plan on several devices owns from its start, so that abandoning it cannot fail
  * for want of memory. mg_free frees it. NULL: MG_OOM. */
 mg_abandoned_plan *mg_abandoned_plan_new(void);
-/* p's run was given up, some of its devices are lost: keeps everything they may touch. Variables
- * take the value of another device that has one. args: the run's arguments, or NULL. */
+/* p's run was given up because some of its devices are lost: keeps everything they may touch. A
+ * variable with a copy on another device continues with that copy. args: the run's arguments, or
+ * NULL. */
 void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args);
 bool mg_abandoned_plan_is(const mg_plan *p);
 /* Keeps t (or NULL) as long as p is abandoned. */

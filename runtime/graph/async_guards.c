@@ -10,7 +10,7 @@ enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
 
 /* A run whose verdict is being read. */
 typedef struct judged_run {
-    const mg_guard *guards; /* NULL: nobody wants to know */
+    const mg_guard *guards; /* NULL: a failure is not reported */
     mg_rng_state before;    /* the random state before it */
     uint64_t n_draws;       /* draws that it has taken */
 } judged_run;
@@ -18,9 +18,9 @@ typedef struct judged_run {
 struct mg_async_guards { /* of one device, which frees it when it closes */
     mg_variable *flag; /* a bool on the device: false after a guard failure until it is reported */
     bool must_reset;   /* the failure was reported: the flag becomes true before the next run */
-    judged_run pending[MG_READBACKS]; /* the first n, in the order of the runs */
+    judged_run pending[MG_READBACKS]; /* the first n are in use, in the order of the runs */
     int n;
-    bool interrupted; /* the last wait was */
+    bool interrupted; /* the last wait was interrupted */
     char *kept;       /* owned: message of a failure whose plan has been freed, or NULL */
     mg_status kept_code;
 };
@@ -75,7 +75,7 @@ static void judge_guards(const mg_guard *guards, int n, mg_tensor **verdict, mg_
     }
 }
 
-/* t becomes what the variable has in the trace. */
+/* t becomes the variable's value in the trace. */
 static mg_status trace_value(mg_variable *v, mg_tensor *t) {
     if (!t) return mg_error_code();
     mg_tensor_retain(t);
@@ -107,8 +107,8 @@ mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards,
     return status;
 }
 
-/* The verdict stays that of the guards before, if one of them has failed: then the new values are
- * the old ones. */
+/* If one of the earlier guards has failed, the verdict is not changed: the variables then keep
+ * their old values. */
 mg_status mg_async_guards_add_checks(mg_variable *flag, const mg_guard *checks, int n, int n_before,
                                      mg_tensor **verdict) {
     mg_scope *scope;
@@ -154,12 +154,13 @@ mg_status mg_async_guards_start(mg_device *d, const mg_guard *guards, const void
     if (status == MG_OK)
         g->pending[g->n++] = (judged_run){guards, before, n_draws};
     else
-        g->must_reset = true; /* this error is reported in place of a guard's, if one has failed */
+        g->must_reset = true; /* this error is reported instead of a guard failure */
     return status;
 }
 
-/* The random state goes back to that before the run, or behind it if that has happened: runs that
- * are pending have changed nothing. Unless the user has set another since. */
+/* Resets the random state to the state before the run, or after it if the run has `happened`,
+ * because the pending runs after it have changed nothing. Does nothing if the user has set another
+ * state since. */
 static void take_back_draws(const struct mg_async_guards *g, const judged_run *run, bool happened) {
     const mg_rng_state now = mg_rng_get();
     mg_rng_state wanted = run->before;
@@ -171,7 +172,7 @@ static void take_back_draws(const struct mg_async_guards *g, const judged_run *r
     mg_rng_set(wanted);
 }
 
-/* The error that mg_async_guards_forget kept, once. */
+/* Raises the error that mg_async_guards_forget has kept, and clears it. */
 static mg_status raise_kept(struct mg_async_guards *g) {
     mg_fail(g->kept_code, "%s", g->kept);
     mg_free(g->kept);
@@ -207,7 +208,7 @@ mg_status mg_async_guards_wait(mg_device *d) {
     return g->kept ? raise_kept(g) : MG_OK;
 }
 
-/* With one verdict pending, the next can be asked for. */
+/* With fewer than MG_READBACKS verdicts pending, the next readback can start. */
 mg_status mg_async_guards_make_room(mg_device *d) {
     const struct mg_async_guards *g = d->guards;
     while (g && g->n >= MG_READBACKS) MG_TRY(wait_for_first(d));
@@ -228,14 +229,14 @@ static bool is_pending(const struct mg_async_guards *g, const mg_guard *guards) 
     return false;
 }
 
-/* Nobody will be told what these guards say. */
+/* The plan of these guards is being freed: their failures are not reported. */
 static void drop_guards(struct mg_async_guards *g, const mg_guard *guards) {
     for (int i = 0; i < g->n; i++)
         if (g->pending[i].guards == guards) g->pending[i].guards = NULL;
 }
 
-/* Plans are freed by finalizers, which have nobody to raise an error to. After an interrupt the
- * device is not waited for. */
+/* Plans are freed by finalizers, which cannot raise errors, so an error is kept. After an interrupt
+ * it does not wait for the device. */
 void mg_async_guards_forget(mg_device *d, const mg_guard *guards) {
     struct mg_async_guards *g = d->guards;
     if (!g || !guards || !is_pending(g, guards)) return;

@@ -1,5 +1,5 @@
-/* What the commit phase of a run begins and ends with: its memory, the values that variables get,
- * and what has become of the step if a device failed in it. */
+/* Before and after the commit phase of a run: allocating its memory, binding the new values to
+ * variables, and explaining whether the step counts if a device failed in it. */
 #include "graph/plan.h"
 #include <stdio.h>
 
@@ -9,11 +9,11 @@ static bool is_sole_holder(const mg_tensor *value) {
 }
 
 /* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
- * memory. Values that were another variable's are retained first, because that makes their variable
- * share its value, and then it is not updated in place. */
+ * memory. Values that come from another variable are retained first, so that this variable is not
+ * the sole holder of its value and is not updated in place. */
 mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args) {
     mg_part *part = &p->parts[k];
-    for (int i = 0; i < p->n_assigns; i++) { /* values that no commit step makes */
+    for (int i = 0; i < p->n_assigns; i++) { /* values that are not made by a commit step */
         if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
@@ -45,14 +45,14 @@ static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
     return false;
 }
 
-/* Binds the new values of the parts whose commit phase was finished. A device where it was not
- * loses the variable, if another has it; copies on devices outside the plan are out of date and go.
- */
+/* Binds the new values of the parts that finished their commit phase. A device that did not finish
+ * loses its copy of the variable if another device has one. Copies on devices outside the plan are
+ * out of date and are dropped. */
 void mg_commit_bind(mg_plan *p) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
         v->nonfinite = false;
-        /* The value must lie on a device of the plan before the copies elsewhere go. */
+        /* The value must lie on a device of the plan before the copies elsewhere are dropped. */
         if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
             mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);
         for (int r = v->n_replicas - 1; r >= 0; r--)
@@ -79,8 +79,8 @@ static bool is_assigned(const mg_plan *p, int i) {
     return false;
 }
 
-/* Adds to the message of a failure in the commit phase what has become of the step: it has happened
- * if each variable has its new value on some device. */
+/* Adds to the message of a failure in the commit phase whether the step counts: it does if each
+ * variable has its new value on some device. */
 mg_status mg_commit_explain(const mg_plan *p, mg_status status) {
     char message[MG_ERROR_BYTES];
     const char *outcome = "the update was finished all the same: the step counts";

@@ -3,8 +3,8 @@
  *
  *     %5:float32{2, 3} = fused(%0, %1) add:float32(in0,in1)  -- train.lua:7
  *
- * Steps that run as one (a multi-tensor update, a bucket of reductions) are indented behind a line
- * that counts them and tells what they have in common. */
+ * Steps that run as one (a multi-tensor update, a bucket of reductions) are indented below a line
+ * with their number and their common text. */
 #include "core/string_buffer.h"
 #include "graph/ir.h"
 

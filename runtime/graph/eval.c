@@ -19,7 +19,7 @@ static _Thread_local int n_recorded, recorded_capacity;
 static _Thread_local int n_unreported;
 static _Thread_local size_t bytes_of_values; /* see mg_eval_take_bytes */
 
-/* Inside a trace nothing of it can be evaluated. */
+/* Inside a trace its tensors cannot be evaluated. */
 static bool is_tracing(void) {
     return mg_context_get()->trace != 0;
 }
@@ -36,7 +36,7 @@ bool mg_recording(void) {
     return n_recordings > 0;
 }
 
-/* At the last end the histories go. */
+/* When the last recording ends, the recorded tensors drop their histories. */
 void mg_recording_end(void) {
     if (--n_recordings > 0) return;
     for (int i = 0; i < n_recorded; i++) {
@@ -63,7 +63,7 @@ static bool is_lazy(const mg_tensor *t, void *context) {
     return t->kind == MG_LAZY && !t->buffer;
 }
 
-/* Made of nothing and not random: making it again costs less than keeping it. */
+/* An op without inputs that is not random: computing it again costs less than keeping it. */
 static bool is_cheap_source(const mg_tensor *t) {
     return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
 }
@@ -111,7 +111,7 @@ static mg_status compute_roots(mg_tensor **roots, int n) {
     mg_tensor **results = mg_alloc_zero((size_t)n * sizeof *results);
     if (!results) return MG_OOM;
     const mg_plan_spec spec = {.device = roots[0]->device, .n_outputs = n, .outputs = roots};
-    /* They may lose their last other holder on the way. */
+    /* An evaluation on the way may release their other references. */
     for (int i = 0; i < n; i++) mg_tensor_retain(roots[i]);
     mg_plan *plan = mg_plan_new(&spec);
     mg_status status = plan ? mg_plan_execute(plan, NULL, results) : mg_error_code();
@@ -124,9 +124,10 @@ static mg_status compute_roots(mg_tensor **roots, int n) {
     return status;
 }
 
-/* The wanted tensors without a value, once each, and this thread's first n_pending pending variable
- * values, as far as they lie on the first one's device: a plan of mg_eval is for one. The others
- * are left to later calls. Retained, because an evaluation on the way may prune the variables. */
+/* Lists the wanted tensors without a value, once each, and this thread's first n_pending pending
+ * variable values. Only those on the first one's device: a plan of mg_eval is for one device, and
+ * the others are left to later calls. Retained, because an evaluation on the way may prune the
+ * variables. */
 static int list_roots(mg_tensor *const *t, int n, int n_pending, mg_tensor **roots) {
     const uint32_t number = mg_toposort_new_visit();
     int n_roots = 0;
@@ -141,7 +142,7 @@ static int list_roots(mg_tensor *const *t, int n, int n_pending, mg_tensor **roo
     return n_roots;
 }
 
-/* Placeholders, and what a trace has made of them, have no values. */
+/* Placeholders of a trace, and the tensors computed from them, have no values. */
 static mg_status check_not_tracing(mg_tensor *const *t, int n) {
     for (int i = 0; i < n; i++)
         if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
@@ -198,7 +199,8 @@ static mg_status eval_some(mg_tensor *const *t, int n, int n_pending) {
     mg_tensor **wanted = mg_alloc((size_t)(n + n_pending + 1) * sizeof *wanted), **roots = NULL;
     mg_toposort walk = {0};
     if (!wanted) return MG_OOM;
-    /* 1. the wanted tensors, 2. what they need from other devices, 3. what else is worth keeping */
+    /* 1. the wanted tensors, 2. copies from other devices, 3. other tensors that are worth
+     * keeping */
     int n_wanted = list_roots(t, n, n_pending, wanted);
     mg_status status = n_wanted ? copy_from_devices(&walk, wanted, &n_wanted) : MG_OK;
     if (n_wanted && status == MG_OK) {
@@ -224,7 +226,7 @@ size_t mg_eval_take_bytes(void) {
     return bytes;
 }
 
-/* Each pass evaluates the tensors of at least one device. */
+/* Each round evaluates the tensors of at least one device. */
 mg_status mg_eval(mg_tensor *const *t, int n) {
     MG_TRY(mg_tensors_check(t, n, "eval"));
     MG_TRY(check_not_tracing(t, n));
@@ -244,7 +246,8 @@ mg_status mg_eval_variables(void) {
 /* n_unreported counts the tensors since the last evaluation. */
 mg_status mg_eval_pending(mg_tensor *newest) {
     if (is_tracing() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
-    /* With a value it could no longer move to where it is used; a tensor made of it is better. */
+    /* With a value it would be bound to one device; a tensor computed from it is a better
+     * choice. */
     if (newest->any_device && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
@@ -261,7 +264,7 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst) {
     return bytes ? d->api->copy_out(d, dst, t->buffer->data, bytes) : MG_OK;
 }
 
-/* By way of a copy in the tensor's own dtype. */
+/* Reads a copy in the tensor's own dtype, then converts it. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst) {
     MG_TRY(mg_tensors_check(&t, 1, "read"));
     const size_t bytes = mg_tensor_bytes(t);

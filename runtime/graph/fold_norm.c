@@ -4,21 +4,21 @@
  * linear in x. If x is a product or a convolution that nobody else reads, as in prediction, that op
  * takes the weights W * s and the bias b * s + t, and makes y.
  *
- * If y is read only by convolutions without padding, these take x, the weights W * s and the bias b
- * + sum of W * t. In the backward pass, each tap of a kernel meets every pixel of dz, the gradient
- * of the convolution's result, once. So with G = conv2d_grad_weight(x, dz) and db the sum of dz
- * over the pixels,
+ * If y is read only by convolutions without padding, these read x instead, with the weights W * s
+ * and the bias b + sum of W * t. In the backward pass, each tap of a kernel is multiplied with
+ * every pixel of dz, the gradient of the convolution's result, once. So with G =
+ * conv2d_grad_weight(x, dz) and db the sum of dz over the pixels,
  * - the weights' gradient is G * s + t * db,
  * - the sum of dy over the pixels is the sum of W * db over taps and kernels,
  * - the sum of dy * x is the sum of W * G over taps and kernels.
  *
  * y is never made, which saves a pass over the image and one over image and gradient.
  *
- * The formulas are exact, but rounding differs: where values are far from 0 for their spread,
- * differences cancel. In the second rewrite x must therefore come from a relu, whose mean is not
- * much larger than its deviation, and halves are left alone, because G would be rounded to them.
- * The precision must be "fast", or the dtype float64; and images must be larger than the weights,
- * or nothing is won. */
+ * The formulas are exact, but rounding differs: if the mean is large compared with the deviation,
+ * digits are lost to cancellation. In the second rewrite x must therefore come from a relu, whose
+ * mean is not much larger than its deviation; and 16-bit floats are excluded, because G would be
+ * rounded to them. The precision must be "fast", or the dtype float64; and the images must be
+ * larger than the weights, or the rewrite saves nothing. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
@@ -26,20 +26,20 @@
 #include <string.h>
 
 enum {
-    MOST_NODES = 40, /* that a rewritten node becomes */
-    WORTH = 2        /* the image must be this many times as large as the weights */
+    MOST_NODES = 40, /* nodes that replace one rewritten node, at most */
+    WORTH = 2        /* the image must have this many times the elements of the weights */
 };
 
 /* The work of one call: a new list of nodes is written beside the old one. */
 typedef struct folder {
     mg_ir *ir;
-    bool *folded;   /* per node: a batch_norm that vanishes */
-    mg_node *nodes; /* what the IR becomes */
+    bool *folded;   /* per node: a batch_norm that is folded away */
+    mg_node *nodes; /* the new list of the IR */
     int n;
     int *at; /* per node of the IR: its new number */
     mg_dtype dtype;
     const char *where;
-    bool failed; /* for want of memory */
+    bool failed; /* out of memory */
 } folder;
 
 /* Input i of n. */
@@ -49,7 +49,8 @@ static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
 
 /* ---- what can be folded ---- */
 
-/* Directly, through max pools, or as the epilogue of a product. */
+/* Whether x is the result of a relu: directly, through max pools, or as the epilogue of a
+ * product. */
 static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
     while (mg_is_op(x, "max_pool2d")) x = input(ir, x, 0);
     if (mg_is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
@@ -57,24 +58,24 @@ static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
     return mg_is_op(x, "relu");
 }
 
-/* A batch_norm whose additions may be made in another order. */
+/* A batch_norm whose rounding may change. */
 static bool may_reorder_norm(const mg_node *n) {
     return mg_is_live(n) && mg_is_op(n, "batch_norm") &&
            (n->dtype == MG_F64 || mg_precision_fast());
 }
 
-/* A batch_norm of images that may vanish into the convolutions reading it. */
+/* A batch_norm of images that may be folded into the convolutions that read it. */
 static bool may_fold_into_users(const mg_ir *ir, const mg_node *n) {
     return may_reorder_norm(n) && n->shape.rank == 4 && !mg_dtype_is_half(n->dtype) &&
            comes_from_relu(ir, input(ir, n, 0));
 }
 
-/* The passes saved go over the image, those added over the weights. */
+/* The rewrite saves passes over the image and adds passes over the weights. */
 static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
     return mg_shape_count(image) >= WORTH * mg_shape_count(weights);
 }
 
-/* A batch_norm of what a product or convolution makes for it alone. A bias is added to rows, so the
+/* A batch_norm that is the only reader of a product or convolution. A bias is added to rows, so the
  * weights' last axis must be the columns. */
 static bool may_fold_into_product(const mg_ir *ir, const mg_node *n) {
     if (!may_reorder_norm(n) || n->shape.rank < 2) return false;
@@ -87,7 +88,7 @@ static bool may_fold_into_product(const mg_ir *ir, const mg_node *n) {
     return !a->relu && !a->transpose_b;
 }
 
-/* Whether every tap meets every pixel of the result. */
+/* Whether every tap is used for every pixel of the result. */
 static bool has_no_padding(const mg_node *n) {
     const mg_conv_attrs *a = n->attrs;
     for (int i = 0; i < 4; i++)
@@ -102,13 +103,13 @@ static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
     return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
-/* Whether the first input of n is a batch_norm that vanishes. */
+/* Whether the first input of n is a batch_norm that is folded away. */
 static bool reads_folded(const mg_ir *ir, const mg_node *n, const bool *folded) {
     return mg_is_live(n) && n->n_in && folded[mg_ir_resolve(ir, n->in[0])];
 }
 
-/* Marks the batch_norms that vanish: candidates of which every reader folds and none is a root.
- * Returns how many nodes may be rewritten; 0: nothing to do. */
+/* Marks the batch_norms to fold away: candidates that are no root and whose readers can all be
+ * rewritten. Returns how many nodes may be rewritten; 0: nothing to do. */
 static size_t find_folded(const mg_ir *ir, bool *folded) {
     size_t readers = 0, sums = 0, followers = 0;
     for (int i = 0; i < ir->n; i++) folded[i] = may_fold_into_users(ir, &ir->nodes[i]);
@@ -126,8 +127,8 @@ static size_t find_folded(const mg_ir *ir, bool *folded) {
     return readers + followers ? readers + followers + sums : 0;
 }
 
-/* The vanishing batch_norm whose gradient `reduce` adds up, if that gradient comes from one
- * convolution whose weights need theirs as well; else NULL. */
+/* The folded batch_norm whose gradient `reduce` adds up, if that gradient comes from one
+ * convolution whose weight gradient is computed too; else NULL. */
 static const mg_node *norm_of_reduce(const folder *f, const mg_node *reduce) {
     if (!mg_is_op(reduce, "batch_norm_reduce")) return NULL;
     const mg_ir *ir = f->ir;
@@ -202,13 +203,13 @@ static int add_reshape(folder *f, int x, mg_shape shape) {
     return add_op(f, "reshape", &attrs, shape, x, -1);
 }
 
-/* The sum over axes, which vanish. */
+/* The sum over axes, which are dropped. */
 static int add_sum(folder *f, int x, mg_ints axes, mg_shape shape) {
     const mg_reduce_attrs attrs = {.axes = axes};
     return add_op(f, "sum", &attrs, shape, x, -1);
 }
 
-/* x in a dtype. A value that was cast from it is not cast back: the value before is used. */
+/* x cast to a dtype. If x is itself a cast from that dtype, the value before that cast is used. */
 static int cast_to(folder *f, int x, mg_dtype dtype) {
     const mg_node *n = &f->nodes[x];
     const mg_cast_attrs attrs = {.dtype = dtype};
@@ -271,8 +272,8 @@ static int sum_of_pixels(folder *f, int dz, int64_t k) {
     return add_sum(f, dz, axes, MG_SHAPE(k));
 }
 
-/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t). For halves the factors are computed in
- * float32. */
+/* batch_norm(conv2d(x, W, b)) = conv2d(x, W * s, b * s + t). For 16-bit floats the factors are
+ * computed in float32. */
 static int fold_into_product(folder *f, const mg_node *norm) {
     const mg_node *n = input(f->ir, norm, 0);
     const mg_shape *w = &input(f->ir, n, 1)->shape, row = MG_SHAPE(w->dim[w->rank - 1]);
@@ -369,12 +370,14 @@ static int rewrite_node(folder *f, const mg_node *n) {
     return copy_node(f, n);
 }
 
-/* Each formula reads nodes that come before; a mistake here would be a wrong result. */
+/* Nodes must come after their inputs. A violation is a bug in this pass, which would give wrong
+ * results. */
 static mg_status check_order(const folder *f) {
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->nodes[i].n_in; k++)
             if (f->nodes[i].in[k] >= i)
-                return mg_fail(MG_INTERNAL, "folding put %s before what it reads",
+                return mg_fail(MG_INTERNAL,
+                               "folding batch normalization put %s before one of its inputs",
                                f->nodes[i].op->name);
     return MG_OK;
 }

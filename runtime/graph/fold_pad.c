@@ -1,10 +1,10 @@
 /* Folding of padding into convolutions.
  *
- * A convolution of an image that pad has surrounded with zeros is one of the image itself with more
- * padding of its own; so is the gradient of its weights. The gradient of the image, of which a
- * slice takes off the border, is made without the border. The padded images then need no memory,
- * and no passes over it. The values are the same, unless a weight is not finite: what it would have
- * made of zeros, a convolution leaves out. */
+ * A convolution of an image that `pad` has surrounded with zeros equals a convolution of the image
+ * itself with more padding, and so does the gradient of its weights. The gradient of the image,
+ * whose border a slice removes, is computed without the border. The padded images then need no
+ * memory and no passes over it. The values are the same unless a weight is not finite: multiplied
+ * with a zero of the border it gave NaN, while padding is skipped. */
 #include "graph/ir.h"
 #include "ops/attrs.h"
 #include <string.h>

@@ -2,10 +2,10 @@
  *
  * Nodes are taken in order. A node joins the groups of its element-wise producers if the iteration
  * shape and the register width agree, the limits of fused_expr.h hold, and no path leads out of the
- * union and back in (a group runs as one step). Nodes that only new values of variables depend on
- * do not join nodes that are needed earlier: they are left to the commit phase, where the updates
- * of many variables run as one step. Then groups that read the same value are joined, under the
- * same conditions, so that the value is read once: both gradients of a product read dy. At last
+ * union and back in (a group runs as one step). Nodes that are needed only for new values of
+ * variables do not join nodes that are needed earlier: they are left to the commit phase, where the
+ * updates of many variables run as one step. Then groups that read the same value are joined, under
+ * the same conditions, so that the value is read once: both gradients of a product read dy. Finally
  * each group becomes a straight-line expression in which literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
@@ -180,9 +180,9 @@ static void join_producers(fuser *f, int node) {
     }
 }
 
-/* The node's group joins the groups that read the same inputs. An input that is broadcast costs
- * little to read again, so it is no reason; and updates are left as they are, so that those of many
- * variables stay alike. */
+/* The node's group joins the groups that read the same inputs. A shared broadcast input is no
+ * reason to join, because reading it again costs little. Updates of variables are not joined, so
+ * that the updates of many variables stay equal and can run as one step. */
 static void join_readers(fuser *f, int node) {
     const mg_node *n = &f->ir->nodes[node];
     for (int k = 0; k < n->n_in && !f->commit_only[node]; k++) {
@@ -287,7 +287,8 @@ static void compact_groups(fuser *f) {
     groups->n = kept;
 }
 
-/* Every element-wise op becomes a group, if only of itself: devices run them all as expressions. */
+/* Every element-wise op becomes a member of a group, if only a group of one: devices run all of
+ * them as expressions. */
 mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     *groups = (mg_groups){0};
     fuser f = {.ir = ir, .groups = groups};

@@ -1,9 +1,10 @@
-/* Gradients by reverse walk over tensors.
+/* Gradients by a reverse walk over the history of tensors (reverse-mode differentiation).
  *
- * The history of y is listed in topological order, stopping at the tensors asked for, and those on
- * a path to one of them are marked. Then each marked tensor, last first, hands its gradient to its
- * inputs by its op's rule. Gradients are added up in the dtype the rules give, and rounded once to
- * the tensor's dtype before they are handed on. The result is made of ordinary tensors. */
+ * The history of y is listed in topological order, stopping at the tensors of `wrt`, and the
+ * tensors on a path to one of these are marked. Then each marked tensor, last first, adds to the
+ * gradients of its inputs by its op's rule. Gradients are accumulated in the dtype that the rules
+ * give, and rounded once to the tensor's dtype before they are propagated. The result is made of
+ * ordinary tensors. */
 #include "core/alloc.h"
 #include "graph/graph.h"
 #include "graph/toposort.h"
@@ -14,7 +15,7 @@
 typedef struct grad_node {
     mg_tensor *tensor;   /* borrowed: y holds it */
     mg_tensor *gradient; /* borrowed from the scope, or NULL so far */
-    bool wanted;         /* on a path from y to a tensor asked for */
+    bool wanted;         /* on a path from y to a tensor of wrt */
 } grad_node;
 
 /* One call of mg_grad. */
@@ -45,12 +46,13 @@ static bool is_asked_for(const grad_walk *w, const mg_tensor *t) {
     return w->n_wrt && bsearch(&t, w->wrt, (size_t)w->n_wrt, sizeof *w->wrt, by_address);
 }
 
-/* For mg_toposort_collect: the walk stops at the tensors asked for. */
+/* For mg_toposort_collect: the walk stops at the tensors of wrt. */
 static bool descend(const mg_tensor *t, void *context) {
     return t->kind == MG_LAZY && !is_asked_for(context, t);
 }
 
-/* A tensor is wanted if it was asked for, or an input is wanted and it is floating point. */
+/* A tensor is wanted if it is in wrt, or if it is floating point and one of its inputs is
+ * wanted. */
 static void mark_wanted(grad_walk *w) {
     for (int i = 0; i < w->list.n; i++) {
         mg_tensor *t = w->list.items[i];
@@ -87,7 +89,7 @@ static mg_status hand_down(grad_walk *w, grad_node *node) {
     return MG_OK;
 }
 
-/* From y, whose gradient is 1, to the tensors asked for. */
+/* From y, whose gradient is 1, to the tensors of wrt. */
 static mg_status walk_back(grad_walk *w, mg_tensor *y) {
     const int last = w->list.n - 1;
     w->nodes[last].gradient = constant(1, y);

@@ -45,7 +45,7 @@ typedef struct mg_guard {    /* checked after the compute phase, before commit; 
     mg_tensor *ok;           /* retained: a bool scalar, true if the guard holds */
     mg_status code;          /* of the failure */
     char *message;           /* owned */
-    mg_variable **variables; /* owned: those whose new values it checks, behind commit; or NULL */
+    mg_variable **variables; /* owned: those whose new values it checks, after commit; or NULL */
     int n_variables;
 } mg_guard;
 
@@ -54,9 +54,10 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     mg_device *const *devices; /* n_devices of them, of a plan on several (else n_devices is 0) */
     int n_devices;
     int n_stages; /* the devices are n_stages groups of equal length, stage by stage; 0 means 1 */
-    const double *weights; /* how rows are shared among a stage's devices; NULL: evenly */
-    bool local_norm;       /* batch statistics are those of each device's rows */
-    mg_device *central;    /* the only one that has the variables; NULL: all have them */
+    const double
+        *weights;       /* relative shares of the rows, per device of a stage; NULL: equal shares */
+    bool local_norm;    /* batch statistics are those of each device's rows */
+    mg_device *central; /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
     mg_variable *const *targets; /* assigned variables ... */
@@ -143,9 +144,9 @@ mg_tensor *mg_trace_argument(mg_trace *t, mg_tensor *actual);
 /* A run will fail with code and message unless ok is true. Without a trace: evaluates ok at once.
  */
 mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
-/* A run will fail, behind its commit phase, with "NAME message" if it makes one of the variables
- * NaN or infinite; only variables of floating point numbers that the trace assigns are checked.
- * Without a trace: checks their values at once. */
+/* A run will fail, after its commit phase, with "NAME message" if it makes one of the variables NaN
+ * or infinite; only variables of floating point numbers that the trace assigns are checked. Without
+ * a trace: checks their values at once. */
 mg_status mg_guard_variables(mg_variable *const *variables, int n, const char *message);
 /* Closes the trace, restoring every variable, and compiles. Owned; NULL on failure (also closed).
  */

@@ -13,7 +13,8 @@ struct mg_chunk {
 };
 enum { CHUNK_BYTES = 1 << 16, CHUNK_HEAD = 64 };
 
-/* Zeroed. What is left of the chunk before is given up when a block does not fit. */
+/* The block is zeroed. If it does not fit into the current chunk, the rest of that chunk stays
+ * unused. */
 void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15; /* keeps the next block aligned */
     if (!ir->chunks || ir->chunks->size - ir->chunks->used < bytes) {

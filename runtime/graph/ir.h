@@ -3,7 +3,7 @@
  *
  * Nodes stand in topological order. A node that a pass replaces gets `forward`, the number of its
  * replacement; passes read inputs through mg_ir_resolve. Tensors are not changed. An IR lives as
- * long as the plan, because what is lowered lies in its memory. */
+ * long as the plan, because the lowered graph lies in its memory. */
 #ifndef MG_GRAPH_IR_H
 #define MG_GRAPH_IR_H
 
@@ -36,13 +36,13 @@ typedef struct mg_node {
     uint32_t seed;      /* the key */
     bool draw_relative; /* the ordinal counts from the run's base, and the key is the run's */
     /* On several devices: */
-    bool part; /* an argument or constant of which only rows [first, first + dim[0]) are meant */
+    bool part;     /* the node is only rows [first, first + dim[0]) of an argument or constant */
     int64_t first; /* see `part`; of a random op: position of its first element in the whole draw */
     /* Marks of the passes: */
     int forward;    /* the node that replaces this one, or -1 */
     int uses;       /* by live nodes and roots; 0: dead */
     int group;      /* the fused group that it is a member of, or -1 */
-    bool new_value; /* of a variable: a root of the commit phase that is no check */
+    bool new_value; /* a variable's new value: a root of the commit phase that is no check */
 } mg_node;
 
 /* Whether n is an op of this name. */
@@ -132,7 +132,8 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
 
 /* lower.c: from the ordered IR to the kernel graph that a device compiles. */
 
-/* What an external value of the kernel graph is, whose address comes with the run. */
+/* The kinds of external values of the kernel graph: values whose addresses are given at each
+ * run. */
 typedef enum mg_external_kind {
     MG_EXTERNAL_VALUE, /* a constant of the plan */
     MG_EXTERNAL_ARGUMENT,
@@ -147,7 +148,7 @@ typedef struct mg_external {
     mg_dtype dtype;
     mg_shape shape;
     int index; /* of an argument */
-    bool part; /* only its rows from `first` on are meant */
+    bool part; /* only its rows from `first` on belong to this part */
     int64_t first;
     mg_tensor *tensor;     /* of a value or variable read; borrowed */
     mg_variable *variable; /* of a variable read; borrowed from the tensor */

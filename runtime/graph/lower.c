@@ -1,7 +1,7 @@
 /* Lowering: from the ordered IR to numbered values and steps.
  *
- * External values come first: what the plan is given (constants, arguments, variables), then what
- * it must hand out. All others are temporaries, in the order of the steps that make them. */
+ * External values come first: the plan's inputs (constants, arguments, variables), then its
+ * outputs. All others are temporaries, in the order of the steps that make them. */
 #include "core/alloc.h"
 #include "graph/ir.h"
 #include <string.h>
@@ -46,7 +46,7 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
                                          .variable = n->tensor ? n->tensor->variable : NULL};
 }
 
-/* What is given to the plan, in the order of the nodes. */
+/* Numbers the plan's inputs, in the order of the nodes. */
 static void add_given(lowering *l) {
     for (int i = 0; i < l->ir->n; i++) {
         const mg_node *n = &l->ir->nodes[i];
@@ -68,7 +68,7 @@ static mg_status mark_commit(const lowering *l, bool **commit) {
     return MG_OK;
 }
 
-/* What the plan hands out, in the order of the roots. A root that is given to the plan keeps that
+/* Numbers the plan's outputs, in the order of the roots. A root that is itself an input keeps that
  * external value. */
 static mg_status add_roots(lowering *l) {
     bool *commit;

@@ -7,7 +7,7 @@
 
 /* ---- life ---- */
 
-/* Makes room before it counts, so that mg_guard_clear is right after a failure. */
+/* Allocates before it counts, so that mg_guard_clear is correct after a failure. */
 static mg_status retain_variables(mg_guard *guard, mg_variable *const *variables, int n) {
     if (n == 0) return MG_OK;
     guard->variables = mg_alloc((size_t)n * sizeof(mg_variable *));

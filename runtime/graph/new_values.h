@@ -1,10 +1,12 @@
-/* Guards on new values: whether what a step's commit phase has written to variables is finite.
+/* Guards on new values: whether the values that a step's commit phase has written to variables are
+ * finite.
  *
- * Updates are written over the old values, so these guards are checked behind the commit phase, not
- * before it as the others are: the step has happened, and its error says which variable is lost.
- * The variable is marked (mg_variable.nonfinite) until it gets another value, and steps that would
- * update it are refused. The check is an all_finite at the end of the commit phase; it replaces a
- * check of the values that a step begins with, so weights are read no more often than before. */
+ * Updates are written over the old values, so these guards are checked after the commit phase,
+ * while all others are checked before it: the step has happened, and its error names the variable
+ * that is lost. The variable is marked (mg_variable.nonfinite) until it gets another value, and
+ * steps that would update it are refused. The check is an all_finite at the end of the commit
+ * phase; it replaces a check of the values that a step begins with, so weights are read no more
+ * often than before. */
 #ifndef MG_GRAPH_NEW_VALUES_H
 #define MG_GRAPH_NEW_VALUES_H
 

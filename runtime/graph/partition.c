@@ -1,12 +1,12 @@
 /* Partition: see partition.h.
  *
  * Once every node has its sharding (sharding.c), the device's own nodes are made, in order of
- * depth, so that collectives stand in the order in which their inputs become ready. Each collective
- * also takes the previous one as an input that it does not read: then no device can run them in
- * another order, which would deadlock. A device without rows makes no shards; its partial terms are
- * the identities of their reductions. All-reduces that follow one another and do not depend on one
- * another form buckets. Which do is read off the global IR, so all devices form the same buckets.
- */
+ * depth, so that collectives are ordered by the time at which their inputs become ready. Each
+ * collective also takes the previous one as an input that it does not read: then no device can run
+ * them in another order, which would deadlock. A device without rows makes no shards; its partial
+ * terms are the identities of their reductions. All-reduces that follow one another and do not
+ * depend on one another form buckets. This is decided on the global IR, so all devices form the
+ * same buckets. */
 #include "graph/sharding.h"
 #include "ops/attrs.h"
 #include <math.h>
@@ -156,7 +156,8 @@ static int add_collective(partition *p, const char *op, int from, mg_shape shape
 }
 
 /* The number of the bucket that node i's all-reduce goes into: the open one, or a new one if that
- * is full, is of another kind or dtype, or must be reduced before this one's terms can be made. */
+ * is full, is of another kind or dtype, or must be reduced before the terms of node i can be
+ * computed. */
 static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
     const int64_t bytes = mg_shape_count(&sum->shape) * (int64_t)mg_dtype_size(sum->dtype);
     /* after[i] is the latest bucket that the terms need: it must be an earlier one */
@@ -184,8 +185,8 @@ static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kin
     return made;
 }
 
-/* The whole value of partial node i: on all devices, or only on the central one if no other reads
- * it. The others then get a scalar placeholder. */
+/* The whole value of partial node i: on all devices, or only on the central one if no other device
+ * reads it. Then the other devices get a scalar placeholder. */
 static int add_reduction(partition *p, int i, int from, int kind) {
     mg_shape shape = p->global->nodes[i].shape;
     if (p->central < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
@@ -253,7 +254,7 @@ static int copy_node(partition *p, int i, int sharding) {
  * whole. Where that cannot be made directly, it is cut out of the whole. */
 static int shard_of_source(partition *p, int i, int axis) {
     const mg_node *n = &p->global->nodes[i];
-    int64_t outer = 1, inner = 1; /* entries before and behind the axis */
+    int64_t outer = 1, inner = 1; /* entries before and after the axis */
     for (int k = 0; k < axis; k++) outer *= n->shape.dim[k];
     for (int k = axis + 1; k < n->shape.rank; k++) inner *= n->shape.dim[k];
     /* A broadcast repeats its input along the axis, or has the axis from it (number `own` there).
@@ -274,14 +275,15 @@ static int shard_of_source(partition *p, int i, int axis) {
     return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
 }
 
-/* Whether node i is the mean and variance of a sharded batch, to be those of all rows. */
+/* Whether node i is the mean and variance of a sharded batch that must cover the rows of all
+ * devices. */
 static bool has_joint_moments(const partition *p, int i) {
     return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
            p->shardings[i].in[0] >= 0 && p->shardings[i].produced == MG_REPLICATED;
 }
 
 /* Mean and variance of the whole batch from those of the devices' rows: first the mean of the
- * means, then the mean of the variances about that, so that nothing cancels. */
+ * means, then the mean of the squared distances from it, which avoids cancellation. */
 static int make_joint_moments(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const mg_shape row = MG_SHAPE(1, n->shape.dim[1]);
@@ -318,7 +320,7 @@ static int shard_of_given(partition *p, int i) {
     return add_node(p, copy);
 }
 
-/* What the device has of a `shard` op's input. */
+/* The device's part of a `shard` op's input. */
 static int shard_of_shard_op(partition *p, int i) {
     const int from = p->global->nodes[i].in[0];
     const mg_node *x = &p->global->nodes[from];
@@ -353,7 +355,7 @@ static int make_replicated(partition *p, int i) {
     int own = p->raw[i];
     if (sharding == MG_REPLICATED) return own;
     if (sharding >= 0) return add_collective(p, "all_gather", own, n->shape, 0, sharding);
-    /* what is left are values per device */
+    /* the remaining case is a value per device */
     own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
     return add_reduction(p, i, own, MG_REDUCE_SUM);
 }
@@ -387,13 +389,13 @@ static int fail_not_made(const partition *p, int i) {
     return NOT_MADE;
 }
 
-/* The local node of global node i in a sharding, made at first need. Of another stage's node, what
- * that stage has sent. */
+/* The local node of global node i in a sharding, made at first use. For a node of another stage it
+ * is the transferred value. */
 static int local_node(partition *p, int i, int sharding) {
     const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][index_of_sharding(sharding)];
     if (!own) return *place < 0 ? fail_not_made(p, i) : *place;
-    /* What the op made is what is asked for, or the only thing there is. */
+    /* The sharding in which the op produced it is the requested one, or the only one there is. */
     const bool raw = sharding == p->shardings[i].sharding && sharding != MG_REPLICATED;
     if (raw || sharding == MG_PER_DEVICE || mg_sharding_is_partial(sharding))
         return p->raw[i] < 0 ? fail_not_made(p, i) : p->raw[i];
@@ -407,7 +409,8 @@ static mg_shape local_shape(const partition *p, int i, int sharding) {
 }
 
 /* Sends node i to the stages that read it, or receives it: the same transfers in the same order on
- * both sides. The sender gets a scalar placeholder, the receiver gives one. */
+ * both sides. On the sender the transfer's result is a scalar placeholder, on the receiver its
+ * input is one. */
 static mg_status make_transfers(partition *p, int i) {
     const mg_shape scalar = {.rank = 0};
     for (int slot = 0; slot < N_SHARDINGS; slot++)
@@ -439,15 +442,16 @@ typedef struct ordered_node {
     int depth, node;
 } ordered_node;
 
-/* For qsort: a strict order, so every device sorts alike. */
+/* For qsort: a strict order, so every device gets the same order. */
 static int compare_depth(const void *a, const void *b) {
     const ordered_node *x = a, *y = b;
     return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
                                 : (x->node > y->node) - (x->node < y->node);
 }
 
-/* Makes node i, and right behind it what others want of it, so that collectives stand in order of
- * depth on every device. A device other than the central one skips nodes that only commit needs. */
+/* Makes node i, and right after it the reductions, gathers and transfers that others need of it, so
+ * that collectives are in order of depth on every device. A device other than the central one skips
+ * nodes that only commit needs. */
 static mg_status make_node(partition *p, int i, const bool *wanted) {
     const node_sharding *d = &p->shardings[i];
     const mg_node *n = &p->global->nodes[i];
@@ -469,8 +473,8 @@ static mg_status make_node(partition *p, int i, const bool *wanted) {
     return d->sharding == MG_ANY_SHARDING ? MG_OK : make_transfers(p, i);
 }
 
-/* Marks what devices other than the central one compute or read: from their partial terms and
- * shards backwards. */
+/* Marks the nodes that devices other than the central one compute or read, walking back from their
+ * partial terms and shards. */
 static void mark_replicated(partition *p, const bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
     for (int r = 0; r < g->n_roots; r++)
@@ -563,7 +567,7 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
         p.raw[i] = NOT_MADE;
         for (int w = 0; w < N_SHARDINGS; w++) p.made[i][w] = NOT_MADE;
     }
-    /* Every device decides alike, so what one device sends the other expects. */
+    /* Every device makes the same decisions, so each transfer has its sender and its receiver. */
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
     mg_sharding_assign_stages(&p);
     MG_TRY(make_all_nodes(&p, split_roots, wanted));

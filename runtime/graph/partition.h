@@ -1,8 +1,8 @@
 /* Partition: from the IR of a step over the global batch to the IR of one device.
  *
- * All that concerns several devices is decided here. `shard` nodes shard the batch by rows; the
- * ops' split rules say what becomes of the rest. Where a rule cannot go on, or a value leaves the
- * plan, partial terms are reduced and shards gathered, in an order that is the same on every
+ * All decisions about several devices are made here. `shard` nodes shard the batch by rows; the
+ * ops' split rules give the shardings of the other nodes. Where a rule does not apply, or a value
+ * leaves the plan, partial terms are reduced and shards gathered, in the same order on every
  * device. */
 #ifndef MG_GRAPH_PARTITION_H
 #define MG_GRAPH_PARTITION_H
@@ -28,11 +28,11 @@ typedef struct mg_partition_spec {
 /* The number of the stage whose first device is d; 0 if none. */
 int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d);
 
-/* The IR of device number `device` of a stage. split_roots[r] tells on entry whether root r, an
- * output, may stay sharded; afterwards whether the part holds only its rows of it. With a central
- * device the others have nothing in place of a root that is not sharded. Further roots may follow,
- * which keep collectives alive. *collectives: how many the device takes part in, the same for all.
- */
+/* The IR of device number `device` of a stage. On entry split_roots[r] says whether root r, an
+ * output, may stay sharded; on return, whether the part holds only its own rows of it. With a
+ * central device, the other devices have only a placeholder for a root that is not sharded. Further
+ * roots may follow, which keep collectives alive. *collectives: how many the device takes part in,
+ * the same for all. */
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
                        bool *split_roots, int *collectives);
 

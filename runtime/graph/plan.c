@@ -1,8 +1,8 @@
-/* Making plans: what a step becomes. run.c runs them.
+/* Making plans, the compiled form of steps. run.c runs them.
  *
  * A plan for one device has one part. With several, the global IR is partitioned, and each part
  * goes through the same passes for its device, on the device's own thread, because libraries keep
- * state by thread. */
+ * state per thread. */
 #include "graph/plan.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -114,7 +114,7 @@ static mg_status compile_part(void *plan, int i) {
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
-/* What a run of part i needs besides the program. */
+/* Allocates the memory that a run of part i needs besides the program's. */
 static mg_status prepare_part_runs(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->owner != i) MG_TRY(mg_program_dedup_take(p, i));
@@ -124,8 +124,8 @@ static mg_status prepare_part_runs(mg_plan *p, int i) {
 
 /* ---- all parts ---- */
 
-/* Raises the failure that was not caused by another device's: one whose status is MG_COMM has only
- * waited for a device that failed. The message begins with the device's name. */
+/* Raises the failure that caused the others: a part with status MG_COMM has only waited for a
+ * device that failed. The message begins with the device's name. */
 static mg_status raise_first_failure(const mg_plan *p) {
     int found = -1;
     for (int i = 0; i < p->n_parts; i++) {
@@ -159,11 +159,12 @@ mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bo
     const mg_status run =
         mg_workers_run(devices, p->n_parts, fn, p, mg_deadline(), stop, p->statuses, p->messages);
     mg_status status = run == MG_OK ? raise_first_failure(p) : run;
-    if (status == MG_OK && stop && atomic_load(stop)) /* it came when all jobs had ended */
+    if (status == MG_OK && stop &&
+        atomic_load(stop)) /* the interrupt came when all jobs had ended */
         status = mg_fail(MG_INTERRUPTED, "interrupted");
-    /* Whatever a job that goes on may still touch must stay. */
+    /* Everything that a running job may still touch must be kept. */
     for (int i = 0; i < p->n_parts && run == MG_OK; i++)
-        if (mg_worker_is_away(devices[i]) && !mg_abandoned_plan_is(p))
+        if (mg_worker_has_abandoned(devices[i]) && !mg_abandoned_plan_is(p))
             mg_abandoned_plan_add(p, p->args);
     for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
     return status;
@@ -242,16 +243,16 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     return MG_OK;
 }
 
-/* Devices of one kind share the host's threads evenly. A program takes scratch memory for this many
- * threads and must never run on more, so the number is kept in the part, whatever share its device
- * has in later plans. */
+/* Devices of one kind share the host's threads evenly. A program allocates scratch memory for this
+ * many threads and must never run on more, so the number is stored in the part: in later plans its
+ * device may have another share. */
 static void divide_threads(mg_plan *p) {
     const int threads = mg_thread_count();
     for (int i = 0; i < p->n_parts; i++) {
-        int alike = 0; /* parts on devices of this kind, itself among them */
+        int same_kind = 0; /* parts on devices of this kind, including this one */
         for (int k = 0; k < p->n_parts; k++)
-            alike += p->parts[k].device->api == p->parts[i].device->api;
-        p->parts[i].threads = threads > alike ? threads / alike : 1;
+            same_kind += p->parts[k].device->api == p->parts[i].device->api;
+        p->parts[i].threads = threads > same_kind ? threads / same_kind : 1;
         p->parts[i].device->threads = p->parts[i].threads;
     }
 }
@@ -267,8 +268,8 @@ static int find_central(const mg_plan_spec *spec) {
     return spec->n_devices;
 }
 
-/* The device that stands for each stage. A traced function may have used several devices without
- * saying so beforehand: each is a stage then, in the order of their first use. */
+/* The device that stands for each stage. A traced function may use several devices without
+ * declaring them: then each device is a stage, in the order of first use. */
 static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     p->stages = mg_alloc_zero(MG_MAX_DEVICES * sizeof *p->stages);
     if (!p->stages) return MG_OOM;
@@ -282,7 +283,7 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
     }
     for (int i = 0; i < global->n && spec->trace; i++) {
         const mg_tensor *t = global->nodes[i].tensor;
-        /* These are copied to wherever they are read. */
+        /* Constants are copied to the devices that read them. */
         if (t->any_device || global->nodes[i].kind == MG_NODE_VALUE) continue;
         bool known = false;
         for (int s = 0; s < p->n_stages; s++) known |= p->stages[s] == t->device;
@@ -368,7 +369,7 @@ static mg_status connect_all(mg_plan *p) {
  * tensors, so they are kept with the abandoned plan. */
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
-    /* Reserved now: when a device is lost, nothing may fail for want of memory. */
+    /* Allocated now, so that abandoning the plan cannot fail when a device is lost. */
     p->abandoned = mg_abandoned_plan_new();
     if (!p->abandoned) return MG_OOM;
     MG_TRY(connect_all(p));
@@ -467,7 +468,7 @@ void mg_plan_clear_run(mg_plan *p) {
     if (p->world) p->world->api->reset(p->world);
 }
 
-/* Their threads are back, so nothing touches them any more. */
+/* Their threads have returned, so nothing touches them any more. */
 void mg_plan_reclaim_abandoned(void) {
     bool disowned;
     for (mg_plan *p; (p = mg_abandoned_plan_returned(&disowned));) {

@@ -1,10 +1,10 @@
 /* What a plan is made of, for the files that make, run and report it.
  *
  * Each of these files calls only those before it:
- *   new_values.c                       guards behind the commit phase
- *   async_guards.c, abandoned_plan.c   leaves: they know the structure below, not each other
+ *   new_values.c                       guards after the commit phase
+ *   async_guards.c, abandoned_plan.c   depend on the structures below, not on each other
  *   program_dedup.c                    parts that share a program
- *   work.c                             how much a step computes
+ *   work.c                             estimates how much a step computes
  *   plan.c                             life: builds and compiles a plan, frees it
  *   run.c, commit.c                    run a plan whose inputs are all evaluated
  *   eval.c                             evaluates tensors by plans; runs traced plans
@@ -56,14 +56,14 @@ struct mg_plan {
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */
     mg_comm *world;     /* of all parts, if there are several stages; else NULL */
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
-    bool checks_new_values; /* some guards are behind the commit phase: see new_values.h */
+    bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
-    bool begun;             /* a run goes on beside the caller */
+    bool begun;             /* a run is in progress beside the caller */
     bool on_worker;         /* of a run: on one device's worker, while the caller waits */
     atomic_bool stop;       /* of a run: its jobs are to end */
-    double work;            /* of a run: about so many operations (work.c) */
+    double work;            /* of a run: estimated number of operations (work.c) */
     double compute_seconds; /* of the last run, if it was long enough to be timed */
-    bool inputs_anywhere;   /* on devices of the caller's choice: inputs may lie elsewhere */
+    bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;
@@ -109,10 +109,11 @@ double mg_graph_work(const mg_kernel_graph *graph);
 
 /* fn(plan, i) for each part: in the calling thread if there is one part and p->on_worker is not
  * set, else each on its device's worker. Returns the first failure that is no consequence of
- * another, with the device's name. With `stop`, an interrupt ends it (mg_workers_run). If a job has
- * not returned because of that, or because its device is lost, the plan is abandoned. */
+ * another, with the device's name. With `stop`, an interrupt ends the wait (mg_workers_run). If a
+ * job is still running then, or its device is lost, the plan is abandoned. */
 mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bool *stop);
-/* Releases what a run has made and not handed on: the plan is as before the run. */
+/* Releases the buffers and values of a run that were not handed out: the plan is as before the
+ * run. */
 void mg_plan_clear_run(mg_plan *p);
 /* Frees abandoned plans whose devices have come back, or makes them ordinary plans again. */
 void mg_plan_reclaim_abandoned(void);
@@ -129,7 +130,7 @@ mg_status mg_commit_explain(const mg_plan *p, mg_status status);
 
 /* ---- run.c: for commit.c ---- */
 
-/* A buffer of this run for an external value, at whose address it then lies. */
+/* Allocates a buffer of this run for an external value and sets the value's address. */
 mg_status mg_part_new_buffer(mg_part *part, int external);
 /* An external value as a tensor: made by this run, or given to it and handed on. Owned; NULL on
  * failure. */

@@ -1,10 +1,10 @@
-/* Program deduplication: parts that do the same on devices of one kind share one program.
+/* Program deduplication: equal parts on devices of one kind share one program.
  *
- * Two parts do the same if their IRs are equal but for the places where rows begin, in arguments
- * and in random draws. Those places come with the run. The later part keeps them in place of its
- * own IR, and uses what was lowered and compiled for the earlier one, its owner. Compiling takes
- * longer than everything else in making a plan, so devices with equal shards are made as fast as
- * one. */
+ * Two parts are equal if their IRs differ only in the first rows of arguments and in the first
+ * elements of random draws, which are given at each run. The later part keeps only these positions
+ * of its own IR, and uses the lowered graph and the program of the earlier part, its owner.
+ * Compiling takes longer than everything else in making a plan, so a plan for many devices with
+ * equal shards is made about as fast as a plan for one. */
 #include "graph/plan.h"
 #include <string.h>
 

@@ -18,11 +18,11 @@
 #include "graph/new_values.h"
 #include "device/buffer.h"
 
-/* Rows of an argument may begin at any address; libraries for GPUs want multiples of this. */
+/* Rows of an argument may begin at any address; GPU libraries need multiples of this. */
 enum { ALIGNED = 64 };
 
-/* A run on one device is long from so many operations (work.c), or from so many seconds of its last
- * run, which is timed if it has some work. */
+/* A run on one device is long if it has more than LONG_WORK operations (work.c), or if its last run
+ * took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
 static const double LONG_WORK = 4e9, LONG_SECONDS = 0.05, TIMED_WORK = 4e6;
 
 /* ---- values on several devices ---- */
@@ -33,7 +33,7 @@ mg_status mg_value_wait(const mg_tensor *t) {
     return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_async_guards_wait(d);
 }
 
-/* By the devices themselves where they can, else by way of the host. */
+/* The devices copy directly where they can, otherwise through the host. */
 mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device) {
     if (mg_value_wait(t) != MG_OK) return NULL;
     const size_t bytes = mg_tensor_bytes(t);
@@ -109,7 +109,7 @@ static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *cons
         (offset % ALIGNED && !part->device->api->host_memory))
         return copy_rows_to_part(part, i, t, offset);
     part->address[i] = (char *)t->buffer->data + offset;
-    /* Between mg_plan_begin and mg_plan_end the caller may drop it. */
+    /* Between mg_plan_begin and mg_plan_end the caller may release it. */
     if (p->begun) part->bound[i] = mg_tensor_retain(t);
     return MG_OK;
 }
@@ -163,11 +163,11 @@ static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
 }
 
 /* The device's arena, which all plans share, because one runs at a time. A run beside the caller
- * has an arena that the plan keeps; so has a plan on a device whose thread is still in a job that
- * was left, and may use the other. */
+ * uses an arena that the plan owns. So does a plan on a device whose thread is still in an
+ * abandoned job, which may use the device's arena. */
 static mg_status find_arena(const mg_plan *p, mg_part *part) {
     const size_t bytes = part->device->api->arena_bytes(part->program);
-    const bool own = p->begun || mg_worker_is_away(part->device);
+    const bool own = p->begun || mg_worker_has_abandoned(part->device);
     if (!own) return mg_device_arena(part->device, bytes, &part->arena);
     if (!part->own_arena && bytes) {
         MG_TRY(mg_device_alloc(part->device, bytes, &part->own_arena));
@@ -187,8 +187,8 @@ static mg_status prepare_part(const mg_plan *p, int i) {
     return status;
 }
 
-/* The compute phase: a job of the device's worker. Such a job may start late, when its caller has
- * left it. */
+/* The compute phase: a job of the device's worker. The job may start so late that its caller has
+ * already given it up. */
 static mg_status compute_part(void *plan, int i) {
     mg_plan *p = plan;
     const bool late = mg_worker_is_own() && atomic_load(&p->stop);
@@ -247,7 +247,7 @@ static mg_status allocate_sharded_outputs(mg_plan *p) {
     return MG_OK;
 }
 
-/* Copies the rows that do not lie in their place yet. */
+/* Copies the rows that were not written in place. */
 static mg_status gather_output(mg_plan *p, int output) {
     const int lead = p->root_part[output];
     mg_device *to = p->parts[lead].device;
@@ -297,8 +297,8 @@ static mg_status raise_guard(const mg_plan *p, int i) {
     return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
 }
 
-/* Reads the byte of guard i, or of the verdict. Behind the commit phase no interrupt ends that: the
- * step has happened. */
+/* Reads the byte of guard i, or of the verdict. After the commit phase (`behind`) no interrupt ends
+ * the wait, because the step has happened. */
 static mg_status read_guard(mg_plan *p, int i, bool behind, uint8_t *byte) {
     const int root = p->n_outputs + p->n_assigns + i;
     const mg_part *part = &p->parts[p->root_part[root]];
@@ -307,10 +307,10 @@ static mg_status read_guard(mg_plan *p, int i, bool behind, uint8_t *byte) {
     return behind ? mg_device_read_through(d, byte, at, 1) : d->api->copy_out(d, byte, at, 1);
 }
 
-/* Checks the guards that are known in the compute phase or, with `behind`, behind the commit phase.
- * A verdict on new values too is known there, and a failure of another guard then has kept the old
- * values. Before, the guards of the step before must be answered: a failure there has made this
- * step's values void. */
+/* Checks the guards that are known after the compute phase or, with `behind`, after the commit
+ * phase. A verdict that covers new values is known only after commit; if it reports another guard,
+ * the old values were kept. The guards of the previous step are checked first: if one of them
+ * failed, this step's values are void. */
 static mg_status check_guards(mg_plan *p, bool behind) {
     uint8_t byte = 0;
     if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
@@ -336,7 +336,8 @@ static mg_status check_guards(mg_plan *p, bool behind) {
 static void note_unfinished(mg_plan *p, mg_status status) {
     for (int k = 0; k < p->n_parts; k++) {
         const mg_status own = p->n_parts > 1 ? p->statuses[k] : status;
-        const bool lost = (p->n_parts > 1 || p->on_worker) && mg_worker_is_away(p->parts[k].device);
+        const bool lost =
+            (p->n_parts > 1 || p->on_worker) && mg_worker_has_abandoned(p->parts[k].device);
         p->parts[k].unfinished = lost || (own != MG_OK && !p->parts[k].finished);
     }
 }
@@ -348,13 +349,14 @@ static mg_status run_commit(mg_plan *p) {
     note_unfinished(p, status);
     const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(p, status);
     mg_commit_bind(p);
-    if (p->n_draws && !p->begun) mg_rng_take(p->n_draws); /* else mg_plan_start has taken them */
+    if (p->n_draws && !p->begun)
+        mg_rng_take(p->n_draws); /* if begun, mg_plan_start has taken them */
     return said == MG_OK && p->checks_new_values ? check_guards(p, true) : said;
 }
 
 /* ---- a run ---- */
 
-/* A collective that was only started may have failed since. */
+/* An asynchronous collective may have failed after it was started. */
 static mg_status check_comms(const mg_plan *p) {
     for (int s = 0; p->comms && s < p->n_stages; s++) MG_TRY(p->comms[s]->api->check(p->comms[s]));
     return p->world ? p->world->api->check(p->world) : MG_OK;
@@ -362,7 +364,7 @@ static mg_status check_comms(const mg_plan *p) {
 
 /* Enqueues compute and commit together, then waits for the guards of the previous step, while the
  * device is at work on this one. If one of them has failed, this step has changed nothing either,
- * provided it has guards itself; without any, the wait comes first. */
+ * provided that it has guards itself. A step without guards waits before it starts. */
 static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     mg_device *d = p->parts[0].device;
     MG_TRY(p->verdict ? mg_async_guards_make_room(d) : mg_async_guards_wait(d));
@@ -385,13 +387,13 @@ static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **res
 
 /* Whether the caller should only wait while the device's worker runs the plan: the cpu device
  * blocks signals meanwhile, and Ctrl-C must not wait for a long run. A short run stays in the
- * calling thread, since handing it over takes about 20 us. Asynchronous devices are busy elsewhere
- * anyway. A planned fault may hang, so its run counts as long. */
+ * calling thread, since handing it over takes about 20 us. Asynchronous devices do not compute in
+ * the calling thread anyway. An injected fault may hang, so a run with one counts as long. */
 static bool is_long(const mg_plan *p) {
     const mg_device_api *api = p->parts[0].device->api;
     if (p->n_parts > 1 || api->readback_wait || api->discards_data) return false;
     if (mg_device_is_lost(p->parts[0].device)) return false;
-    const double speed = api->fuses ? 1 : 0.01; /* of the kernels, compared with fast ones */
+    const double speed = api->fuses ? 1 : 0.01; /* relative speed of the device's kernels */
     return p->work > LONG_WORK * speed || p->compute_seconds > LONG_SECONDS || mg_fault_planned();
 }
 
@@ -404,7 +406,7 @@ static mg_status compute_all(mg_plan *p) {
     return MG_OK;
 }
 
-/* A job of the last run that was left may still be under way; its memory is not free before. */
+/* An abandoned job of the last run may still be running and use the plan's memory: wait for it. */
 static mg_status await_last_run(mg_plan *p) {
     if (!mg_abandoned_plan_is(p)) return MG_OK;
     for (int k = 0; k < p->n_parts; k++)
@@ -413,13 +415,13 @@ static mg_status await_last_run(mg_plan *p) {
     return MG_OK;
 }
 
-/* Whether the calling thread can run the plan though its device may be lost: data that lie there
- * are then still of use. */
+/* Whether the calling thread can run the plan although its device may be lost, so that data on a
+ * lost device stay usable. */
 static bool can_run_here(const mg_plan *p, const mg_device *d) {
     return p->n_parts == 1 && !p->begun && !mg_device_out_of_reach(d) && !mg_threads_forked();
 }
 
-/* What must hold before a run starts. An interrupt or a lost device stops it here. */
+/* Checks the conditions of a run. An interrupt or a lost device stops it here. */
 static mg_status start_run(mg_plan *p) {
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts; k++)
@@ -428,14 +430,14 @@ static mg_status start_run(mg_plan *p) {
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
     atomic_store(&p->stop, false);
     p->on_worker = is_long(p);
-    /* Reserved now: leaving a job must not fail for want of memory. */
+    /* Allocated now, so that abandoning a job cannot fail for lack of memory. */
     if ((p->on_worker || p->begun) && !p->abandoned) p->abandoned = mg_abandoned_plan_new();
     return (p->on_worker || p->begun) && !p->abandoned ? MG_OOM : MG_OK;
 }
 
 static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     MG_TRY(start_run(p));
-    p->rng = mg_rng_get(); /* moved on only after the run has succeeded */
+    p->rng = mg_rng_get(); /* advanced only after the run has succeeded */
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     MG_TRY(bind_inputs(p, args));
     if (p->at_once) return run_at_once(p, args, results);
@@ -448,7 +450,7 @@ static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **resu
     return run_commit(p);
 }
 
-/* A plan has the memory of one run: MG_USAGE while one goes on beside the caller. */
+/* A plan has memory for one run only: MG_USAGE while a run is in progress beside the caller. */
 static mg_status check_not_begun(const mg_plan *p) {
     if (!p->begun) return MG_OK;
     return mg_fail(MG_USAGE,
@@ -475,7 +477,7 @@ static mg_device *next_device(const mg_plan *p, const mg_device *after) {
     return next;
 }
 
-/* Locks the devices of a plan. All threads do so in the same order, so that none waits for ever. */
+/* Locks the devices of a plan. All threads lock in the same order, which avoids deadlocks. */
 static void take_turns(const mg_plan *p) {
     for (mg_device *d = next_device(p, NULL); d; d = next_device(p, d))
         pthread_mutex_lock(&d->turn);
@@ -534,14 +536,15 @@ bool mg_plan_done(const mg_plan *p) {
     return mg_worker_done(p->parts[0].device, mg_deadline());
 }
 
-/* Waits for the begun job. If it was left, or the device is lost, the plan is abandoned. */
+/* Waits for the job that was begun. If the wait is given up, or the device is lost, the plan is
+ * abandoned. */
 static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
     mg_device *d = p->parts[0].device;
     char *message = NULL;
     const mg_status status = mg_worker_end(d, mg_deadline(), &p->stop, &message);
     if (status != MG_OK) mg_device_fail(d, status, message);
     mg_free(message);
-    if (mg_worker_is_away(d)) mg_abandoned_plan_add(p, args);
+    if (mg_worker_has_abandoned(d)) mg_abandoned_plan_add(p, args);
     return status;
 }
 
@@ -573,6 +576,6 @@ void mg_plan_cancel(mg_plan *p, mg_tensor *const *args) {
     atomic_store(&p->stop, true);
     mg_worker_end(d, mg_deadline(), &p->stop, &message);
     mg_free(message);
-    if (mg_worker_is_away(d)) mg_abandoned_plan_add(p, args);
+    if (mg_worker_has_abandoned(d)) mg_abandoned_plan_add(p, args);
     finish_run(p);
 }

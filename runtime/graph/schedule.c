@@ -5,10 +5,10 @@
  * in memory) run just before their first user.
  *
  * A fused group whose results only become variables' new values, directly or through other such
- * groups, belongs to the commit phase. There, groups that do the same to different variables follow
- * one another, so that a device can run them as one step (a multi-tensor update). So do the
- * reductions of a bucket, where the last one's terms are ready; a step that reads one of them waits
- * for all. */
+ * groups, belongs to the commit phase. There, equal groups of different variables are put next to
+ * each other, so that a device can run them as one step (a multi-tensor update). The reductions of
+ * a bucket are put next to each other too, at the place where the last one's terms are ready; a
+ * step that reads one of them waits for all. */
 #include "core/alloc.h"
 #include "device/worker.h"
 #include "graph/ir.h"
@@ -59,7 +59,7 @@ static const mg_group *group_of(const scheduler *s, int u) {
     return u >= s->ir->n ? s->groups->items[u - s->ir->n] : NULL;
 }
 
-/* A unit's inputs and outputs are nodes, of groups those of the expression. */
+/* A unit's inputs and outputs are nodes; for a group, the inputs and outputs of its expression. */
 static int input_count(const scheduler *s, int u) {
     const mg_group *g = group_of(s, u);
     return g ? g->expr.n_inputs : s->ir->nodes[u].n_in;
@@ -115,8 +115,8 @@ static int64_t bucket_of(const scheduler *s, int u) {
     return ((const mg_collective_attrs *)n->attrs)->bucket;
 }
 
-/* From the last unit to the first: the last reduction of each bucket is met first. Reductions, and
- * the units that make their terms, are urgent: other devices wait for them. */
+/* Walks from the last unit to the first, so that the last reduction of each bucket is found first.
+ * Reductions, and the units that make their terms, are urgent: other devices wait for them. */
 static void find_buckets(scheduler *s) {
     int64_t bucket = 0;
     for (int u = s->n_units - 1, last = -1; u >= 0; u--) {
@@ -182,8 +182,8 @@ static int64_t node_bytes(const scheduler *s, int node) {
     return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
 }
 
-/* Bytes made minus bytes freed if u ran now. Urgent units come first, whatever they need: where the
- * communicator can, a reduction then goes on beside the steps that follow. */
+/* Bytes made minus bytes freed if u ran now. Urgent units come first, whatever memory they need: an
+ * asynchronous communicator then reduces while the following steps compute. */
 static int64_t memory_growth(const scheduler *s, int u) {
     int64_t bytes = 0;
     if (s->units[u].is_urgent) return INT64_MIN;
@@ -213,8 +213,8 @@ static void place_with_sources(scheduler *s, int u) {
     place_unit(s, u);
 }
 
-/* List scheduling. `ready` is a queue: of its first LOOK_AHEAD units the best is taken, and the
- * order of the others stays, so equal choices are made in the order of the IR. */
+/* List scheduling. `ready` is a queue: the best of its first LOOK_AHEAD units is taken and the
+ * others keep their order, so ties are broken by the order of the IR. */
 static mg_status list_schedule(scheduler *s, int *ready) {
     int head = 0, tail = 0;
     for (int u = 0; u < s->n_units; u++)
@@ -236,7 +236,7 @@ static mg_status list_schedule(scheduler *s, int *ready) {
     }
     for (int u = 0; u < s->n_units; u++) /* sources that only roots use */
         if (s->units[u].source && !s->units[u].placed) place_unit(s, u);
-    for (int u = 0; u < s->n_units; u++) /* groups that wait for each other never get ready */
+    for (int u = 0; u < s->n_units; u++) /* groups that wait for each other never become ready */
         if (s->units[u].exists && !s->units[u].placed)
             return mg_fail(MG_INTERNAL, "a plan's steps wait for each other in a circle");
     return MG_OK;
@@ -244,7 +244,7 @@ static mg_status list_schedule(scheduler *s, int *ready) {
 
 /* ---- commit ---- */
 
-/* Outputs, and what guards check, are needed before the commit phase. */
+/* Outputs and the conditions of guards are needed before the commit phase. */
 static mg_status find_early_roots(scheduler *s) {
     s->is_early = mg_ir_alloc(s->ir, (size_t)s->ir->n * sizeof *s->is_early);
     if (!s->is_early) return MG_OOM;
@@ -254,7 +254,7 @@ static mg_status find_early_roots(scheduler *s) {
 }
 
 /* Whether a unit belongs to the commit phase: a group, or a check of new values, that only units of
- * that phase read. Units are asked from the last to the first. */
+ * that phase read. To be called from the last unit to the first. */
 static bool is_commit(const scheduler *s, int u) {
     if (!group_of(s, u) && !mg_ir_checks_new_values(s->ir, &s->ir->nodes[u])) return false;
     for (int e = 0; e < s->units[u].n_edges; e++)
@@ -282,8 +282,8 @@ static mg_status split_phases(scheduler *s) {
 
 /* ---- buckets ---- */
 
-/* The reductions of a bucket move to the place of the last one. Buckets follow one another, so one
- * is open at a time. */
+/* Moves the reductions of a bucket to the place of the last one. Buckets do not overlap, so only
+ * one is open at a time. */
 static void close_buckets(scheduler *s) {
     int *units = s->order->units, held[MG_BUCKET_TENSORS], n_held = 0, n = 0;
     for (int i = 0; i < s->order->n_compute; i++) {
@@ -342,8 +342,8 @@ static bool has_output_shape(const scheduler *s, int u, int i) {
                           &s->ir->nodes[output_node(s, u, 0)].shape);
 }
 
-/* Whether two groups of a phase do the same: equal expressions, and operands that are shared or of
- * their own ranges. */
+/* Whether two groups of a phase can run as one step: equal expressions, and each operand is either
+ * shared or has a range of its own in each group. */
 static bool can_batch(const scheduler *s, int a, int b) {
     const mg_group *x = group_of(s, a), *y = group_of(s, b);
     if (s->units[a].commit != s->units[b].commit || s->units[a].depth != s->units[b].depth ||
@@ -355,8 +355,8 @@ static bool can_batch(const scheduler *s, int a, int b) {
     return true;
 }
 
-/* Groups that can be batched have the same hash: an operand that no group has ranges of must be
- * shared, so its node counts. */
+/* Groups that can be batched have the same hash. An operand without per-group ranges must be
+ * shared, so its node is part of the hash. */
 static uint64_t batch_hash(const scheduler *s, int u) {
     const mg_group *g = group_of(s, u);
     int key[2 + MG_FUSE_MAX_INPUTS] = {s->units[u].commit, s->units[u].depth};
@@ -383,8 +383,8 @@ static int first_of_batch(const scheduler *s, const batch_table *t, int i) {
     return i;
 }
 
-/* A unit that no batch has taken, and that may be moved to another one: a group of the commit
- * phase, or a small one that only reads what is given to the plan, such as the cast of a bias. */
+/* A unit that is in no batch yet and may be moved: a group of the commit phase, or a small group
+ * that reads only inputs of the plan, such as the cast of a bias. */
 static bool may_be_batched(const scheduler *s, int i) {
     enum { SMALL = 1 << 18 };
     const int u = s->order->units[i];

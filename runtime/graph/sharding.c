@@ -1,12 +1,12 @@
 /* Shardings: see sharding.h.
  *
- * The ops' split rules say in which sharding a node is produced. Where some reader wants a partial
- * value whole, it is reduced once for all its readers. That may change what a reader's rule
- * answers, so the decision is repeated until nothing changes. */
+ * The ops' split rules say in which sharding a node is produced. If some reader needs a partial
+ * value whole, it is reduced once for all its readers. This may change the result of a reader's
+ * rule, so the decision is repeated until nothing changes. */
 #include "graph/sharding.h"
 
-/* Made of nothing, or one thing repeated: a device can make the whole of it or any part, with the
- * same numbers. */
+/* A node without inputs, or a broadcast of one: a device can make the whole of it or any part, with
+ * the same numbers. */
 static bool is_source(const partition *p, const mg_node *n) {
     if (n->kind == MG_NODE_LITERAL || mg_is_op(n, "iota") || mg_is_op(n, "random"))
         return n->n_in == 0;
@@ -53,12 +53,13 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
         terms |= mg_sharding_is_partial(sharding);
         local |= sharding == MG_PER_DEVICE;
     }
-    /* What a device makes of its own values is its own: its partial sums count as whole there. */
+    /* Values computed from per-device values are per device too: their partial sums count as
+     * whole. */
     for (int k = 0; k < n->n_in && local; k++)
         if (given[k] == MG_PER_DEVICE || given[k] <= MG_PARTIAL_SUM)
             given[k] = given[k] == MG_ANY_SHARDING ? MG_ANY_SHARDING : MG_REPLICATED;
     d->sharding = MG_REPLICATED;
-    /* With only replicated inputs there is nothing to ask. */
+    /* The rule is called only if some input is not replicated. */
     const bool ruled = (parts || (terms && !local)) && ask_rule(p, n, given, d);
     if (!ruled)
         for (int k = 0; k < n->n_in; k++) d->in[k] = MG_REPLICATED;
@@ -71,7 +72,8 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
     return MG_OK;
 }
 
-/* The sharding in which node i is produced, in d->sharding, and what its inputs must have. */
+/* Sets d->sharding, the sharding in which node i is produced, and d->in, the shardings that its
+ * inputs must have. */
 static mg_status decide_node(partition *p, int i, node_sharding *d) {
     const mg_node *n = &p->global->nodes[i];
     d->sharding = is_source(p, n) ? MG_ANY_SHARDING : MG_REPLICATED;
@@ -123,8 +125,8 @@ static void mark_wanted(const partition *p, const bool *split_roots, bool *wante
     }
 }
 
-/* Partial terms that one reader wants whole are reduced for all readers; the next round asks the
- * rules again. `reduced` only ever grows, so the rounds end. */
+/* Partial terms that one reader needs whole are reduced for all readers; the next round calls the
+ * rules again. `reduced` only grows, so the rounds end. */
 mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted) {
     const int n = p->global->n;
     for (bool changed = true; changed;) {
@@ -147,7 +149,7 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
 
 /* ---- stages ---- */
 
-/* Devices that are no stage's first count as the first stage's. */
+/* A device that is not the first device of a stage counts as part of the first stage. */
 int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d) {
     for (int s = 0; s < spec->n_stages; s++)
         if (spec->stages[s] == d) return s;

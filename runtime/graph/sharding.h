@@ -1,7 +1,7 @@
 /* Shardings of a step's nodes: sharding.c decides them, partition.c builds each device's IR from
  * them.
  *
- * The words are those of core/placement.h. What is decided is the same for every device, so all
+ * The terms are defined in core/placement.h. The decisions are the same for every device, so all
  * devices build matching collectives. */
 #ifndef MG_GRAPH_SHARDING_H
 #define MG_GRAPH_SHARDING_H
@@ -18,8 +18,8 @@ enum {
 
 typedef struct node_sharding {
     int produced; /* the sharding in which the op makes its result */
-    int sharding; /* the one readers see: `produced`, or MG_REPLICATED where a reader wants partial
-                     terms whole, because they are then reduced once for all readers */
+    int sharding; /* the sharding that readers see: `produced`, or MG_REPLICATED if a reader needs
+                     partial terms whole, because they are then reduced once for all readers */
     int *in;      /* per input: the sharding that this op needs */
     int depth;    /* length of the longest path from a source */
 } node_sharding;
@@ -32,10 +32,10 @@ typedef struct partition {
     int stage, device; /* whose IR is built */
     int central;       /* number of the only device that has the variables, or -1 */
     bool local_norm;
-    mg_ir *part; /* what is built; its memory also holds these arrays */
+    mg_ir *part; /* the IR being built; its memory also holds these arrays */
     int capacity;
     node_sharding *shardings;
-    bool *reduced;                 /* its partial terms are reduced right behind it */
+    bool *reduced;                 /* its partial terms are reduced right after it */
     int *stages;                   /* the stage that computes it */
     uint64_t (*sent)[N_SHARDINGS]; /* per sharding: bits of the stages that it is sent to */
     int (*made)[N_SHARDINGS];      /* per sharding: its local node, or NOT_MADE */

@@ -50,7 +50,7 @@ static mg_status become_literal(mg_ir *ir, mg_node *n, double v) {
     return MG_OK;
 }
 
-/* Ops that only move or repeat elements: of a literal they give the same literal. */
+/* Ops that only move or repeat elements: applied to a literal they give the same literal. */
 static bool is_movement(const mg_node *n) {
     return mg_is_op(n, "broadcast_to") || mg_is_op(n, "reshape") || mg_is_op(n, "permute") ||
            mg_is_op(n, "slice");
@@ -101,8 +101,8 @@ static void skip_inner_reshape(const mg_ir *ir, mg_node *n) {
         n->in[0] = input(ir, n, 0)->in[0];
 }
 
-/* An element-wise op broadcasts by itself as long as another operand still has the full shape. The
- * large copy that the gradient of a sum consists of need then not be made. */
+/* An element-wise op broadcasts by itself as long as another operand still has the full shape. This
+ * avoids the large copy in the gradient of a sum. */
 static void skip_broadcasts(const mg_ir *ir, mg_node *n) {
     bool shape_told = false;
     if (n->kind != MG_NODE_OP || !n->op->elementwise) return;
@@ -234,7 +234,7 @@ static mg_status fold_and_merge(mg_ir *ir) {
 
 /* ---- bias and relu into conv2d and matmul ---- */
 
-/* A convolution or product that has no relu yet: a bias would come too late after it. */
+/* A convolution or product that has no relu yet: a bias cannot be added after a relu. */
 static bool takes_epilogue(const mg_node *n) {
     if (mg_is_op(n, "conv2d")) return !((const mg_conv_attrs *)n->attrs)->relu;
     if (mg_is_op(n, "matmul")) return !((const mg_matmul_attrs *)n->attrs)->relu;
@@ -284,7 +284,7 @@ static mg_status take_epilogue(mg_ir *ir, mg_node *n) {
 
 /* ---- the relu mask before a max pool ---- */
 
-/* Where a node number stands after the node at `from` has moved to `to`. */
+/* The new number of a node after the node at `from` has moved to `to`. */
 static int new_position(int node, int from, int to) {
     return node == from ? to : node > from && node <= to ? node - 1 : node;
 }
@@ -395,7 +395,7 @@ static mg_status skip_unscaling(mg_ir *ir, mg_node *n) {
     return MG_OK;
 }
 
-/* Uses are counted in between, because the second pass asks for single users. */
+/* Uses are counted in between, because the second pass checks for single users. */
 mg_status mg_simplify(mg_ir *ir) {
     MG_TRY(fold_and_merge(ir));
     mg_ir_count_uses(ir);
@@ -406,7 +406,7 @@ mg_status mg_simplify(mg_ir *ir) {
         MG_TRY(take_epilogue(ir, n));
         MG_TRY(skip_unscaling(ir, n));
         move_mask_behind_pool(ir, n);
-        skip_pool_gradient(ir, n); /* of a gradient that has moved only now */
+        skip_pool_gradient(ir, n); /* the gradient may have moved just now */
     }
     mg_ir_count_uses(ir);
     return MG_OK;

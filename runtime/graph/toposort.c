@@ -3,7 +3,7 @@
 #include "graph/toposort.h"
 #include "core/alloc.h"
 
-/* Of all threads, so that two walks never have the same number. */
+/* Shared by all threads, so that no two walks have the same number. */
 static atomic_uint last_visit;
 
 uint32_t mg_toposort_new_visit(void) {

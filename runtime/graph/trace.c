@@ -37,7 +37,7 @@ struct mg_trace {
     mg_device *central;
 };
 
-/* The open trace, or NULL. */
+/* This thread's open trace, or NULL. */
 static _Thread_local mg_trace *current;
 /* Of the last trace of this thread. Tensors carry it, so one that outlives its trace is recognised.
  */
@@ -102,7 +102,8 @@ static mg_device *stage_device(const mg_trace *t, const mg_device *d) {
     return t->device;
 }
 
-/* All devices of a stage are one in the trace; plan.c deals its work out to them. */
+/* In the trace, one device stands for all devices of a stage; plan.c distributes its work over
+ * them. */
 mg_device *mg_trace_device(mg_device *d) {
     return current && current->n_devices ? stage_device(current, d) : d;
 }
@@ -110,7 +111,7 @@ mg_device *mg_trace_device(mg_device *d) {
 /* `entry` stays the placeholder of the value at entry; `traced` follows the assignments. */
 mg_status mg_trace_enter_variable(mg_variable *v) {
     mg_trace *t = current;
-    if (v->trace == serial && v->entry) return MG_OK; /* it has one */
+    if (v->trace == serial && v->entry) return MG_OK; /* it has its placeholder */
     MG_TRY(mg_reserve((void **)&t->variables, t->n_variables, &t->variables_capacity,
                       sizeof *t->variables));
     v->entry = mg_tensor_varread(v);
@@ -194,7 +195,8 @@ static bool is_watched(const mg_trace *t, const mg_variable *v) {
     return false;
 }
 
-/* Only in a trace do checks wait for its end, when the last new values are known. */
+/* Inside a trace: the check is added when the trace ends, because only then the final new values
+ * are known. */
 static mg_status watch(mg_trace *t, mg_variable *v, const char *message) {
     if (is_watched(t, v)) return MG_OK;
     MG_TRY(
@@ -205,7 +207,7 @@ static mg_status watch(mg_trace *t, mg_variable *v, const char *message) {
     return MG_OK;
 }
 
-/* Outside a trace: the present value of a variable. */
+/* Outside a trace: checks the current value of a variable. */
 static mg_status check_value(mg_variable *v, const char *message) {
     uint8_t finite = 0;
     mg_tensor *ok = mg_apply(mg_op_find("all_finite"), &v->value, 1, NULL);
@@ -231,8 +233,8 @@ static bool needs_check(const watched *w) {
     return v->traced && v->traced != v->entry && !v->traced->any_device;
 }
 
-/* Numbers the guards that the watched variables need, from 0: one for those of one device with one
- * message, as many as an op takes. Returns how many. */
+/* Numbers the guards that the watched variables need, from 0: variables of one device with the same
+ * message share a guard, up to the maximum number of inputs of an op. Returns how many. */
 static int number_checks(mg_trace *t) {
     int n = 0;
     for (int i = 0; i < t->n_watched; i++) {
@@ -348,8 +350,8 @@ static mg_status use_async_guards(mg_trace *t, int n_checks, mg_variable **flag,
                                        verdict);
 }
 
-/* All guards of the plan: the checks of new values are of those that the other guards let through.
- */
+/* Completes the guards of the plan. Checks of new values come last: they check the values that the
+ * other guards have selected. */
 static mg_status finish_guards(mg_trace *t, mg_tensor **verdict) {
     mg_variable *flag;
     const int n_checks = number_checks(t), n_before = t->n_guards;

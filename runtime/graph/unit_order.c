@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first distance of positions, and the least mean distance where units are put between others:
- * the larger the gaps, the fewer positions change. */
+/* The initial distance between positions, and the smallest mean distance after units are put
+ * between others: the larger the gaps, the fewer positions change. */
 #define GAP ((int64_t)1 << 32)
 #define LEAST_GAP ((int64_t)1 << 12)
 
@@ -121,7 +121,7 @@ static void start_search(mg_unit_order *o, search *s, int start, int goal) {
     s->n_start = s->n_met;
 }
 
-/* Whether the unit lies on the way from start to goal, as far as positions tell. */
+/* Whether the unit's position lies between those of start and goal. */
 static bool is_between(const mg_unit_order *o, const search *s, int unit) {
     return s->through_users ? o->position[unit] < o->position[s->goal]
                             : o->position[unit] > o->position[s->goal];
@@ -154,7 +154,7 @@ static outcome follow_edge(mg_unit_order *o, search *s, const search *other) {
     return GOES_ON;
 }
 
-/* The search that has ended without meeting the other one, or NULL: a path leads from a to b. */
+/* The search that has ended without meeting the other one; NULL if a path leads from a to b. */
 static const search *find_ended(mg_unit_order *o, int a, int b) {
     search *forward = &o->forward, *backward = &o->backward;
     start_search(o, forward, a, b);
@@ -186,8 +186,8 @@ static void put_behind(mg_unit_order *o, int place, int unit) {
     o->behind[place] = o->before[next] = unit;
 }
 
-/* The n units between `first` and `last` get positions with equal gaps. If there is little room, so
- * do units before them: as many as it takes. */
+/* The n units between `first` and `last` get positions with equal gaps. If there is too little
+ * room, units before them get new positions too. */
 static void spread_positions(mg_unit_order *o, int first, int last, int n) {
     const int end = o->ir->n;
     const int64_t upper = last == end ? o->position[first] + GAP : o->position[last];

@@ -1,5 +1,5 @@
-/* How much a step computes: a rough count, enough to tell a step of milliseconds from one of
- * seconds before it has run. */
+/* Estimates how many operations a step takes: accurate enough to distinguish a step of milliseconds
+ * from one of seconds before it runs. */
 #include "graph/plan.h"
 #include <math.h>
 #include <string.h>

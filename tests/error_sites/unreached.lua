@@ -55,7 +55,7 @@ return {
     "runtime/data/image_codec/png.c an unknown kind of pixels", -- libpng was told which ones to give
     "runtime/device/cuda/comm/comm.c cuda: no collective",
     "runtime/device/program/reference_kernel.c results, not",
-    "runtime/graph/fold_norm.c folding put",
+    "runtime/graph/fold_norm.c folding batch normalization put",
     "runtime/graph/partition.c an error of this program, not of the script",
     "runtime/graph/partition.c a variable or an argument",
     "runtime/graph/schedule.c wait for each other in a circle",
