@@ -5,8 +5,8 @@
  * the thread that asks for its value. The library installs no signal handlers, never exits the
  * process, and prints nothing but log lines, which go through the log sink.
  *
- * Random numbers. One seed and one count of draws serve all threads and Lua states. Where several
- * of them draw at once, their numbers depend on who comes first.
+ * Random numbers. One seed and one count of draws serve all threads and Lua states. If several of
+ * them draw at once, the numbers depend on the order of their calls.
  *
  * Memory. A function that returns a tensor marked "Owned" gives the caller one reference; the
  * caller ends it with mg_tensor_release, once. Everything marked "Borrowed" belongs to the library
@@ -99,7 +99,7 @@ const char *mg_dtype_name(mg_dtype t);
 size_t mg_dtype_size(mg_dtype t);
 
 #ifndef MG_CORE_SHAPE_H
-/* The most axes that a tensor has. */
+/* The maximum number of axes of a tensor. */
 #define MG_MAX_RANK 8
 /* The sizes of a tensor, outermost axis first; elements are stored in row-major order. */
 typedef struct mg_shape {
@@ -231,15 +231,13 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
  * mg_tensor_release(root);
  * \endcode */
 mg_status mg_eval(mg_tensor *const *t, int n);
-/* Differentiates y, a tensor of one number, by wrt[0 .. n-1]. grads[i] is set to an owned lazy
- * tensor of the shape of wrt[i], or to NULL if y does not depend on it. On failure all of grads is
- * NULL: MG_USAGE if y is not one floating point number, MG_UNSUPPORTED if a path leads through an
- * op without a gradient, MG_OOM.
- * \code
- * mg_tensor *square = mg_apply(mg_op_find("square"), &x, 1, NULL);
- * mg_tensor *y = mg_apply(mg_op_find("sum"), &square, 1, NULL), *dx = NULL;
- * double slope[6];
- * if (mg_grad(y, &x, 1, &dx) == MG_OK && mg_tensor_read_double(dx, slope) == MG_OK)
+/* Differentiates y, a tensor of one number, with respect to wrt[0 .. n-1]. grads[i] is set to an
+ * owned lazy tensor of the shape of wrt[i], or to NULL if y does not depend on it. On failure all
+ * of grads is NULL: MG_USAGE if y is not one floating point number, MG_UNSUPPORTED if a path leads
+ * through an op without a gradient, MG_OOM. \code mg_tensor *square =
+ * mg_apply(mg_op_find("square"), &x, 1, NULL); mg_tensor *y = mg_apply(mg_op_find("sum"), &square,
+ * 1, NULL), *dx = NULL; double slope[6]; if (mg_grad(y, &x, 1, &dx) == MG_OK &&
+ * mg_tensor_read_double(dx, slope) == MG_OK)
  *     printf("%g %g\n", slope[0], slope[5]); // --> 2 12
  * mg_tensor_release(dx);
  * mg_tensor_release(y);

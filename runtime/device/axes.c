@@ -10,7 +10,7 @@ static int drop_axis(int rank, int64_t *dim, int64_t *const *stride, int n, int 
     return rank - 1;
 }
 
-/* Goes from the innermost axis outwards, so that an axis merges into all that lie inside it. */
+/* Goes from the innermost axis outwards, so that an axis is merged with all axes inside it. */
 int mg_axes_merge(int rank, int64_t *dim, int64_t *const *stride, int n) {
     for (int k = rank - 1; k >= 0; k--)
         if (dim[k] == 1) rank = drop_axis(rank, dim, stride, n, k);
@@ -24,7 +24,7 @@ int mg_axes_merge(int rank, int64_t *dim, int64_t *const *stride, int n) {
     return rank;
 }
 
-/* x is row-major, so neighbouring axes of one kind always run on into one another. */
+/* x is row-major, so neighbouring axes that are all reduced, or all kept, can always be merged. */
 int mg_axes_of_reduction(const mg_shape *x, const bool *reduced, mg_reduce_axis axes[MG_MAX_RANK]) {
     int64_t stride[MG_MAX_RANK];
     int n = 0;

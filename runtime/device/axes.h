@@ -1,6 +1,6 @@
-/* Axes of an iteration space: neighbours that every operand steps through as if they were one are
- * merged, so that most tensors come down to one or two axes. Devices cut what is left into tiles.
- */
+/* Merging the axes of an iteration space: neighbouring axes are merged if every operand steps
+ * through them as through one axis, so that most tensors have only one or two axes left. Devices
+ * divide these into tiles. */
 #ifndef MG_DEVICE_AXES_H
 #define MG_DEVICE_AXES_H
 

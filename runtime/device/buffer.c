@@ -101,7 +101,7 @@ static mg_status uncount_failure(mg_device *d, size_t bytes, mg_status status) {
     return status == MG_OOM ? fail_out_of_memory(d, bytes) : status;
 }
 
-/* A device gets at least one byte to allocate, so that every address is a real one. */
+/* Allocates at least one byte, so that every block has an address. */
 mg_status mg_device_alloc(mg_device *d, size_t bytes, void **data) {
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
     if (!count_bytes(d, bytes)) return fail_out_of_memory(d, bytes);
@@ -116,7 +116,7 @@ void mg_device_free(mg_device *d, void *data, size_t bytes) {
 
 /* ---- buffers ---- */
 
-/* Makes the block of a buffer: with uninitialised bytes, or staged ones. */
+/* Allocates the block of a buffer: uninitialised, or filled by staging. */
 static mg_status make_block(mg_device *d, size_t bytes, const mg_staging *what, void **data) {
     if (!what) return mg_device_alloc(d, bytes, data);
     if (mg_device_out_of_reach(d)) return mg_device_check(d);
@@ -142,7 +142,7 @@ mg_buffer *mg_buffer_new(mg_device *device, size_t bytes) {
     return new_buffer(device, bytes, NULL);
 }
 
-/* The tensor holds the buffer; the reference from here is given up. */
+/* The tensor holds the only reference to the buffer. */
 mg_tensor *mg_tensor_from_host(const void *src, mg_dtype dtype, const mg_shape *shape,
                                mg_device *device) {
     if (!device) device = mg_device_default();
@@ -229,7 +229,7 @@ static mg_status copy_between(mg_device *to, void *dst, mg_device *from, const v
     return to->api->copy_peer(to, dst, from, src, bytes);
 }
 
-/* At most one copy more than needed: where one side is host memory, no staging buffer is used. */
+/* A staging buffer is used only if neither side is host memory. */
 static mg_status copy_by_host(mg_device *to, void *dst, mg_device *from, const void *src,
                               size_t bytes) {
     if (is_host_visible(to)) return from->api->copy_out(from, dst, src, bytes);

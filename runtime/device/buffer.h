@@ -16,10 +16,11 @@ mg_buffer *mg_buffer_new(mg_device *device, size_t bytes);
 /* A buffer whose bytes are copied from host memory beside the device's work: before its first use,
  * call mg_buffer_join. Owned; NULL: MG_OOM, MG_DEVICE, MG_INTERRUPTED. */
 mg_buffer *mg_buffer_stage(mg_device *device, const struct mg_staging *what);
-/* Whatever the device does from now on comes after the copy. Also for other buffers. */
+/* Orders all later work of the device after the copy. Does nothing for buffers that are not
+ * staged. */
 mg_status mg_buffer_join(const mg_buffer *b);
-/* Stages the rows of a buffer in host memory, which are `bytes` bytes each, for the devices among
- * which they are dealt out. what: how. */
+/* Stages the rows of a buffer in host memory, `bytes` bytes each, on the devices over which they
+ * are sharded. `what` describes the copies. */
 mg_status mg_buffer_stage_rows(mg_buffer *b, const mg_shards *shards, mg_device *const *devices,
                                size_t row_bytes, const struct mg_staging *what);
 /* The copy of these bytes on the device, joined and retained, in *found; NULL: there is none. */

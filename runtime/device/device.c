@@ -19,7 +19,7 @@ static mg_device *chosen; /* the default device */
 
 /* ---- limits ---- */
 
-/* "200M" -> bytes; false for what is no size above 0. */
+/* "200M" -> bytes; false if the text is not a size above 0. */
 static bool parse_size(const char *text, int64_t *bytes) {
     char *end;
     if (!isdigit((unsigned char)*text)) return false;
@@ -37,7 +37,7 @@ static bool is_named(const mg_device *d, const mg_device_name *name) {
            strcmp(d->api->kind, name->kind) == 0;
 }
 
-/* "cpu:0=200M" -> the limit, if it is this device's. */
+/* Reads an entry such as "cpu:0=200M" and takes the limit if it names this device. */
 static bool read_limit(char *entry, mg_device *d) {
     mg_device_name name;
     int64_t bytes;
@@ -77,7 +77,8 @@ static void init_turn(mg_device *d) {
     pthread_mutexattr_destroy(&recursive);
 }
 
-/* Devices start threads, which a forked process lacks. */
+/* The first device starts watching for forks: devices have threads, which a forked process
+ * lacks. */
 static mg_device *make_device(const mg_device_api *api, const mg_device_name *name) {
     mg_threads_watch_forks();
     mg_device *d = mg_alloc_zero(sizeof *d);
@@ -153,7 +154,8 @@ mg_device *mg_device_default(void) {
         if (!kinds[i].api || kinds[i].api->rank == 0 || kinds[i].api->count() == 0) continue;
         mg_error_clear();
         chosen = mg_device_find(kinds[i].name);
-        /* A wrong setting, such as MGPU_ISA=avx3, must not lead to another device in silence. */
+        /* A wrong setting, such as MGPU_ISA=avx3, must be an error and not silently select another
+         * device. */
         if (!chosen && mg_error_code() == MG_USAGE) return NULL;
     }
     return chosen;
@@ -197,7 +199,7 @@ mg_status mg_device_arena(mg_device *d, size_t bytes, void **arena) {
     return MG_OK;
 }
 
-/* ---- what core and ops ask of devices ---- */
+/* ---- the hooks that core and ops call (core/context.h) ---- */
 
 static const char *name_of(const mg_device *d) {
     return d->name;

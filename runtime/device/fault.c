@@ -1,5 +1,5 @@
 /* Fault injection: see fault.h. One fault is planned at a time, for the whole process. A device
- * that hangs as lost is released by a counter, so that a later fault cannot catch it again. */
+ * that hangs as lost waits for a counter to change, so that a later fault cannot hold it again. */
 #include "device/fault.h"
 #include "device/device.h"
 #include <pthread.h>
@@ -41,8 +41,8 @@ static bool take_fault(const mg_device *d, const char *op, bool commit, mg_fault
     return due;
 }
 
-/* A stuck device polls `given_up`, a lost one the counter of mg_fault_let_go: both sleep between
- * two looks. */
+/* A stuck device polls `given_up`, a lost one polls the counter of mg_fault_let_go; both sleep in
+ * between. */
 mg_status mg_fault_check(const mg_device *d, const char *op, bool commit,
                          bool (*given_up)(void *context), void *context) {
     const struct timespec nap = {.tv_nsec = 5000000};

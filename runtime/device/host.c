@@ -12,8 +12,9 @@ int mg_host_count(void) {
     return MG_MAX_DEVICES;
 }
 
-/* All ordinals have the whole machine: how it is shared is decided per plan. The cores are counted
- * once: that reads about ten files, and loading a model describes its device for each tensor. */
+/* Every ordinal describes the whole machine, because each plan decides how the machine is shared.
+ * The cores are counted once, because counting reads about ten files, and loading a model describes
+ * its device for each tensor. */
 mg_status mg_host_describe(int ordinal, mg_device_info *info) {
     static atomic_int cores;
     (void)ordinal;

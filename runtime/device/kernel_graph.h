@@ -1,9 +1,9 @@
-/* The kernel graph: what a device is given to compile, as steps over numbered values, in execution
+/* The kernel graph, the input of a device's `compile`: steps over numbered values, in execution
  * order.
  *
- * It holds no addresses and no device numbers, so devices of one kind can share what is compiled.
- * Values 0..n_external-1 come from outside at run time (arguments, variables, constants, results);
- * the others are temporaries that live in the arena. */
+ * It holds no addresses and no device numbers, so devices of one kind can share the compiled
+ * program. Values 0..n_external-1 come from outside at run time (arguments, variables, constants,
+ * results); the others are temporaries that live in the arena. */
 #ifndef MG_DEVICE_KERNEL_GRAPH_H
 #define MG_DEVICE_KERNEL_GRAPH_H
 
@@ -24,14 +24,14 @@ typedef struct mg_step {
     const mg_op *op;       /* NULL: a fused group */
     const mg_fused *fused; /* NULL: an op; the iteration shape is that of the first output */
     const void *attrs;     /* of op; of a group that a device has extended: the device's own data */
-    int n_in, n_out;     /* n_out is 1, but more for fused groups and for steps into which a device
-                            has merged others; those others then have none */
+    int n_in, n_out; /* n_out is 1; it is more for fused groups and for steps with which a device
+                        has merged others, and 0 for a step that was merged with another */
     const int *in, *out; /* value numbers */
     /* Of a random op: */
     uint64_t draw;      /* the ordinal ... */
     uint32_t seed;      /* ... and the key; */
-    bool draw_relative; /* or the ordinal counts from the base, and the key is the seed, that run is
-                           given */
+    bool draw_relative; /* if true, the ordinal counts from mg_run.rng.base, and the key is
+                           mg_run.rng.seed */
     int64_t first;      /* position of its first element in the whole draw */
     /* Steps of a batch follow one another. The first has their number, the others have 0; a step
      * outside a batch has 1. Fused groups of a batch have equal expressions over their own ranges

@@ -1,4 +1,4 @@
-/* The kinds of devices: which there are, loading them, and device names. See kinds.h.
+/* Device kinds: finding and loading them, and parsing device names. See kinds.h.
  *
  * The table below grows only, so that pointers to interfaces stay valid. A kind gets a row when it
  * is built in, when the Makefile found its folder (so that a kind that was not built is still
@@ -36,8 +36,8 @@ static mg_device_kind_entry *find_kind(const char *name) {
     return NULL;
 }
 
-/* Gives the kind a row. Names that mg_device_name_parse could not read are passed over: a kind's
- * name is lower-case letters. */
+/* Gives the kind a row. Skips names that mg_device_name_parse could not read: a kind's name is
+ * lower-case letters. */
 static void add_kind(const char *name, const mg_device_api *api) {
     const size_t n = strlen(name);
     if (n == 0 || n >= MG_KIND_NAME || strspn(name, "abcdefghijklmnopqrstuvwxyz") != n) return;
@@ -75,14 +75,15 @@ static void add_all_kinds(void) {
     mg_plugin_each("mg_device_plugin", add_plugin, NULL);
 }
 
-/* What the plug-in of a kind exports. Any kind may bring OpenMP along, and libgomp reads these
- * variables once, when it is loaded; other programs that are started from here shall not.
+/* Loads the plug-in of a kind and returns its entry function. Any plug-in may load OpenMP, and
+ * libgomp reads these variables once, when it is loaded. They are removed afterwards, so that child
+ * processes do not inherit them.
  *
- * By default, idle threads spin for long, which costs a factor of fifty while other threads keep
- * the cores busy; 1000 turns cost five per cent on a quiet machine. But while there are more
- * threads than cores, libgomp spins for 100 turns only, unless the policy is active: one run on the
- * device's own thread, which has OpenMP threads of its own, made all later steps of a small network
- * take twice as long. */
+ * By default, idle threads spin for a long time, which makes steps fifty times slower while other
+ * threads keep the cores busy; with a limit of 1000 turns they are five per cent slower on a quiet
+ * machine. While there are more threads than cores, libgomp spins for 100 turns only, unless the
+ * policy is active. Without that policy, one run on the device's worker, which has its own OpenMP
+ * threads, made all later steps of a small network take twice as long. */
 static void *plugin_symbol(const char *kind, const char **why) {
     static const char *const spin[][2] = {{"GOMP_SPINCOUNT", "1000"},
                                           {"OMP_WAIT_POLICY", "active"}};
@@ -113,7 +114,7 @@ static const mg_device_api *load_plugin(const char *kind) {
 }
 
 /* The interface of a row, loading its plug-in. A failure is not remembered: a missing library may
- * be there at the next try. */
+ * be installed before the next try. */
 static const mg_device_api *load_kind(mg_device_kind_entry *k) {
     if (!k->api) k->api = load_plugin(k->name);
     return k->api;
@@ -265,7 +266,8 @@ mg_status mg_device_name_parse(const char *text, mg_device_name *name) {
         spelled[n] = (char)tolower((unsigned char)p[n]);
     spelled[n] = 0;
     p += n;
-    /* "cpu1" and names that are too long: what follows the letters is neither number nor end */
+    /* "cpu1" and names that are too long: the letters are followed by neither a colon, a slash nor
+     * the end */
     if (*p && *p != ':' && *p != '/') return unknown_kind("unknown device", text, spelled);
     *name = (mg_device_name){.ordinal = 0};
     MG_TRY(resolve_kind(spelled, "unknown device", text, name->kind));

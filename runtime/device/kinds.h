@@ -1,9 +1,8 @@
 /* The kinds of devices, and the names of devices.
  *
- * A kind is built in (ref, null) or a plug-in `mgpu-<kind>.so` that exports mg_device_plugin. What
- * callers must know of a kind is in its mg_device_api: nothing here or elsewhere lists kinds by
- * name. Plug-ins are loaded when a device of theirs is asked for, or when all kinds are compared;
- * start-up loads none. */
+ * A kind is built in (ref, null) or a plug-in `mgpu-<kind>.so` that exports mg_device_plugin. All
+ * properties of a kind are in its mg_device_api: no code lists kinds by name. A plug-in is loaded
+ * when one of its devices is needed, or when all kinds are compared; start-up loads none. */
 #ifndef MG_DEVICE_KINDS_H
 #define MG_DEVICE_KINDS_H
 

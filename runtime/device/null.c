@@ -3,7 +3,7 @@
  * have.
  *
  * Its memory does not exist: writes are dropped, and every byte that is read back is 1. So guards,
- * which are true as long as all is well, never fail. */
+ * which are true unless something is wrong, never fail. */
 #include "core/alloc.h"
 #include "device/program/program.h"
 #include "device/host.h"

@@ -1,10 +1,10 @@
 /* The ref device: runs every op by its reference kernel, one after another. It is the oracle that
- * other devices are compared with. So it fuses nothing: a fused group runs by another function than
- * the ops it is made of. */
+ * other devices are compared with. So it fuses nothing: a fused group would run by another function
+ * than its ops. */
 #include "device/host.h"
 #include "device/program/program.h"
 
-static const mg_kernel *const kernels[] = {NULL}; /* all falls to the kernel of last resort */
+static const mg_kernel *const kernels[] = {NULL}; /* every op falls back to the reference kernel */
 static const mg_kernel_set set = {.kernels = kernels};
 
 static mg_status ref_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {

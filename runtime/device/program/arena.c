@@ -1,12 +1,12 @@
 /* Arena planning by the greedy-by-size heuristic: blocks are placed from the largest to the
  * smallest, each at the lowest offset that is free during its whole life.
  *
- * The blocks that live at the same time as a new one are those that live at its first call, and
- * those that begin their lives at a later call up to its last. For both, a segment tree over the
- * calls keeps the bytes that are in use, as sets of spans: a node of the first tree has the blocks
- * that live during all of its calls, a node of the second one those that begin at one of its calls.
- * A block is in O(log calls) sets, and as many are searched to place one. Spans that touch are
- * merged, so a set is small where memory is densely used. */
+ * A new block must not overlap the blocks that live at its first call, nor the blocks whose lives
+ * begin at a later call up to its last. For each of the two kinds, a segment tree over the calls
+ * holds the bytes in use, as sets of spans: a node of the first tree has the blocks that live
+ * during all of its calls, a node of the second tree those whose lives begin at one of its calls. A
+ * block is in O(log calls) sets, and O(log calls) sets are searched to place one. Spans that touch
+ * are merged, so a set is small where memory is densely used. */
 #include "device/program/program.h"
 #include "core/alloc.h"
 #include "device/worker.h"
@@ -46,7 +46,7 @@ static int larger_first(const void *a, const void *b) {
 
 /* ---- sets of spans ---- */
 
-/* The number of the first span that ends at `at` or behind it. */
+/* The index of the first span that ends at or after `at`. */
 static int first_span_from(const span_set *s, size_t at) {
     int lo = 0, hi = s->n;
     while (lo < hi) {
@@ -59,7 +59,7 @@ static int first_span_from(const span_set *s, size_t at) {
     return lo;
 }
 
-/* Room for one more span. Most sets stay small, so the first room is, too. */
+/* Makes room for one more span. Most sets stay small, so the first allocation is small too. */
 static mg_status reserve_span(span_set *s) {
     if (s->n < s->capacity) return MG_OK;
     const int wider = s->capacity ? 2 * s->capacity : 2;
@@ -87,7 +87,7 @@ static mg_status add_span(span_set *s, span added) {
 
 /* ---- sets side by side ---- */
 
-/* A set's spans that have not been looked at. */
+/* The spans of a set that have not been visited yet. */
 typedef struct cursor {
     const span *next, *end;
 } cursor;
@@ -99,7 +99,8 @@ typedef struct cursor_heap {
     cursor items[MOST_SETS];
 } cursor_heap;
 
-/* Goes on to the next span that ends behind `at`, by steps that grow and shrink again. */
+/* Advances to the next span that ends after `at`, by a galloping search (steps that double, then
+ * halve). */
 static void advance(cursor *c, size_t at) {
     ptrdiff_t step = 1;
     for (; step < c->end - c->next && c->next[step].end <= at; step *= 2) c->next += step;
@@ -140,7 +141,7 @@ static size_t lowest_gap(cursor_heap *h, size_t bytes) {
 
 /* ---- placing ---- */
 
-/* The lowest offset at which b is beside all blocks that live at the same time. */
+/* The lowest offset at which b overlaps no block that lives at the same time. */
 static size_t find_place(const arena *a, const mg_block *b) {
     cursor_heap sets;
     sets.n = 0;
@@ -153,7 +154,7 @@ static size_t find_place(const arena *a, const mg_block *b) {
     return lowest_gap(&sets, padded(b));
 }
 
-/* Enters a block that has its offset. */
+/* Adds a block with its offset to both trees. */
 static mg_status enter_block(arena *a, const mg_block *b) {
     const span s = {b->offset, b->offset + padded(b)};
     int from = a->n_calls + b->first, to = a->n_calls + b->last + 1;
@@ -165,7 +166,7 @@ static mg_status enter_block(arena *a, const mg_block *b) {
     return MG_OK;
 }
 
-/* A block that is empty, or that no call uses, is in nobody's way. */
+/* A block that is empty, or that no call uses, needs no place. */
 static bool is_in_use(const mg_block *b) {
     return b->bytes && b->first <= b->last;
 }

@@ -1,8 +1,8 @@
 /* Choosing a kernel for a step: the first of the device's list that accepts it.
  *
  * Every attempt starts from the same ports, because a kernel may change their layouts before it
- * refuses. MGPU_LOG=dispatch prints every attempt, MGPU_LOG=fallback what the kernel of last resort
- * has to take. */
+ * refuses. MGPU_LOG=dispatch prints every attempt, MGPU_LOG=fallback the steps that go to the
+ * kernel of last resort. */
 #include "core/log.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
@@ -15,7 +15,7 @@ static bool kernel_is_for(const mg_kernel *k, const mg_step *s) {
     return strcmp(k->op, s->op ? s->op->name : "fused") == 0;
 }
 
-/* Row-major, which is what a kernel is offered before it asks for other layouts. */
+/* Sets all ports to row-major, their layout before a kernel asks for another. */
 static void reset_ports(mg_program_call *k) {
     const mg_step *s = k->plan.step;
     for (int i = 0; i < s->n_in; i++) k->plan.in[i].layout = MG_ROW_MAJOR;
@@ -32,7 +32,7 @@ static const char *describe_step(const mg_kernel_plan *plan, char *text, size_t 
     return text;
 }
 
-/* Undoes a `prepare` that found out too late that the kernel cannot take the step. */
+/* Cleans up after a `prepare` that failed because the kernel cannot run the step. */
 static void undo_prepare(mg_program_call *k) {
     if (mg_log_on("dispatch")) mg_log("dispatch", "%s: %s", k->kernel->name, mg_error_message());
     if (k->plan.state && k->kernel->release) k->kernel->release(k->plan.state);
@@ -42,7 +42,7 @@ static void undo_prepare(mg_program_call *k) {
     mg_error_clear();
 }
 
-/* One line per kernel that was asked: the step, the kernel, and the reason for a refusal. */
+/* One line per kernel that was tried: the step, the kernel, and the reason for a refusal. */
 static void log_attempt(const mg_program *p, const mg_kernel *kernel, const mg_kernel_plan *plan,
                         const char *refusal) {
     char text[512];

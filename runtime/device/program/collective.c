@@ -20,9 +20,9 @@ mg_comm *mg_collective_comm(const mg_step *s, const mg_run *run) {
     return run->comm;
 }
 
-/* all_gather puts together values whose axis `axis` is split by rows of the batch. Writes the
- * elements of each rank's part of the axes from there on, and returns how many such parts stand one
- * after another: the product of the axes before. */
+/* all_gather puts together values whose axis `axis` is split by rows of the batch. Sets counts[k]
+ * to the number of elements of rank k's part in one block, the axes from `axis` on, and returns the
+ * number of blocks, the product of the axes before. */
 static int64_t gather_counts(const mg_run *run, const mg_shape *whole, int64_t axis,
                              int64_t *counts) {
     int64_t outer = 1, inner = 1;
@@ -41,8 +41,8 @@ static mg_status copy_operand(const mg_kernel_set *set, mg_device *device, const
     return MG_OK;
 }
 
-/* Everything but the sizes comes from the first call: those of a bucket have equal attributes and
- * dtypes. */
+/* Everything but the sizes is taken from the first call, because all calls of a bucket have equal
+ * attributes and dtypes. */
 mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int n,
                             const mg_run *run) {
     const mg_step *step = calls->plan->step;
@@ -64,8 +64,8 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
         x.root = x.root * run->comm->n + run->rank;
         x.to = x.to * run->comm->n + run->rank;
     }
-    /* A rank that gives no operand, or gets no result, has a placeholder there. */
-    const bool gives = mg_collective_has_input(&x, rank); /* else it gets */
+    /* A rank without an operand or without a result has a placeholder in its place. */
+    const bool gives = mg_collective_has_input(&x, rank); /* otherwise it receives */
     const mg_port *port = gives ? calls->plan->in : calls->plan->out;
     x.dtype = port->value->dtype;
     if (x.kind == MG_ALL_GATHER)

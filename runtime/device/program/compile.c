@@ -2,7 +2,7 @@
  *
  * Invariants: a value has one slot per layout it has been needed in. A slot's life span goes from
  * the first to the last call that touches it; the number of a call is p->n_calls while it is being
- * added. A slot is taken over only when no step will read it again (pending_uses). */
+ * added. A slot is reused for another value only when no step will read it again (pending_uses). */
 #include "core/alloc.h"
 #include "device/worker.h"
 #include "device/program/program.h"
@@ -37,20 +37,20 @@ static mg_status new_slot(compiler *c, size_t bytes, int *index) {
     return mg_program_add_slot(c->p, bytes, MG_NO_SLOT, index);
 }
 
-/* The call that is being added uses the slot. */
+/* Extends the slot's life to the call that is being added. */
 static void touch(mg_program *p, int index) {
     mg_block *b = &p->slots[mg_program_whole_slot(p, index)].block;
     if (b->first < 0) b->first = p->n_calls;
     b->last = p->n_calls;
 }
 
-/* The value lies in slot `index`, in this layout. */
+/* Records that the value lies in slot `index`, in this layout. */
 static void put_value(compiler *c, int value, int layout, int index) {
     c->place[value][layout] = index;
     c->p->slots[mg_program_whole_slot(c->p, index)].pending_uses += c->uses[value];
 }
 
-/* One of the operands that read the value has been bound. */
+/* Counts down the reads of the value, after one of its readers was bound. */
 static void end_use(compiler *c, int value) {
     const int index = c->place[value][c->primary[value]];
     c->p->slots[mg_program_whole_slot(c->p, index)].pending_uses--;
@@ -109,7 +109,7 @@ static mg_status append_reorder(compiler *c, int value, int from_layout, int fro
     return status;
 }
 
-/* The slot where the value lies in `layout`. At the first need of a layout a reorder into a new
+/* The slot where the value lies in `layout`. At the first use of a layout, a reorder into a new
  * slot is added. */
 static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) {
     *index = c->place[value][layout];
@@ -205,9 +205,8 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
-/* Nor does a slice of a temporary whose elements are contiguous: the result is a part of the
- * input's slot, if that part starts at an aligned *offset (bytes), as kernels expect of their
- * operands. */
+/* A contiguous slice of a temporary needs no call either: the result is a part of the input's slot,
+ * if that part starts at an aligned *offset (bytes), as kernels expect of their operands. */
 static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *offset) {
     enum { ALIGNED = 64 }; /* bytes: a cache line, and the widest vector */
     if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->graph->n_external)
@@ -215,7 +214,7 @@ static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *off
     const mg_value *x = &c->graph->values[s->in[0]];
     const mg_slice_attrs *a = s->attrs;
     size_t row = mg_dtype_size(x->dtype);
-    bool full = true; /* the slice has all of the axes behind axis i */
+    bool full = true; /* the slice has all of the axes after axis i */
     *offset = 0;
     /* `row`: bytes from one entry of axis i to the next */
     for (int i = x->shape.rank - 1; i >= 0; row *= (size_t)x->shape.dim[i--]) {
@@ -243,9 +242,9 @@ static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
 }
 
 /* A reshape of a temporary to an external result needs no call either, if the temporary's slot can
- * become the result's memory: then earlier calls have written the value there. True if that was
- * done. Never in the commit phase: its results go to variables, whose old values are read until
- * then. */
+ * become the result's memory: then the calls that made the value have written it there. Returns
+ * whether this was possible. Never in the commit phase: its results go to variables, whose old
+ * values are read until then. */
 static bool make_in_result(compiler *c, const mg_step *s) {
     if (!is_reshape(s) || s >= c->graph->steps + c->graph->n_compute) return false;
     const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
@@ -254,7 +253,8 @@ static bool make_in_result(compiler *c, const mg_step *s) {
         return false;
     c->p->slots[index].external = s->out[0];
     c->p->slots[index].pending_uses--;
-    /* One piece of memory must have one slot, or launches would not see that calls depend. */
+    /* Each piece of memory has exactly one slot, so that launches can see which calls depend on
+     * each other. */
     c->place[s->out[0]][MG_ROW_MAJOR] = index;
     return true;
 }

@@ -1,5 +1,5 @@
-/* The inside of a host program, for the files of this folder: calls, and the slots that their
- * operands lie in. program.h explains how they come to be. */
+/* The data structures of a host program, for the files of this folder: calls, and the slots of
+ * their operands. program.h explains how they are made. */
 #ifndef MG_DEVICE_PROGRAM_HOST_PROGRAM_H
 #define MG_DEVICE_PROGRAM_HOST_PROGRAM_H
 
@@ -7,7 +7,7 @@
 
 enum {
     MG_NO_SLOT = -1,
-    /* Addresses that the calls of one launch may have together. */
+    /* The maximum number of operands of all calls of one launch. */
     MG_MOST_POINTERS = MG_MAX_LAUNCH * (MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS)
 };
 
@@ -32,7 +32,7 @@ typedef struct mg_program_call {
 } mg_program_call;
 
 struct mg_program {
-    mg_device *device; /* that it was compiled for */
+    mg_device *device; /* the device it was compiled for */
     const mg_kernel_set *set;
     mg_program_call *calls; /* calls from n_compute on are the commit phase */
     int n_calls, n_compute, calls_capacity;

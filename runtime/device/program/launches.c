@@ -40,7 +40,7 @@ static int launch_length(const mg_program *p, int first, int end) {
     return n;
 }
 
-/* The slot lives at least during calls [first, last]. */
+/* Makes the slot live at least during calls [first, last]. */
 static void extend_life(mg_program *p, int index, int first, int last) {
     mg_slot *s = &p->slots[mg_program_whole_slot(p, index)];
     if (s->block.first > first) s->block.first = first;

@@ -11,8 +11,8 @@
  *      Where a value does not lie in the wanted layout yet, a reorder call is inserted, once per
  *      value and layout. External values are always row-major.
  *   3. Slots. Every value in every layout has a slot, its place in memory. Reshapes and slices
- *      share the slot of their input where they can, and outputs take over the slot of an input
- *      that dies.
+ *      share the slot of their input where they can, and outputs reuse the slot of an input that is
+ * not read again.
  *   4. Launches (launches.c). Neighbouring calls of one kernel that are independent become one
  *      launch, such as the updates of all variables, or the all-reduces of a bucket.
  *   5. Arena (arena.c). Slots of temporaries get offsets in one block of memory: two may share
@@ -29,8 +29,8 @@
 
 enum { MG_MAX_LAUNCH = 64 }; /* calls in one launch, at most */
 
-/* The layout of every external value. Other numbers are the device's own layouts, which take as
- * many bytes. */
+/* The layout of every external value. Other numbers are the device's own layouts, which need the
+ * same number of bytes. */
 #define MG_ROW_MAJOR 0
 
 typedef struct mg_port { /* an input or output of a call */
@@ -38,17 +38,17 @@ typedef struct mg_port { /* an input or output of a call */
     int layout;
 } mg_port;
 
-typedef struct mg_kernel_plan { /* what a kernel knows of its call when it prepares */
+typedef struct mg_kernel_plan { /* what `prepare` knows about the call */
     const mg_step *step;        /* NULL for a reorder, which has one input and one output port */
     mg_port *in;    /* row-major; `prepare` may set other layouts, and the compiler inserts
                        reorders */
     mg_port *out;   /* row-major; `prepare` may set others (external values are reordered back) */
-    size_t scratch; /* set by `prepare`: bytes of memory wanted during the call, aligned to
+    size_t scratch; /* set by `prepare`: bytes of scratch memory needed during the call, aligned to
                        MG_ARENA_ALIGNMENT */
     void *state;    /* set by `prepare`: the kernel's own, freed by `release` */
     mg_device *device;
-    /* Set by `prepare`. Bit i: the output may be written over input i if nobody reads that
-     * afterwards. Fused groups, which work element by element, may overwrite any input. */
+    /* Set by `prepare`. Bit i: the output may be written over input i if no later call reads that
+     * input. Fused groups, which work element by element, may overwrite any input. */
     uint32_t overwrites;
 } mg_kernel_plan;
 
@@ -59,7 +59,7 @@ typedef struct mg_call { /* what a kernel is given to run */
     void *scratch;
     mg_rng_state rng; /* random ops: key and ordinal of the draw */
     int64_t first;    /* random ops: the position of the first element in the whole draw */
-    /* The run that a kernel which waits may end, by mg_program_check_stop. NULL: the call must run
+    /* The run whose stop a waiting kernel polls with mg_program_check_stop. NULL: the call must run
      * to its end, as in the commit phase. */
     const mg_run *stoppable;
 } mg_call;
@@ -67,18 +67,19 @@ typedef struct mg_call { /* what a kernel is given to run */
 typedef struct mg_kernel {
     const char *op;   /* name of the op; "fused" for fused groups; NULL matches every op */
     const char *name; /* for MGPU_LOG=dispatch */
-    /* NULL if the kernel takes the step, or the reason why not. No function: it takes all. */
+    /* Returns NULL if the kernel accepts the step, else the reason for the refusal. The function
+     * may be NULL: accepts all. */
     const char *(*accepts)(const mg_kernel_plan *plan);
-    mg_status (*prepare)(mg_kernel_plan *plan); /* no function: all row-major, no state */
+    mg_status (*prepare)(mg_kernel_plan *plan); /* NULL: all row-major, no state */
     mg_status (*run)(const mg_call *call);
-    /* Runs n independent calls as one launch. The first call has scratch for all of them, as much
-     * as `scratch_many` says. No function: every call is a launch. */
+    /* Runs n independent calls as one launch. The first call has scratch for all of them, of the
+     * size that `scratch_many` returns. NULL: every call is its own launch. */
     mg_status (*run_many)(const mg_call *calls, int n);
     size_t (*scratch_many)(const mg_kernel_plan *const *plans, int n);
-    /* run_many takes only the calls of a batch (mg_step.batch_count): independent calls of
-     * different steps stay apart, and may run side by side. */
+    /* run_many takes only the calls of a batch (mg_step.batch_count): independent calls outside a
+     * batch are not joined, and may run in parallel. */
     bool batched_only;
-    void (*release)(void *state); /* frees plan.state; no function: there is nothing to free */
+    void (*release)(void *state); /* frees plan.state; NULL: there is nothing to free */
     bool waits; /* run waits for the device: its calls cannot be recorded and replayed */
 } mg_kernel;
 
@@ -87,7 +88,8 @@ typedef struct mg_kernel_set {       /* the kernels of a device kind */
     /* Makes a call that changes a value's layout, from that of in[0] to that of out[0]. NULL: the
      * kind has row-major only. */
     const mg_kernel *reorder;
-    const mg_kernel *last_resort; /* takes what no other kernel takes; NULL: the reference kernel */
+    /* Runs the steps that no other kernel accepts. NULL: the reference kernel. */
+    const mg_kernel *last_resort;
     /* Merges steps before kernels are chosen: *steps becomes a changed copy of the graph's steps,
      * one block from mg_alloc that the program will own, also on failure. A step that was merged
      * into another has no inputs and results left. NULL: the graph's steps are used. */
@@ -108,7 +110,8 @@ size_t mg_program_arena_bytes(const mg_program *p);
 /* The calls of a phase: [*first, *last). */
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last);
 /* The first call in [first, last) that waits, for other devices' threads or for its own device, and
- * so cannot be recorded; *after is the call behind its launch. If none waits, both are `last`. */
+ * so cannot be recorded; *after is the first call after its launch. If none waits, both are
+ * `last`. */
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
 /* MG_INTERRUPTED if the run is to stop: for the compute phase, between two calls. */
 mg_status mg_program_check_stop(const mg_run *run);
@@ -122,8 +125,9 @@ typedef struct mg_range { /* bytes that a call reads or writes */
 } mg_range;
 
 /* Writes the memory that the launch of call i touches in a run to `ranges`, and returns their
- * number, or -1 if there are more than `most`. *after is the call behind the launch. Two launches
- * without a common range, or with common ranges that both only read, may run in any order. */
+ * number, or -1 if there are more than `most`. *after is the first call after the launch. Two
+ * launches may run in any order if they have no common range, or if both only read their common
+ * ranges. */
 int mg_program_touches(const mg_program *p, const mg_run *run, int i, mg_range *ranges, int most,
                        int *after);
 /* The range that stands for mg_run.rng: calls that draw from it read one byte here. */
@@ -139,7 +143,9 @@ extern const mg_kernel mg_reference_kernel;
  * Arena planning: offsets for memory blocks of known life spans, such that blocks that are never
  * alive at the same time may share bytes. */
 
-enum { MG_ARENA_ALIGNMENT = 256 }; /* bytes; what cuDNN and cuBLAS ask of workspaces */
+enum {
+    MG_ARENA_ALIGNMENT = 256
+}; /* bytes; the alignment that cuDNN and cuBLAS need for workspaces */
 
 typedef struct mg_block {
     size_t bytes;
@@ -156,12 +162,12 @@ mg_status mg_arena_assign(mg_block **blocks, int n, size_t *total);
  * Collectives in programs: calls that go to the communicator of the run instead of to a kernel of
  * the device. */
 
-/* Stands for the kernel in the call of a collective: it is only compared with, and has no
+/* Marks the call of a collective in place of a kernel: a constant to compare with, without
  * functions. */
 extern const mg_kernel mg_collective_kernel;
 bool mg_is_collective(const mg_step *s);
-/* The communicator that a collective step goes over: the stage's, or for transfers, which go from
- * stage to stage, the world's. NULL: the plan has one device. */
+/* The communicator of a collective step: that of its stage or, for transfers between stages, that
+ * of all devices. NULL: the plan has one device. */
 mg_comm *mg_collective_comm(const mg_step *s, const mg_run *run);
 /* Runs one call, or the n calls of a bucket, over the run's communicator; without one the operands
  * are copied. Operands are row-major. */

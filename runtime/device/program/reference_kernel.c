@@ -1,6 +1,6 @@
 /* The reference kernel: any op by the reference function of its row, any fused group by
  * interpreting its expression element by element. Slow and exact: the oracle that other kernels are
- * tested against, and the fallback where a device has none.
+ * tested against, and the fallback for ops without a kernel on a device.
  *
  * Reference functions compute in double. Operands are converted to double in scratch memory (those
  * of float64 are read in place), and the result is rounded to its dtype. */
@@ -19,8 +19,8 @@ static size_t double_bytes(const mg_value *v) {
     return v->dtype == MG_F64 ? 0 : (size_t)mg_shape_count(&v->shape) * sizeof(double);
 }
 
-/* Checks that the step can be run, and works out the scratch memory: the addresses of the operands,
- * then their conversions to double, then the result in double. */
+/* Checks that the step can be run, and computes the size of the scratch memory, which holds the
+ * addresses of the operands, then the operands converted to double, then the result in double. */
 static mg_status reference_prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;

@@ -1,5 +1,5 @@
-/* Running host programs: binding addresses, calling kernels and communicators in order, and what
- * devices that record calls ask about them. A run changes nothing in the program. */
+/* Running host programs: binding addresses, calling kernels and communicators in order, and queries
+ * for devices that record calls. A run changes nothing in the program. */
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "device/fault.h"
@@ -12,7 +12,7 @@ void mg_program_drop_call(mg_program_call *k) {
     mg_free(k->plan.in);
 }
 
-/* Slots are plain data: what a program owns are its calls and two arrays. */
+/* A program owns its calls and two arrays; slots are plain data. */
 void mg_program_release(mg_program *p) {
     if (!p) return;
     for (int i = 0; i < p->n_calls; i++) mg_program_drop_call(&p->calls[i]);
@@ -35,7 +35,7 @@ static void *slot_address(const mg_program *p, int index, const mg_run *run) {
     return s->external >= 0 ? run->external[s->external] : (char *)run->arena + s->block.offset;
 }
 
-/* Key and ordinal of a random step's draw; of other steps the state of the run. */
+/* Key and ordinal of a random step's draw; for other steps the random state of the run. */
 static mg_rng_state rng_of(const mg_step *s, const mg_run *run) {
     if (!s || !s->op || !(s->op->flags & MG_OP_RANDOM)) return run->rng;
     if (s->draw_relative) return (mg_rng_state){run->rng.seed, run->rng.base + s->draw};
@@ -49,7 +49,7 @@ static int64_t first_of(const mg_program *p, const mg_step *s, const mg_run *run
     return run->first ? run->first[s - p->steps] : s->first;
 }
 
-/* A call with its addresses, which are written to `pointers`. */
+/* The call of k with its addresses, which are written to `pointers`. */
 static mg_call bound_call(const mg_program *p, const mg_program_call *k, const mg_run *run,
                           void **pointers) {
     for (int i = 0; i < k->n_in; i++) pointers[i] = slot_address(p, k->in[i], run);
@@ -88,13 +88,12 @@ static const char *step_name(const mg_step *s) {
     return !s ? "reorder" : s->op ? s->op->name : "fused";
 }
 
-/* Runs a launch after the fault that a test may have planned for it. Notes in the device which op
- * it is in, for messages about lost devices, and puts the op's name before messages of the device.
- */
+/* Runs a launch, or fails as a test has planned it (device/fault.h). Stores the op's name in the
+ * device, for messages about lost devices, and puts the name before messages of the device. */
 static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, const mg_run *run) {
     const char *name = step_name(k->plan.step);
     mg_status status = MG_OK;
-    if (run->stop) { /* on the device's own thread, which the watchdog looks after */
+    if (run->stop) { /* on the device's worker, which the watchdog observes */
         atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
         atomic_fetch_add_explicit(&run->device->progress, 1, memory_order_relaxed);
     }
@@ -106,8 +105,8 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
     return status;
 }
 
-/* Runs the launches [first, last) of the compute phase, or records launches of either phase: a
- * failure has changed nothing. */
+/* Runs the launches [first, last) of the compute phase, or records launches of either phase. Stops
+ * at the first failure, because nothing has been committed yet. */
 static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, int last) {
     for (int i = first; i < last; i += p->calls[i].launch_count) {
         if (i < p->n_compute) MG_TRY(mg_program_check_stop(run));
@@ -116,9 +115,10 @@ static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, 
     return MG_OK;
 }
 
-/* Runs launches of the commit phase, which nothing may stop half-way: some variables have their new
- * values already. So a launch that fails is tried again, and if that works the phase goes on.
- * Returns the first failure, but MG_DEVICE for MG_OOM: a caller would run the whole step again. */
+/* Runs launches of the commit phase, which must not stop half-way, because some variables already
+ * have their new values. So a launch that fails is tried again, and if that works the phase goes
+ * on. Returns the first failure, with MG_OOM turned into MG_DEVICE, because a caller would run the
+ * whole step again after MG_OOM. */
 static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int last) {
     char message[MG_ERROR_BYTES];
     mg_status failed = MG_OK;
@@ -161,7 +161,7 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
     return mg_program_run_calls(p, run, first, last);
 }
 
-/* ---- questions of devices that record calls ---- */
+/* ---- queries for devices that record calls ---- */
 
 /* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
 static bool call_waits(const mg_program_call *k, const mg_run *run) {
@@ -192,7 +192,7 @@ bool mg_program_draws(const mg_program *p, mg_phase phase) {
     return false;
 }
 
-/* The whole slot: calls do not say which part of an operand they touch. */
+/* The memory of the whole slot, because calls do not say which part of an operand they touch. */
 static mg_range slot_range(const mg_program *p, int index, const mg_run *run, bool written) {
     const char *begin = slot_address(p, index, run);
     return (mg_range){begin, begin + p->slots[index].block.bytes, written};
