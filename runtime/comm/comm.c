@@ -1,5 +1,5 @@
-/* What communicators have in common: the table of collectives, set-up, plug-ins, and forwarding to
- * a local communicator. */
+/* The common part of all communicators: the table of collectives, set-up, plug-ins, and forwarding
+ * to a local communicator. */
 #include "comm/comm.h"
 #include "core/alloc.h"
 #include "core/plugin.h"
@@ -7,8 +7,8 @@
 
 /* ---- the table: which ranks read and write how much ----
  *
- * Staging, counting and the programs of devices work from it. Implementations switch over the kind
- * only to do the work. */
+ * Staging, counting and the programs of devices use this table. Implementations switch over the
+ * kind only to execute it. */
 
 typedef enum role { EVERY_RANK, THE_ROOT, ALL_BUT_THE_ROOT, THE_RECEIVER } role;
 typedef enum amount {
@@ -17,7 +17,7 @@ typedef enum amount {
     WHOLE  /* outer times all shares */
 } amount;
 
-typedef struct side { /* of a collective: what it reads, or what it writes */
+typedef struct side { /* the input or the output of a collective */
     role role;
     amount amount;
 } side;
@@ -45,7 +45,7 @@ bool mg_collective_is_point_to_point(mg_collective kind) {
     return (rows[kind].flags & POINT_TO_POINT) != 0;
 }
 
-/* Whether `rank` is one of those that the role names. */
+/* Whether `rank` has the role. */
 static bool has_role(const mg_collective_call *x, role r, int rank) {
     switch (r) {
     case EVERY_RANK: return true;

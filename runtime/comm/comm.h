@@ -24,26 +24,26 @@ struct mg_device;
 
 /* ---- one call of a collective ---- */
 
-/* Reductions that are ready about the same time go together, in buckets: a bucket is closed when it
- * holds MG_BUCKET_BYTES, and takes at most MG_BUCKET_TENSORS tensors. */
+/* Reductions that become ready at about the same time are combined in buckets: a bucket is closed
+ * when it holds MG_BUCKET_BYTES or MG_BUCKET_TENSORS tensors. */
 enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
 
-/* One tensor on one rank. in and out do not overlap. Of those that the rank does not read or write
- * (mg_collective_reads, mg_collective_writes) the address is ignored. */
+/* One tensor on one rank. in and out do not overlap. An address that the rank does not read or
+ * write (mg_collective_reads, mg_collective_writes) is ignored. */
 typedef struct mg_comm_operand {
     const void *in;
     void *out;
     int64_t count; /* elements; all_gather: ignored, see mg_collective_call.counts */
 } mg_comm_operand;
 
-/* All ranks give the same, but for the addresses. */
+/* Equal on all ranks, except for the addresses. */
 typedef struct mg_collective_call {
     mg_collective kind;
     mg_dtype dtype;
     enum mg_reduce_kind reduction; /* all_reduce, reduce */
     int root, to;                  /* ranks: see mg_collective */
-    /* Several tensors are a bucket, at most MG_BUCKET_TENSORS: the results are those of one call
-     * after another. */
+    /* Several tensors, at most MG_BUCKET_TENSORS, are a bucket: the results equal those of a call
+     * per tensor. */
     const mg_comm_operand *operands;
     int n_operands;
     int64_t outer;         /* all_gather: blocks before the gathered axis */
@@ -52,7 +52,7 @@ typedef struct mg_collective_call {
 
 /* "all_reduce": for messages. */
 const char *mg_collective_name(mg_collective kind);
-/* Only ranks `root` and `to` call it: they are not in step with the others. */
+/* Whether only ranks `root` and `to` call it, independently of the other ranks. */
 bool mg_collective_is_point_to_point(mg_collective kind);
 /* Whether `rank` gives an operand to the call, and whether it gets a result. */
 bool mg_collective_has_input(const mg_collective_call *x, int rank);
@@ -69,11 +69,12 @@ typedef struct mg_comm_api {
     mg_status (*run)(mg_comm *c, int rank, const mg_collective_call *call);
     /* Returns when all ranks have called it. */
     mg_status (*barrier)(mg_comm *c, int rank);
-    /* From any thread: calls that wait return MG_COMM, and so do all later ones until reset. */
+    /* May be called from any thread: waiting calls return MG_COMM, and so do all later ones until
+     * reset. */
     void (*abort)(mg_comm *c);
-    /* Makes an aborted communicator usable again, when no rank is in a call. */
+    /* Makes an aborted communicator usable again. No rank may be in a call. */
     void (*reset)(mg_comm *c);
-    /* MG_COMM, with a message that says what went wrong, from abort to reset. */
+    /* MG_COMM between abort and reset, with the reason as message. */
     mg_status (*check)(mg_comm *c);
     void (*free)(mg_comm *c);
     /* Calls only enqueue work on an ordered stream: they may be recorded with the stream's other
@@ -88,7 +89,7 @@ struct mg_comm {
     double deadline;      /* seconds that a rank waits for the others */
     int64_t *bytes_moved; /* per rank: read from or written to other ranks' memory */
     double *waited;       /* per rank: seconds spent waiting for others */
-    double *busy;         /* per rank: seconds spent in collectives besides */
+    double *busy;         /* per rank: seconds spent in collectives without waiting */
 };
 
 /* ---- communicators ---- */
@@ -98,8 +99,9 @@ mg_comm *mg_comm_local(int n);
 
 /* A rank of a staged communicator. */
 typedef struct mg_staged_rank {
-    struct mg_device *device; /* for the functions */
-    /* Copy between host memory and the device's. NULL: the host sees the device's memory. */
+    struct mg_device *device;
+    /* argument of the functions */ /* Copy between host memory and the device's. NULL: the host
+                                       sees the device's memory. */
     mg_status (*copy_in)(struct mg_device *device, void *dst, const void *src, size_t bytes);
     mg_status (*copy_out)(struct mg_device *device, void *dst, const void *src, size_t bytes);
 } mg_staged_rank;
@@ -109,13 +111,13 @@ mg_comm *mg_comm_staged(const mg_staged_rank *ranks, int n);
 
 /* ---- communicators that are plug-ins, mgpu-<kind>.so ---- */
 
-/* The name of a team over several processes: one process makes it, all are told. */
+/* The id of a team over several processes: one process makes it and sends it to the others. */
 typedef struct mg_comm_id {
     char bytes[128];
 } mg_comm_id;
 
-typedef struct mg_comm_end { /* a rank of this process: a device whose work goes to a stream */
-    void *device;            /* for the functions */
+typedef struct mg_comm_end { /* a rank of this process: a device that executes a stream */
+    void *device;            /* argument of the functions */
     void *stream;
     void *mark;                        /* a byte of the device's memory, for barriers */
     mg_status (*enter)(void *device);  /* makes it the calling thread's current device */
@@ -146,16 +148,16 @@ const mg_comm_kind *mg_comm_find(const char *kind);
  * ten minutes if that is not set. MG_OOM. */
 mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n);
 void mg_comm_clear(mg_comm *c);
-/* The share [result, *last) of `count` elements that `rank` of n reduces, where ranks divide the
- * work: a multiple of `unit` elements, but for the end. */
+/* The range [result, *last) of `count` elements that `rank` of n reduces where ranks divide the
+ * work. Its length is a multiple of `unit` elements, except at the end. */
 int64_t mg_comm_share(int n, int rank, int64_t count, int64_t unit, int64_t *last);
-/* Adds to bytes_moved what `rank` gets from other ranks in a call that only moves data. What a
- * reduction moves depends on the algorithm: it adds nothing, and the implementation counts. */
+/* Adds to bytes_moved the bytes that `rank` gets from other ranks in a call that only moves data.
+ * For a reduction it adds nothing: that depends on the algorithm, so the implementation counts. */
 void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x);
 
-/* A communicator whose ranks are threads of this process and meet in a local communicator: it
- * shares the counters of that and forwards barrier, abort, reset and check to it. This is the first
- * member of the implementation's struct, whose api has the four functions below. */
+/* A communicator whose ranks are threads of this process and that is built on a local communicator:
+ * it shares the counters of the local one and forwards barrier, abort, reset and check to it. This
+ * is the first member of the implementation's struct, whose api has the four functions below. */
 typedef struct mg_comm_over {
     mg_comm comm;
     mg_comm *host; /* the local communicator; owned */

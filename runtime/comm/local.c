@@ -4,9 +4,9 @@
  * waits for all others. Then it computes or copies its part, reading the others' memory. Then all
  * wait again, so that no rank changes or frees memory that is still read.
  *
- * Reductions add up from rank 0 to the last, whoever does it, so that the bits do not depend on
- * timing. Long vectors are cut into parts, one per rank, and each rank writes its part of the
- * result to everybody; of short ones each rank computes the whole result for itself. */
+ * Reductions always add from rank 0 to the last, on whichever rank, so that the bits do not depend
+ * on timing. Long vectors are divided into parts, one per rank, and each rank writes its part of
+ * the result to all ranks. For short vectors each rank computes the whole result for itself. */
 #define _GNU_SOURCE
 #include "comm/comm.h"
 #include "core/alloc.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    SHORT = 2048, /* up to so many elements each rank computes a whole all-reduce for itself */
+    SHORT = 2048, /* up to this many elements each rank computes the whole all-reduce for itself */
     PIECE = 64 /* elements that are reduced at a time, in a buffer on the stack; ranks reduce whole
                   pieces, so that no two write to one cache line */
 };
@@ -33,8 +33,8 @@ typedef struct local_comm {
     mg_comm comm;
     mg_comm_operand *table; /* per rank: MG_BUCKET_TENSORS operands */
     mailbox *mailboxes;     /* n * n: sender * n + receiver */
-    pthread_mutex_t mutex;  /* for the mailboxes and what follows */
-    pthread_cond_t changed; /* any of them has changed */
+    pthread_mutex_t mutex;  /* protects the mailboxes and the members below */
+    pthread_cond_t changed; /* signalled when any of them changes */
     int arrived;            /* ranks that wait in the barrier */
     uint64_t round;         /* barriers that are over */
     bool aborted;
@@ -42,7 +42,7 @@ typedef struct local_comm {
 
 /* ---- waiting ---- */
 
-/* What a rank is told that was not the one to fail. */
+/* The error of a rank that has not failed itself. */
 static mg_status aborted(void) {
     return mg_fail(MG_COMM, "another device failed");
 }
@@ -92,7 +92,7 @@ static void local_abort(mg_comm *comm) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* No rank is in a call: what an aborted call has left behind is removed. */
+/* Removes the remains of an aborted call. No rank is in a call. */
 static void local_reset(mg_comm *comm) {
     local_comm *c = (local_comm *)comm;
     pthread_mutex_lock(&c->mutex);
@@ -112,13 +112,13 @@ static mg_status local_check(mg_comm *comm) {
 
 /* ---- transfers ---- */
 
-/* With the mutex held: waits until the mailbox is full, or empty. One second later than a barrier
- * would give up, so that a rank that waits in one reports first. */
+/* With the mutex held: waits until the mailbox is full, or empty. Its deadline is one second later
+ * than that of a barrier, so that a rank waiting in a barrier reports first. */
 static mg_status wait_for_mailbox(local_comm *c, const mailbox *m, bool full) {
     const struct timespec until = mg_time_after(c->comm.deadline + 1);
     while (m->full != full && !c->aborted) {
         if (pthread_cond_timedwait(&c->changed, &c->mutex, &until) != ETIMEDOUT) continue;
-        if (m->full == full || c->aborted) break; /* it came with the last moment */
+        if (m->full == full || c->aborted) break; /* it changed just before the deadline */
         c->aborted = true;
         pthread_cond_broadcast(&c->changed);
         return mg_fail(MG_COMM, "another device did not answer within %g seconds",
@@ -163,7 +163,7 @@ static mg_status local_transfer(local_comm *c, int rank, const mg_collective_cal
 
 /* ---- reductions: pieces of elements, from the first rank to the last ---- */
 
-/* Operand i of rank r, as that rank has put it into the table. */
+/* Operand i of rank r, from the table. */
 static mg_comm_operand *operand_of(const local_comm *c, int r, int i) {
     return &c->table[r * MG_BUCKET_TENSORS + i];
 }
@@ -186,7 +186,7 @@ REDUCER(reduce_i32, int32_t)
 REDUCER(reduce_i64, int64_t)
 REDUCER(reduce_u8, uint8_t)
 
-/* bool and the half dtypes: computed in double, and rounded after every rank. */
+/* bool and the 16-bit floats: computed in double, and rounded after every rank. */
 static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
     double a[PIECE], b[PIECE];
     mg_to_double(a, acc, t, (size_t)n);
@@ -212,7 +212,7 @@ static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int o
 static void reduce_range(const local_comm *c, int i, int64_t first, int64_t last,
                          const mg_collective_call *x, int from, int to) {
     const size_t size = mg_dtype_size(x->dtype);
-    double sums[PIECE]; /* of any dtype: none is larger */
+    double sums[PIECE]; /* large enough for any dtype */
     for (int64_t e = first; e < last; e += PIECE) {
         const int64_t n = last - e < PIECE ? last - e : PIECE;
         const size_t at = (size_t)e * size, bytes = (size_t)n * size;
@@ -234,7 +234,7 @@ static void reduce_to_root(local_comm *c, int rank, const mg_collective_call *x,
 }
 
 /* Above SHORT elements every rank reduces a part and writes it to all ranks. Up to SHORT each rank
- * reduces all elements for itself: so little work is not worth dividing. */
+ * reduces all elements for itself: so few are not worth dividing. */
 static void reduce_to_all(local_comm *c, int rank, const mg_collective_call *x, int i) {
     const int64_t n = c->comm.n, size = (int64_t)mg_dtype_size(x->dtype);
     const int64_t count = x->operands[i].count;
@@ -280,8 +280,8 @@ static mg_status run_operand(local_comm *c, int rank, const mg_collective_call *
     }
 }
 
-/* One barrier before and one after, however many operands there are. The operands go into the table
- * by value: a rank that gives up leaves this function while others may still read them. */
+/* One barrier before and one after all operands. The operands are copied into the table, because a
+ * rank that gives up may return from this function while others still read them. */
 static mg_status local_run(mg_comm *comm, int rank, const mg_collective_call *x) {
     local_comm *c = (local_comm *)comm;
     if (mg_collective_is_point_to_point(x->kind)) return local_transfer(c, rank, x);

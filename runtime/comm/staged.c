@@ -1,8 +1,8 @@
 /* The staged communicator: collectives among any devices, through host memory.
  *
  * A rank whose memory the host does not see copies its operand into a buffer on the host, takes
- * part in a local communicator there, and copies the result back. The table of collectives says how
- * many bytes go each way, so this file knows none of them. */
+ * part in a local communicator there, and copies the result back. The table of collectives gives
+ * the bytes in each direction, so this file has no code for single collectives. */
 #include "comm/comm.h"
 #include "core/alloc.h"
 
@@ -59,7 +59,7 @@ static mg_status run_operand(staged_comm *c, int rank, const mg_collective_call 
     return copies_back ? r->end.copy_in(r->end.device, given->out, r->out.data, out_bytes) : MG_OK;
 }
 
-/* The operands of a bucket go one after another, through the same buffers. */
+/* The operands of a bucket are sent one after another, through the same buffers. */
 static mg_status staged_run(mg_comm *comm, int rank, const mg_collective_call *x) {
     for (int i = 0; i < x->n_operands; i++) MG_TRY(run_operand((staged_comm *)comm, rank, x, i));
     return MG_OK;

@@ -5,7 +5,7 @@
 
 enum { POLL_NS = 50 * 1000 }; /* between two polls of a call in progress */
 
-/* Rank i, which is one of this process. */
+/* Rank i, which must be a rank of this process. */
 static mg_nccl_rank *rank_of(mg_comm *comm, int i) {
     return &mg_nccl_of(comm)->ranks[i - mg_nccl_of(comm)->first];
 }
@@ -16,8 +16,8 @@ static cudaStream_t stream_of(const mg_nccl_rank *r) {
 
 /* ---- calls in non-blocking mode ----
  *
- * A call is: take the rank's lock, call NCCL, poll until it has finished, release the lock. "Has
- * finished" means enqueued on the stream, not executed. */
+ * Each call takes the rank's lock, calls NCCL, polls until it has finished, and releases the lock.
+ * "Finished" means enqueued on the stream, not executed. */
 
 mg_status mg_nccl_fail(mg_nccl_comm *c, ncclResult_t result, const char *what) {
     MG_TRY(mg_nccl_check(&c->comm));
@@ -45,7 +45,8 @@ mg_status mg_nccl_wait(mg_nccl_comm *c, mg_nccl_rank *r, ncclResult_t result, bo
     return mg_nccl_failed(result) ? mg_nccl_fail(c, result, what) : MG_OK;
 }
 
-/* Takes the rank's lock for a call with r->comm. Fails, without the lock, if that was aborted. */
+/* Takes the rank's lock for a call with r->comm. Fails, without the lock, if the communicator was
+ * aborted. */
 static mg_status begin_call(mg_nccl_comm *c, mg_nccl_rank *r) {
     pthread_mutex_lock(&r->lock);
     if (r->comm) return MG_OK;
@@ -151,7 +152,7 @@ mg_status mg_nccl_run(mg_comm *comm, int i, const mg_collective_call *x) {
     return end_call(mg_nccl_of(comm), r, result, mg_collective_name(x->kind));
 }
 
-/* A barrier of the host's threads: an all-reduce of one byte, waited for. */
+/* A barrier of the host's threads: an all-reduce of one byte, followed by a wait for the stream. */
 mg_status mg_nccl_barrier(mg_comm *comm, int i) {
     mg_nccl_rank *r = rank_of(comm, i);
     const double start = mg_seconds();

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double WATCH_SECONDS = 0.1; /* between two looks of the watcher */
+static const double WATCH_SECONDS = 0.1; /* between two checks by the watcher */
 
 /* ---- the state ---- */
 
-/* Without a reason the abort came from outside: another device of the step failed. */
+/* Without a reason the abort came from another device of the step that failed. */
 mg_status mg_nccl_check(mg_comm *comm) {
     mg_nccl_comm *c = mg_nccl_of(comm);
     pthread_mutex_lock(&c->mutex);
@@ -21,7 +21,7 @@ mg_status mg_nccl_check(mg_comm *comm) {
     return status;
 }
 
-/* Without a message, unlike mg_nccl_check. */
+/* Sets no message, unlike mg_nccl_check. */
 static bool is_aborted(mg_nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     const bool aborted = c->aborted;
@@ -42,7 +42,7 @@ static void set_reason(mg_nccl_comm *c, int i, const char *why) {
 
 /* ---- aborting ---- */
 
-/* By the owner, or by the last abort thread if the owner has not waited for it. */
+/* Called by the owner, or by the last abort thread if the owner has not waited for it. */
 void mg_nccl_free_struct(mg_nccl_comm *c) {
     pthread_mutex_destroy(&c->lifetime);
     pthread_mutex_destroy(&c->mutex);
@@ -65,8 +65,8 @@ static void *abort_main(void *argument) {
     return NULL;
 }
 
-/* One thread per rank, because NCCL ends an abort only when all ranks have been told of theirs. If
- * no thread can be made the caller aborts, and may have to wait. */
+/* One thread per rank, because in NCCL an abort returns only after all ranks have started theirs.
+ * If no thread can be made the caller aborts, and may have to wait. */
 void mg_nccl_abort_rank(mg_nccl_comm *c, mg_nccl_rank *r) {
     mg_nccl_abort_job *job = r->abort_job;
     ncclComm_t comm = r->comm;
@@ -85,8 +85,8 @@ void mg_nccl_abort_rank(mg_nccl_comm *c, mg_nccl_rank *r) {
         abort_main(job);
 }
 
-/* With the lifetime lock: aborts all ranks of this process. Calls fail from the first line on, so
- * that no rank starts another one. */
+/* With the lifetime lock: aborts all ranks of this process. `aborted` is set first, so that no rank
+ * starts another call. */
 static void abort_ranks(mg_nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     c->aborted = true;
@@ -97,7 +97,8 @@ static void abort_ranks(mg_nccl_comm *c) {
     }
 }
 
-/* From any thread, also while ranks are in calls: their next poll finds the communicator gone. */
+/* May be called from any thread, also while ranks are in calls: their next poll finds the
+ * communicator gone. */
 void mg_nccl_abort(mg_comm *comm) {
     mg_nccl_comm *c = mg_nccl_of(comm);
     pthread_mutex_lock(&c->lifetime);
@@ -107,8 +108,8 @@ void mg_nccl_abort(mg_comm *comm) {
 
 /* ---- the watcher ---- */
 
-/* The error that NCCL has found for r since its last call. A rank that is in a call is passed over:
- * it finds the error itself. */
+/* The error that NCCL has found for r since its last call. Skips a rank that is in a call: it finds
+ * the error itself. */
 static ncclResult_t poll_error(mg_nccl_rank *r) {
     ncclResult_t result = ncclSuccess;
     if (pthread_mutex_trylock(&r->lock) != 0) return result;
@@ -132,7 +133,7 @@ static void watch_ranks(mg_nccl_comm *c) {
 }
 
 /* The watcher thread: looks at all ranks every WATCH_SECONDS, until the communicator ends. The
- * mutex is released for the look, which takes the locks that come before it in the order. */
+ * mutex is released for the check, which takes locks that precede it in the lock order. */
 static void *watcher_main(void *comm) {
     mg_nccl_comm *c = comm;
     pthread_mutex_lock(&c->mutex);
@@ -187,7 +188,7 @@ static ncclResult_t start_joining(mg_nccl_comm *c) {
     return mg_nccl_failed(result) ? result : ended;
 }
 
-/* The abort jobs come first: a communicator that exists can always be aborted. */
+/* Allocates the abort jobs first, so that a communicator can always be aborted. */
 mg_status mg_nccl_join_ranks(mg_nccl_comm *c, bool stops) {
     for (int i = 0; i < c->here; i++) {
         mg_nccl_abort_job **job = &c->ranks[i].abort_job;
@@ -205,8 +206,8 @@ mg_status mg_nccl_join_ranks(mg_nccl_comm *c, bool stops) {
     return MG_OK;
 }
 
-/* With the lifetime lock: makes new communicators in place of aborted ones. If that fails it stays
- * aborted, with the new reason. */
+/* With the lifetime lock: replaces aborted NCCL communicators by new ones. If this fails the
+ * communicator stays aborted, with the new reason. */
 static void rejoin(mg_nccl_comm *c) {
     pthread_mutex_lock(&c->mutex);
     c->aborted = false;
@@ -220,8 +221,8 @@ static void rejoin(mg_nccl_comm *c) {
     abort_ranks(c);
 }
 
-/* A team that spans processes stays aborted: only its processes together can make a new id. The
- * error that is set when this is called is kept, because the caller still has to report it. */
+/* A team that spans processes stays aborted: only its processes together can make a new id. Keeps
+ * the error that was set before the call, because the caller still has to report it. */
 void mg_nccl_reset(mg_comm *comm) {
     mg_nccl_comm *c = mg_nccl_of(comm);
     char message[2048];

@@ -3,8 +3,8 @@
  * Each call is enqueued on its rank's stream, so it can be recorded with the rest of a step.
  *
  * NCCL's communicators are used in non-blocking mode: a call returns at once, and the calling rank
- * polls until NCCL has finished it. So a rank's lock is held for moments only, and abort, which may
- * come from any thread, can take it and remove the rank's communicator between two polls.
+ * polls until NCCL has finished it. So a rank's lock is held only briefly, and abort, which any
+ * thread may call, can take it and remove the rank's communicator between two polls.
  *
  * ncclCommAbort ends kernels that wait for other ranks, but returns only when the last recording
  * that uses the communicator has been destroyed. So it runs on a detached thread per rank. A
@@ -40,8 +40,8 @@ extern mg_nccl_api mg_nccl;
 
 /* ---- the communicator ---- */
 
-/* What a thread needs that aborts a rank's NCCL communicator. Allocated when the rank joins, so
- * that aborting does not depend on free memory. */
+/* The argument of the thread that aborts a rank's NCCL communicator. Allocated when the rank joins,
+ * so that aborting needs no memory. */
 typedef struct mg_nccl_abort_job {
     struct mg_nccl_comm *of;
     ncclComm_t comm;
@@ -56,21 +56,22 @@ typedef struct mg_nccl_rank {
 
 typedef struct mg_nccl_comm {
     mg_comm comm;
-    int first, here;           /* the ranks of this process: [first, first + here) */
-    bool spans_processes;      /* the id came from outside; it cannot be made anew here */
-    mg_comm_id id;             /* of NCCL's present communicators */
-    pthread_t watcher;         /* thread */
-    bool has_watcher;          /* it was started */
-    pthread_mutex_t lifetime;  /* held while communicators are aborted or made */
+    int first, here; /* the ranks of this process: [first, first + here) */
+    bool
+        spans_processes; /* the id came from another process; this one cannot make a new id alone */
+    mg_comm_id id;       /* of NCCL's current communicators */
+    pthread_t watcher;   /* thread */
+    bool has_watcher;    /* it was started */
+    pthread_mutex_t lifetime;  /* held while communicators are made or aborted */
     pthread_mutex_t mutex;     /* for the members below */
-    pthread_cond_t ending;     /* `ended` is set */
+    pthread_cond_t ending;     /* signalled when `ended` is set */
     bool ended;                /* the watcher must return */
     bool aborted;              /* until reset */
     char reason[300];          /* why it was aborted; "": a device failed elsewhere */
     int aborts;                /* threads in ncclCommAbort */
-    pthread_cond_t abort_over; /* one of them has ended */
-    bool orphaned;             /* the last of them frees this struct: its owner no longer waits */
-    mg_nccl_rank ranks[];      /* those of this process */
+    pthread_cond_t abort_over; /* signalled when one of them has ended */
+    bool orphaned; /* the owner no longer waits: the last of these threads frees this struct */
+    mg_nccl_rank ranks[]; /* those of this process */
 } mg_nccl_comm;
 
 static inline mg_nccl_comm *mg_nccl_of(mg_comm *comm) {

@@ -11,7 +11,7 @@ MG_LIBRARY(library, mg_nccl, MG_NCCL_FUNCTIONS, .file = "libnccl.so.2", .what = 
 
 _Static_assert(sizeof(ncclUniqueId) == sizeof(mg_comm_id), "mg_comm_id holds NCCL's id");
 
-static const double END_SECONDS = 5; /* that the end of a communicator may take */
+static const double END_SECONDS = 5; /* time limit for ending a communicator */
 
 /* ---- the end ---- */
 
@@ -46,7 +46,7 @@ static bool wait_for_aborts(mg_nccl_comm *c) {
 }
 
 /* All recordings have been destroyed by now, so threads in ncclCommAbort end soon. But NCCL may
- * hang: then the last of them frees the struct, whenever that is. */
+ * hang: then the last of them frees the struct later. */
 static void nccl_free(mg_comm *comm) {
     mg_nccl_comm *c = mg_nccl_of(comm);
     mg_nccl_stop_watcher(c);
@@ -89,10 +89,10 @@ static mg_status nccl_set_up(mg_nccl_comm *c, const mg_comm_team *team) {
     return mg_nccl_start_watcher(c);
 }
 
-/* Opens NCCL, with buffers of captured calls unregistered. While NCCL registers them (for NVLS,
- * with addresses that it has not seen) all ranks of the machine wait for each other in the capture.
- * But graphs are kept by addresses, and one rank may have to capture again when the others replay.
- */
+/* Opens NCCL, with the registration of captured buffers switched off. When NCCL registers buffers
+ * (for NVLS, at new addresses), all ranks of the machine wait for each other during the capture.
+ * But captured graphs depend on addresses, so one rank may have to capture again while the others
+ * replay, which would be a deadlock. */
 static mg_status open_library(void) {
     setenv("NCCL_GRAPH_REGISTER", "0", 1);
     return mg_library_open(&library);
@@ -104,7 +104,7 @@ static mg_comm *nccl_join(const mg_comm_team *team) {
     mg_nccl_comm *c = mg_alloc_zero(sizeof *c + (size_t)team->here * sizeof *c->ranks);
     if (!c) return NULL;
     if (nccl_set_up(c, team) == MG_OK) return &c->comm;
-    /* The message of the failure stays: abort and free set none. */
+    /* The message of the failure is kept: abort and free set no message. */
     mg_nccl_abort(&c->comm);
     nccl_free(&c->comm);
     return NULL;
