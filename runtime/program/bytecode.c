@@ -1,6 +1,6 @@
 /* Bytecode is not checked when it is loaded, and wrong bytecode can do anything to the process: it
- * is loaded only where the user asks for it with --bytecode. Lua's own functions that load chunks
- * are replaced by functions that pass the mode "t" on. */
+ * is loaded only where the user asks for it with --bytecode. Lua's functions that load chunks are
+ * replaced by functions that pass on the mode "t" (text only). */
 #include "program/program.h"
 
 #include <lauxlib.h>
@@ -10,8 +10,8 @@
     "%s is bytecode, which is not checked and can do anything: give --bytecode before the script " \
     "if you trust it"
 
-/* If the message on top of the stack says that a chunk is bytecode: puts one in its place that
- * names the chunk and the remedy. */
+/* If the message on top of the stack says that a chunk is bytecode, replaces it by one that names
+ * the chunk and the remedy. */
 static void explain(lua_State *L, const char *name) {
     const char *message = lua_tostring(L, -1);
     if (!message || !strstr(message, "wrong mode")) return;
@@ -63,7 +63,7 @@ static int guarded_dofile(lua_State *L) {
     return lua_gettop(L) - 1;
 }
 
-/* What require asks for Lua files: upvalue 1 is the table `package`. */
+/* The searcher of require for Lua files: upvalue 1 is the table `package`. */
 static int guarded_searcher(lua_State *L) {
     const char *module = luaL_checkstring(L, 1);
     lua_getfield(L, lua_upvalueindex(1), "path");
@@ -72,7 +72,7 @@ static int guarded_searcher(lua_State *L) {
     lua_pushvalue(L, 1);
     lua_pushvalue(L, -3);
     lua_call(L, 2, 2);
-    if (lua_isnil(L, -2)) return 1; /* where it was looked for */
+    if (lua_isnil(L, -2)) return 1; /* the list of paths that were tried */
     lua_pop(L, 1);
     const char *file = lua_tostring(L, -1);
     if (mg_main_load(L, file, false) == 0) return 1;

@@ -1,7 +1,7 @@
-/* The command line: which options there are, and carrying them out.
+/* The command line: the list of options, and executing them.
  *
- * It is read twice: first to find the script and what is to be done (mg_command_line_scan), then,
- * inside Lua, to carry out the options in order (mg_command_line_run). */
+ * It is read twice: mg_command_line_scan finds the script and sets flags; later, inside Lua,
+ * mg_command_line_run executes the options in order. */
 #include "core/status.h"
 #include "program/program.h"
 
@@ -19,11 +19,11 @@ const char mg_command_line_usage[] =
     "  -E              ignore LUA_INIT, LUA_PATH and LUA_CPATH\n"
     "  -j CMD, -O OPT  control LuaJIT's compiler: -joff, -jv, -O3\n"
     "  -b ...          save or list bytecode\n"
-    "  --bytecode      let the script and what it loads be bytecode, else refused\n"
+    "  --bytecode      allow bytecode in the script and in chunks it loads\n"
     "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --verify DIR    check the checkpoints in DIR\n"
-    "  --list-devices  show the devices that are there\n"
+    "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"
     "  --              no more options;  -  read the script from standard input\n";
@@ -58,8 +58,8 @@ static const char doctor[] = "require('mgpu.program').doctor()\n";
 
 typedef struct program_option {
     const char *name, *code; /* code: Lua that carries the option out */
-    const char *value;       /* the next argument is its value, called so in messages; or NULL */
-    bool alone;              /* without a script the program ends after it */
+    const char *value; /* name of its value, the next argument, in messages; NULL: it has none */
+    bool alone;        /* without a script the program ends after it */
 } program_option;
 
 static const program_option long_options[] = {
@@ -116,7 +116,7 @@ static int scan_long(mg_command_line *m, const char *name) {
     return -1;
 }
 
-/* The same for one `-x`. A value may stand in the same argument: -lname. */
+/* The same for one `-x`. The value may be part of the argument: -lname. */
 static int scan_short(mg_command_line *m, const char *option) {
     const char *rest = option + 2;
     switch (option[1]) {
@@ -132,7 +132,7 @@ static int scan_short(mg_command_line *m, const char *option) {
     }
 }
 
-/* What the value of an option is called that takes one. */
+/* The name of the value that the option takes, for messages. */
 static const char *value_of(const char *option) {
     const program_option *known = find_long(option);
     if (known) return known->value;

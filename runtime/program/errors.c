@@ -1,4 +1,4 @@
-/* What becomes of an error: its traceback, the program's message, and the exit status. */
+/* Reporting an error: its traceback, the program's message, and the exit status. */
 #include "core/status.h"
 #include "core/threads.h"
 #include "program/program.h"
@@ -11,8 +11,8 @@
 /* Exit statuses besides 0, 1 and MG_EXIT_FILE, by the code of the library's error. */
 enum { EXIT_INTERNAL = 70, EXIT_SAVED = 75, EXIT_PEER = 76, EXIT_DEVICE = 77 };
 
-/* Lua does not ask tensors when `<` compares one with a number, so its message cannot name the
- * remedy: adds it to the message at index 1. */
+/* Lua calls no metamethod when `<` compares a tensor with a number, so its message does not name
+ * the remedy: adds it to the message at index 1. */
 static void explain_comparison(lua_State *L) {
     const char *message = lua_tostring(L, 1);
     if (!strstr(message, "attempt to compare ") || !strstr(message, "userdata")) return;
@@ -28,13 +28,13 @@ static bool is_last_error(const char *message) {
     return last[0] && strstr(message, last);
 }
 
-/* Whether the message is that of a training that a signal has ended after a save. */
+/* Whether the message is that of a training run that a signal ended after a save. */
 static bool is_stop_after_save(const char *message) {
     return mg_stop_saved() && mg_error_code() == MG_INTERRUPTED && is_last_error(message);
 }
 
-/* As luajit's: messages that are strings or have __tostring get a traceback, other error values are
- * left alone. A stop after a save is no mistake of the script: it gets none. */
+/* As in luajit, messages that are strings or have __tostring get a traceback, and other error
+ * values are not changed. A stop after a save gets none, because it is no error of the script. */
 int mg_main_traceback(lua_State *L) {
     if (!lua_isstring(L, 1)) {
         if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))

@@ -1,8 +1,8 @@
 /* The end of the process.
  *
  * Output that could not be written, to a full disk for example, must not look like success. A
- * thread that still computes, after Ctrl-C or on a lost device, may use what the libraries free at
- * exit: then nothing is freed. */
+ * thread that still computes, after Ctrl-C or on a lost device, may use memory that the libraries
+ * free at exit: then nothing is freed. */
 #include "device/device.h"
 #include "program/program.h"
 

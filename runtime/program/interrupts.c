@@ -17,13 +17,14 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static const double SECOND_INTERRUPT = 2; /* seconds: a second Ctrl-C so soon ends the process */
+static const double SECOND_INTERRUPT =
+    2; /* seconds within which a second Ctrl-C ends the process */
 
 static lua_State *running;    /* the Lua thread that Ctrl-C stops */
 static double last_interrupt; /* when it came; reset at each call */
 
-/* The debug hook that raises the error. If a call into the library has answered the interrupt
- * meanwhile, there is nothing left to raise. */
+/* The debug hook that raises the error. If a call into the library has already reported the
+ * interrupt, there is nothing to raise. */
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
     (void)ar;
     lua_sethook(L, NULL, 0, 0);
@@ -38,8 +39,8 @@ static void stop_soon(lua_State *L) {
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* Ctrl-C or SIGTERM. A second one ends the process at once if it comes soon after the first, or if
- * the first has not been answered by then. */
+/* Ctrl-C or SIGTERM. A second signal ends the process at once if it comes soon after the first, or
+ * if the script has not been stopped by the first. */
 static void on_interrupt(int signal_number) {
     const double now = mg_seconds();
     if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
@@ -50,8 +51,8 @@ static void on_interrupt(int signal_number) {
     raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
-/* SIGTERM or SIGUSR1. A training that can save does so and then ends; otherwise SIGTERM is like
- * Ctrl-C, and SIGUSR1 does what it does to other programs. */
+/* SIGTERM or SIGUSR1. A training run that can save a checkpoint saves it and then ends; otherwise
+ * SIGTERM acts like Ctrl-C, and SIGUSR1 has its default effect. */
 static void on_stop(int signal_number) {
     if (mg_stop_request(signal_number)) return;
     if (signal_number == SIGTERM) {

@@ -12,8 +12,8 @@
 
 static const char jit_bytecode[] = "require('jit.bcsave').start(unpack(arg))\n";
 
-/* Sets the global table `arg`: the script's name at 0, its arguments from 1 on, and what stands
- * before the script at negative indexes. */
+/* Sets the global table `arg`: the script's name at 0, its arguments from 1 on, and the program and
+ * its options at negative indexes. */
 static void make_arg_table(lua_State *L, const mg_command_line *m) {
     int script = m->script < m->argc ? m->script : 0;
     lua_createtable(L, m->argc - script, script);
@@ -24,7 +24,7 @@ static void make_arg_table(lua_State *L, const mg_command_line *m) {
     lua_setglobal(L, "arg");
 }
 
-/* `-` is standard input, unless it stands after `--`. */
+/* `-` is standard input, unless it follows `--`. */
 static int run_script(lua_State *L, const mg_command_line *m) {
     const char *name = m->argv[m->script];
     if (strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0) name = NULL;
@@ -57,7 +57,7 @@ static int run_bytecode(lua_State *L, const mg_command_line *m) {
     return mg_main_run_text(L, jit_bytecode, "=mgpulua", NULL);
 }
 
-/* Everything that the command line asks for, in luajit's order. Returns the exit status. */
+/* Executes the command line, in luajit's order. Returns the exit status. */
 static int run_all(lua_State *L, const mg_command_line *m) {
     int status = m->no_env ? EXIT_SUCCESS : mg_main_run_variable(L, "LUA_INIT");
     if (status == EXIT_SUCCESS && m->bytecode) return run_bytecode(L, m);
@@ -125,7 +125,7 @@ static lua_State *new_state(void) {
     return plain ? lua_newstate(plain_allocator, NULL) : luaL_newstate();
 }
 
-/* Says what is wrong with the command line. */
+/* Prints the error in the command line. */
 static int refuse(const mg_command_line *m) {
     if (m->lacks)
         fprintf(stderr, "mgpulua: %s needs a value: %s %s\n%s", m->wrong, m->wrong, m->lacks,

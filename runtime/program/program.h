@@ -1,7 +1,7 @@
-/* What the files of the program mgpulua share, and what its prompt uses of them.
+/* Functions that the files of the program mgpulua and its prompt share.
  *
- * Names begin with mg_main_: mg_program_ are those of device/program, and the program exports its
- * symbols. */
+ * Names begin with mg_main_, because the program exports its symbols and device/program uses the
+ * prefix mg_program_. */
 #ifndef MG_PROGRAM_PROGRAM_H
 #define MG_PROGRAM_PROGRAM_H
 
@@ -10,42 +10,43 @@
 
 #define MG_MAIN_VERSION "0.1.0"
 
-/* The exit status of the program if a file cannot be read or written. Those of the other failures
- * are in errors.c. */
+/* The exit status of the program if a file cannot be read or written. The statuses of other
+ * failures are in errors.c. */
 enum { MG_EXIT_FILE = 74 };
 
 /* ---- command_line.c ---- */
 
-/* What the command line asks for. */
+/* The command line, parsed. */
 typedef struct mg_command_line {
     char **argv;
     int argc, script;  /* script: index in argv of its name; argc if there is none */
     bool interactive;  /* -i: go to the prompt after the script */
     bool no_env;       /* -E: ignore the environment */
     bool version;      /* print the version */
-    bool executed;     /* an option does something by itself: no prompt without a script */
+    bool executed;     /* an option such as -e was given: no prompt without a script */
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
     bool trusted;      /* --bytecode: the script may be bytecode */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
-    const char *lacks; /* what the value is that the wrong option lacks, "DIR"; NULL: unknown */
+    const char *lacks; /* name of the value that the wrong option lacks, "DIR"; NULL: the option is
+                          unknown */
 } mg_command_line;
 
 /* The text of --help. */
 extern const char mg_command_line_usage[];
 
-/* " (did you mean \"--devices\"?)" for a wrong argument that is like an option, else "". This
+/* " (did you mean \"--devices\"?)" for a wrong argument that is similar to an option, else "". This
  * thread's next call overwrites the text. */
 const char *mg_command_line_suggestion(const char *argument);
 /* Fills in the rest from argv and argc, without running anything. */
 void mg_command_line_scan(mg_command_line *m);
-/* Carries out the options before the script, in order. Returns the exit status of the first that
+/* Executes the options before the script, in order. Returns the exit status of the first that
  * fails. */
 int mg_command_line_run(lua_State *L, const mg_command_line *m);
 
 /* ---- interrupts.c ---- */
 
-/* Gives signal handlers a stack, and makes compiled loops stoppable. Once, before the first call.
- */
+/* Gives signal handlers a stack, and makes compiled loops stoppable. To be called once, before the
+ * first mg_main_call. */
 void mg_main_watch(lua_State *L);
 /* Calls the function that lies below its n_args arguments on the stack, as lua_pcall does. Errors
  * get a traceback, and Ctrl-C or SIGTERM becomes an error of the script. Returns a Lua status; on
@@ -75,8 +76,8 @@ int mg_main_report(lua_State *L, int status);
  * unless that is NULL; or reports why it did not load. */
 int mg_main_run(lua_State *L, int status, const char *argument);
 int mg_main_run_text(lua_State *L, const char *text, const char *name, const char *argument);
-/* Runs what the environment variable holds, if it is set: a chunk, or the name of a file after `@`.
- */
+/* Runs the value of the environment variable, if it is set: a chunk, or the name of a file after
+ * `@`. */
 int mg_main_run_variable(lua_State *L, const char *variable);
 
 /* ---- bytecode.c ---- */
@@ -95,8 +96,8 @@ void mg_main_set_up_packages(lua_State *L);
 
 /* ---- exit.c ---- */
 
-/* Ends the process, with another status if standard output could not be written. Does not return.
- */
+/* Ends the process with `status`, or with MG_EXIT_FILE instead of 0 if standard output could not be
+ * written. Does not return. */
 void mg_main_end(int status) __attribute__((noreturn));
 /* os.exit([status [, close]]), as luajit's (a lua_CFunction). */
 int mg_main_os_exit(lua_State *L);

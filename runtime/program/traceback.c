@@ -1,9 +1,9 @@
 /* Tracebacks that show the user's functions.
  *
- * Left out are the functions of lua/mgpu/ and models/, and those in C and of LuaJIT's own library
- * that are not between two functions of the user: table.sort with a comparison of the user's stays.
- * MGPU_TRACE=full shows all. Of a deep stack the innermost and the outermost functions are shown.
- */
+ * Functions of lua/mgpu/ and models/ are left out. Functions in C and of LuaJIT's library are shown
+ * only between two functions of the user, such as table.sort with a comparison function of the
+ * user. MGPU_TRACE=full shows all functions. For a deep stack, only the innermost and the outermost
+ * functions are shown. */
 #include "bind/bind.h"
 #include "program/program.h"
 
@@ -17,7 +17,7 @@ static bool wants_all(void) {
     return wanted && strcmp(wanted, "full") == 0;
 }
 
-/* Of Lua code that is neither ours nor LuaJIT's. */
+/* Whether the level is a Lua function that is neither ours nor LuaJIT's. */
 static bool is_users(lua_State *L, int level) {
     lua_Debug frame;
     if (level < 0 || !lua_getstack(L, level, &frame)) return false;
@@ -35,8 +35,8 @@ static bool is_shown(lua_State *L, int level, bool all) {
     return is_foreign && is_users(L, level - 1) && is_users(L, level + 1);
 }
 
-/* The number of levels of the stack. lua_getstack walks from the top, so levels are not tried one
- * by one. */
+/* The number of levels of the stack. Found by bisection, because lua_getstack walks from the top
+ * each time. */
 static int depth_of(lua_State *L) {
     lua_Debug frame;
     int below = 0, above = 1;
