@@ -50,7 +50,7 @@ static int64_t number_of(const char *name, bool *part) {
 typedef struct found {
     int64_t *numbers; /* owned */
     int n, room;
-    bool part; /* looks for what was left half-written, else for checkpoints */
+    bool part; /* looks for .part folders, else for checkpoints */
 } found;
 
 static mg_status note_folder(void *context, const char *name, int64_t bytes, int64_t changed) {
@@ -101,7 +101,8 @@ static mg_status write_text(const char *path, const char *text) {
     return status;
 }
 
-/* Reads a text of less than TEXT_ROOM bytes. A longer file is cut off, and so differs. */
+/* Reads a text of less than TEXT_ROOM bytes. A longer file is truncated, so its hash does not
+ * match. */
 static mg_status read_text(const char *path, char text[TEXT_ROOM]) {
     mg_file *f = mg_io_open(path);
     size_t got = 0;
@@ -109,7 +110,7 @@ static mg_status read_text(const char *path, char text[TEXT_ROOM]) {
     const mg_status status = mg_io_read(f, text, TEXT_ROOM - 1, &got);
     mg_io_close(f);
     text[got] = 0;
-    /* A zero byte inside would end the text early. */
+    /* A zero byte inside would end the text early: treated as damaged. */
     if (status == MG_OK && strlen(text) != got) text[0] = 0;
     return status;
 }
@@ -127,9 +128,9 @@ static void make_latest(char text[TEXT_ROOM], int64_t number) {
 
 /* ---- manifests ---- */
 
-/* What a manifest says: size and XXH3 hash of each piece of the state's file, from its first byte
- * to its last. Version 1 had one piece; version 2 has two, the header and the data: then both
- * hashes are known when the last byte is written, although the header states a hash of the data. */
+/* The contents of a manifest: size and XXH3 hash of each piece of the state's file, in order.
+ * Version 1 has one piece; version 2 has two, the header and the data, so that both hashes are
+ * known when the last byte is written, although the header contains a hash of the data. */
 enum { MAX_PIECES = 2 };
 typedef struct manifest {
     int n; /* pieces; also the version */
@@ -160,7 +161,7 @@ static mg_status read_manifest(const char *folder, int64_t number, manifest *m) 
     }
     make_manifest(expected, m);
     if (m->n > 0 && strcmp(text, expected) == 0) return MG_OK;
-    return mg_fail(MG_DATA, "%s is damaged: it does not have the hash that it states", path);
+    return mg_fail(MG_DATA, "%s is damaged: its contents do not match its hash", path);
 }
 
 /* ---- reading ---- */
@@ -192,12 +193,12 @@ static mg_status compare_state(mg_file *f, const char *path, const manifest *m, 
     }
     mg_free(block);
     if (same || status != MG_OK) return status;
-    return mg_fail(MG_DATA, "%s is damaged: its %" PRId64 " bytes are not those of the manifest",
-                   path, size);
+    return mg_fail(MG_DATA, "%s is damaged: its %" PRId64 " bytes do not match the manifest", path,
+                   size);
 }
 
-/* With `whole`, all of the state is compared. Else the data of version 2 is left out: whoever reads
- * it compares it with the hash in the header. */
+/* With `whole`, all of the state is compared. Otherwise the data of version 2 is skipped, because
+ * reading it compares it with the hash in the header. */
 static mg_status verify(const char *folder, int64_t number, bool whole) {
     manifest m;
     char path[PATH_ROOM];
@@ -233,7 +234,7 @@ mg_status mg_checkpoint_latest(const char *folder, int64_t *number) {
     const int64_t named = number_of(name, &part);
     make_latest(expected, named < 0 ? 0 : named);
     if (named < 0 || part || strcmp(text, expected) != 0)
-        return mg_fail(MG_DATA, "%s is damaged: it does not have the hash that it states", path);
+        return mg_fail(MG_DATA, "%s is damaged: its contents do not match its hash", path);
     *number = named;
     return MG_OK;
 }
@@ -254,7 +255,7 @@ static mg_status remove_file(void *context, const char *name, int64_t bytes, int
     return mg_io_remove(path);
 }
 
-/* A part that is gone, or has another name, is no error: somebody else was faster. */
+/* A part that was removed or renamed is no error: another process was faster. */
 static mg_status unless_gone(mg_status status, const char *path) {
     if (status != MG_IO || mg_io_folder_exists(path)) return status;
     mg_error_clear();
@@ -269,8 +270,8 @@ static mg_status remove_part(const char *folder, int64_t number) {
     return unless_gone(status, path);
 }
 
-/* Keeps the file of the state. That the checkpoint has lost its name must survive a crash of the
- * machine before the file is written over. */
+/* Makes the part the spare one and keeps the file of its state. The rename to .part must survive a
+ * crash of the machine before the file may be written over. */
 static mg_status make_spare(const char *folder, mg_checkpoint_part *part) {
     char path[PATH_ROOM];
     MG_TRY(name_of(path, folder, part->number, PART, NULL));
@@ -278,8 +279,8 @@ static mg_status make_spare(const char *folder, mg_checkpoint_part *part) {
     return mg_io_sync_folder(folder);
 }
 
-/* Removes a checkpoint, or makes it the spare one if that is wanted (not NULL) and there is none.
- * It loses its name first, so that a part of a checkpoint never has the name of one. */
+/* Removes a checkpoint, or makes it the spare one if `spare` is not NULL and still empty. It is
+ * renamed first, so that an incomplete checkpoint never has the name of a checkpoint. */
 static mg_status retire(const char *folder, int64_t number, mg_checkpoint_part *spare) {
     char from[PATH_ROOM], to[PATH_ROOM];
     mg_checkpoint_part part = {.number = number};
@@ -353,8 +354,8 @@ mg_status mg_checkpoint_remove_all(const char *folder) {
 
 /* ---- writing ---- */
 
-/* Makes the folder in which checkpoint `number` is written: the spare one, whose state becomes
- * *over, or a new one if there is none, or somebody still reads it. */
+/* Makes the folder in which checkpoint `number` is written: the spare one, whose state file becomes
+ * *over, or a new one if there is no spare or another process still reads it. */
 static mg_status open_part(const char *folder, int64_t number, mg_checkpoint_part *spare,
                            mg_checkpoint_part *part, mg_file **over) {
     char path[PATH_ROOM];
@@ -374,7 +375,8 @@ static mg_status open_part(const char *folder, int64_t number, mg_checkpoint_par
                       : mg_fail(MG_IO, "cannot write %s: another process is writing it", path);
 }
 
-/* Everything up to the new name. Committing the manifest also syncs the names in its folder. */
+/* Writes the files of the part, before it is renamed. Committing the manifest also syncs the names
+ * in its folder. */
 static mg_status write_part(const char *folder, int64_t number, const mg_store *state,
                             const mg_checkpoint_part *part, mg_file *over) {
     char from[PATH_ROOM], path[PATH_ROOM], text[TEXT_ROOM];
@@ -392,8 +394,8 @@ static mg_status write_part(const char *folder, int64_t number, const mg_store *
     return mg_io_sync_folder(folder);
 }
 
-/* Removes what a failed save has left, and the spare checkpoint, so that there is more room for the
- * next one; the failure stays the thread's error. */
+/* After a failed save: removes its part and the spare checkpoint, so that there is more room for
+ * the next save. The failure stays the thread's error. */
 static void give_up(const char *folder, mg_checkpoint_part *part, mg_checkpoint_part *spare) {
     char message[512];
     const mg_status status = mg_error_code();
@@ -419,6 +421,6 @@ mg_status mg_checkpoint_write(const char *folder, int64_t number, const mg_store
     make_latest(text, number);
     MG_TRY(name_of_latest(path, folder));
     MG_TRY(write_text(path, text));
-    MG_TRY(mg_checkpoint_drop(folder, spare)); /* it was in use, so it is there still */
+    MG_TRY(mg_checkpoint_drop(folder, spare)); /* a spare that was in use still exists */
     return retire_all_but(folder, keep, spare);
 }

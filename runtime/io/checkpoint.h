@@ -1,21 +1,23 @@
-/* Checkpoints on disk: folders inside a folder, each with the state of a training at one moment.
+/* Checkpoints on disk: folders inside a folder, each with the state of a training run at one
+ * moment.
  *
  *     DIR/checkpoint-000012/state.safetensors   the state: named tensors and notes
  *     DIR/checkpoint-000012/manifest            sizes and XXH3 hashes of its header and its data
  *     DIR/latest                                the name of the newest checkpoint
  *
- * The last two end with a hash of their own text. Manifests of version 1 state size and hash of the
- * whole file.
+ * The last two end with a hash of their own text. Manifests of version 1 have one size and hash, of
+ * the whole file.
  *
- * A checkpoint is written under the name checkpoint-000012.part, synced, renamed, and then named in
- * `latest`, so that a process that dies at any moment leaves only whole checkpoints. The numbers
- * alone tell which is the newest: `latest` is for people and scripts, and may be missing.
+ * Writing is atomic: a checkpoint is written under the name checkpoint-000012.part, synced,
+ * renamed, and then named in `latest`, so that a process that dies at any moment leaves only whole
+ * checkpoints. The numbers alone tell which is the newest: `latest` is for people and scripts, and
+ * may be missing.
  *
- * A checkpoint that is no longer needed loses its name, too: it becomes checkpoint-000009.part.
- * Once that is synced, the next save writes over its state, which is faster than a new file, and
- * renames it to checkpoint-000012. A part is locked while a process uses it; parts without a lock
- * are those of processes that died. One process at a time should write to a folder: where two do,
- * saves fail, but no checkpoint is damaged. */
+ * A checkpoint that is no longer needed is renamed, too: it becomes checkpoint-000009.part, the
+ * *spare* checkpoint. Once that is synced, the next save writes over its state, which is faster
+ * than a new file, and renames it to checkpoint-000012. A part is locked while a process uses it;
+ * parts without a lock are those of processes that died. Only one process at a time should write to
+ * a folder: if two do, saves fail, but no checkpoint is damaged. */
 #ifndef MG_IO_CHECKPOINT_H
 #define MG_IO_CHECKPOINT_H
 
@@ -43,9 +45,9 @@ typedef struct mg_checkpoint_part {
 } mg_checkpoint_part;
 
 /* Writes a checkpoint, then `latest`, then removes all checkpoints but the newest `keep`. *spare:
- * at first {0}; then a checkpoint that was not removed, and that the next call writes over. *saved:
- * the checkpoint is there, even if what came after it failed. MG_IO, MG_OOM, and what mg_store_save
- * returns; a checkpoint that could not be written leaves nothing. */
+ * first {0}; afterwards an old checkpoint that was kept, and that the next call writes over.
+ * *saved: the checkpoint is complete, even if a later operation failed. MG_IO, MG_OOM, and the
+ * errors of mg_store_save; a checkpoint that could not be written leaves no files. */
 mg_status mg_checkpoint_write(const char *folder, int64_t number, const mg_store *state, int keep,
                               mg_checkpoint_part *spare, bool *saved);
 /* Removes a part, if there is one. MG_IO. */
@@ -65,23 +67,23 @@ typedef struct mg_checkpoint_writer mg_checkpoint_writer;
 /* How a save ended. */
 typedef struct mg_checkpoint_result {
     int64_t number; /* of the checkpoint */
-    bool saved;     /* the checkpoint is there, even if what came after it failed */
+    bool saved;     /* the checkpoint is complete, even if a later operation failed */
     mg_status status;
     char message[512]; /* the error, if status is not MG_OK */
 } mg_checkpoint_result;
 
-/* A writer for the folder, which is made if it is missing; what earlier processes left half-written
- * is removed. The newest `keep` checkpoints stay. Owned; NULL: MG_IO, also if there is another
- * writer for the folder, in this process or another; MG_OOM. */
+/* A writer for the folder, which is created if it is missing; incomplete checkpoints of earlier
+ * processes are removed. The newest `keep` checkpoints are kept. Owned; NULL: MG_IO, also if there
+ * is another writer for the folder, in this process or another; MG_OOM. */
 mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep);
-/* Starts saving the state as the next checkpoint and returns. Takes the store over, also on
- * failure. Its tensors must be evaluated and lie in host memory. Waits for a save in progress, and
- * forgets its result. MG_OOM: no thread could be started. */
+/* Starts saving the state as the next checkpoint and returns. Takes over the store, also on
+ * failure. Its tensors must be evaluated and lie in host memory. If a save is in progress, waits
+ * for it and drops its result. MG_OOM: no thread could be started. */
 mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state);
 /* Whether a save is in progress. */
 bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w);
-/* Waits for the save in progress. True: *result tells how the last save ended, for the first time.
- */
+/* Waits for the save in progress. True: *result is the result of the last save, which no earlier
+ * call has returned. */
 bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *result);
 /* Waits, removes the spare checkpoint, and frees. Accepts NULL. */
 void mg_checkpoint_writer_free(mg_checkpoint_writer *w);

@@ -19,7 +19,7 @@ struct mg_checkpoint_writer {
     int keep;
     int64_t next; /* the number of the next checkpoint */
     bool started; /* there is a thread to join */
-    bool untold;  /* the result has not been asked for */
+    bool untold;  /* mg_checkpoint_writer_wait has not returned the result yet */
     pthread_t thread;
     /* of the thread, from start to join */
     mg_store *state; /* owned */
@@ -32,7 +32,7 @@ struct mg_checkpoint_writer {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int n_running; /* threads that write now; under the mutex */
+static int n_running; /* threads that are writing; protected by the mutex */
 
 static void count_running(int change) {
     pthread_mutex_lock(&mutex);
@@ -41,7 +41,8 @@ static void count_running(int change) {
     pthread_mutex_unlock(&mutex);
 }
 
-/* A script may call os.exit during a save: devices must not be closed under the thread. */
+/* A script may call os.exit during a save: devices must not be closed while the thread uses
+ * them. */
 static void wait_at_exit(void) {
     pthread_mutex_lock(&mutex);
     while (n_running > 0) pthread_cond_wait(&changed, &mutex);
@@ -60,8 +61,9 @@ static void join_thread(mg_checkpoint_writer *w) {
     w->started = false;
 }
 
-/* Training goes first where cores are short: on Linux, a priority is that of a thread. The error
- * message is copied, because it belongs to this thread, too. */
+/* Lowers the thread's priority (on Linux, priorities are per thread), so that training has
+ * precedence when cores are short. The error message is copied, because error messages belong to
+ * threads. */
 static void *writer_thread(void *argument) {
     mg_checkpoint_writer *w = argument;
     mg_checkpoint_result *r = &w->result;
@@ -75,8 +77,8 @@ static void *writer_thread(void *argument) {
     return NULL;
 }
 
-/* Makes the folder and locks it. Two trainings that took turns in one folder would remove each
- * other's checkpoints, and a resume would go on from either. */
+/* Makes the folder and locks it. Two training runs that write to one folder in turn would remove
+ * each other's checkpoints, and a resume could continue from either of them. */
 static mg_status take_folder(mg_checkpoint_writer *w) {
     char inside[PATH_MAX]; /* the folder itself if its name is a link */
     MG_TRY(mg_io_make_folder(w->folder));
@@ -85,12 +87,12 @@ static mg_status take_folder(mg_checkpoint_writer *w) {
     if (w->lock) return MG_OK;
     return mg_fail(
         MG_IO,
-        "another training saves its checkpoints in %s: wait until it has ended, or choose "
+        "another training run saves its checkpoints in %s: wait until it has ended, or choose "
         "another folder",
         w->folder);
 }
 
-/* The numbers go on from the newest checkpoint that is there. */
+/* Numbers continue after the newest existing checkpoint. */
 mg_checkpoint_writer *mg_checkpoint_writer_new(const char *folder, int keep) {
     mg_checkpoint_writer *w = mg_alloc_zero(sizeof *w);
     if (!w) return NULL;
@@ -140,7 +142,7 @@ bool mg_checkpoint_writer_wait(mg_checkpoint_writer *w, mg_checkpoint_result *re
 void mg_checkpoint_writer_free(mg_checkpoint_writer *w) {
     if (!w) return;
     join_thread(w);
-    /* What cannot be removed now is removed by the next writer. */
+    /* A part that cannot be removed now is removed by the next writer. */
     if (w->lock && mg_checkpoint_drop(w->folder, &w->spare) != MG_OK) mg_error_clear();
     mg_io_close(w->lock);
     mg_free(w->folder);

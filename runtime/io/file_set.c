@@ -28,8 +28,8 @@ struct mg_file_set {
 
 /* ---- all sets, for forks ----
  * A forked process has only the thread that forked: a lock that another thread held would stay
- * locked, and what it guards half changed. So all locks are taken before a fork, and released after
- * it on both sides. */
+ * locked, and the data it protects could be inconsistent. So all locks are taken before a fork, and
+ * released after it on both sides. */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static mg_file_set *all_sets;
@@ -44,7 +44,7 @@ static void after_fork(void) {
     pthread_mutex_unlock(&list_lock);
 }
 
-/* The threads that were reading are not here. */
+/* The threads that were reading do not exist in the child. */
 static void after_fork_in_child(void) {
     for (mg_file_set *s = all_sets; s; s = s->next)
         for (int i = 0; i < s->n; i++) s->files[i].readers = 0;
@@ -91,7 +91,7 @@ static void make_room(mg_file_set *s) {
     s->n_open--;
 }
 
-/* Opens a file again, if it is still the one that was there. */
+/* Opens a file again, and checks that it has not changed. */
 static mg_status reopen(mg_file_set *s, set_file *f) {
     make_room(s);
     mg_file *file = mg_io_open(f->path);
@@ -105,7 +105,7 @@ static mg_status reopen(mg_file_set *s, set_file *f) {
     return MG_OK;
 }
 
-/* Takes a file for reading. */
+/* Marks a file as being read, and opens it if it is closed. */
 static mg_status take(mg_file_set *s, set_file *f) {
     pthread_mutex_lock(&s->lock);
     const mg_status status = f->file ? MG_OK : reopen(s, f);
@@ -167,7 +167,7 @@ mg_file_set *mg_file_set_open(const char *const *paths, int n, mg_packing packin
         set_file *f = &s->files[s->n];
         f->path = mg_strdup(paths[s->n]);
         if (f->path && open_first(s, f, packing, tell) == MG_OK) continue;
-        s->n++; /* the one that was opened in part */
+        s->n++; /* the file that was opened only partly */
         mg_file_set_close(s);
         return NULL;
     }
@@ -200,7 +200,8 @@ int64_t mg_file_set_size(const mg_file_set *s, int file) {
     return s->files[file].size;
 }
 
-/* The file's state is looked at after the bytes were read: a change before that is noticed. */
+/* The file's state is checked after the bytes were read, so that a change during the read is
+ * noticed. */
 mg_status mg_file_set_read(mg_file_set *s, int file, void *dst, size_t n, int64_t position) {
     set_file *f = &s->files[file];
     size_t got = 0;

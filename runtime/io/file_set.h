@@ -1,4 +1,4 @@
-/* The files of a data set: bytes at any position of any of them, for several threads at once.
+/* The files of a data set: several threads may read bytes at any position of any file.
  *
  * At most MG_FILE_SET_OPEN files are open at a time: the one that was read longest ago is
  * closed for the next. Compressed files are unpacked when the set is opened, all of them into one
@@ -13,7 +13,8 @@ enum { MG_FILE_SET_OPEN = 64 };
 
 typedef struct mg_file_set mg_file_set;
 
-/* How a file that begins with these n bytes (MG_FILE_SET_HEAD, if it is not shorter) is packed. */
+/* Returns how a file is packed, from its first n bytes: MG_FILE_SET_HEAD, or fewer if the file is
+ * shorter. */
 enum { MG_FILE_SET_HEAD = 16 };
 typedef mg_packing mg_file_set_tell(const unsigned char *head, size_t n);
 

@@ -82,7 +82,7 @@ mg_status mg_folder_folders(const char *folder, mg_path_list *names) {
 
 /* ---- all below a folder ---- */
 
-/* The folders of a walk; those that are still to be looked into come last. */
+/* The folders of a walk; the last ones are still to be visited. */
 typedef struct walk {
     bool follow_links;
     mg_path_list folders;
@@ -90,8 +90,7 @@ typedef struct walk {
     int64_t room;
 } walk;
 
-/* Whether the newest folder is not to be visited: it is behind a link that is not followed, or was
- * found before. */
+/* Whether to skip the newest folder: it is a link that is not followed, or was found before. */
 static bool is_left_out(const walk *w, const mg_io_identity *id) {
     const int64_t n = w->folders.n - 1;
     if (!w->follow_links) return id->is_link && n > 0;

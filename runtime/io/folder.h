@@ -25,16 +25,16 @@ void mg_path_list_sort(mg_path_list *l);
 /* Frees what the list owns, and empties it. */
 void mg_path_list_clear(mg_path_list *l);
 
-/* Adds the names of the folders in a folder, sorted; those that begin with a point are left out,
- * and links count as what they lead to. MG_IO, MG_OOM. */
+/* Adds the names of the folders in a folder, sorted; names that begin with a dot are left out, and
+ * links count as their targets. MG_IO, MG_OOM. */
 mg_status mg_folder_folders(const char *folder, mg_path_list *names);
 
 /* Whether a file of this name is wanted. */
 typedef bool mg_folder_wanted(void *context, const char *name);
 /* Adds the paths of the wanted files in a folder and the folders below it: sorted by folder, then
- * by name. What begins with a point is left out. Links to files are followed, links to folders with
- * `follow_links`; each folder is visited once, so that links in a circle end. MG_IO, MG_OOM,
- * MG_INTERRUPTED. */
+ * by name. Names that begin with a dot are left out. Links to files are followed, links to folders
+ * only with `follow_links`; each folder is visited once, so that cycles of links end. MG_IO,
+ * MG_OOM, MG_INTERRUPTED. */
 mg_status mg_folder_files(const char *folder, bool follow_links, mg_folder_wanted *wanted,
                           void *context, mg_path_list *paths);
 

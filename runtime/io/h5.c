@@ -1,8 +1,8 @@
 /* Reading and writing HDF5 files with the program mgpu-h5.
  *
- * Both directions go through files in memory: the program gets one (or the user's file, open for
- * reading) as standard input and another as standard output. So there is no pipe that could block,
- * and what it wrote has a size that can be checked. */
+ * Both directions use files in memory: the program gets one (or the user's file, open for reading)
+ * as standard input and another as standard output. So there is no pipe that could block, and the
+ * size of the output can be checked. */
 #define _GNU_SOURCE /* memfd_create */
 #include "io/h5.h"
 #include "core/alloc.h"
@@ -57,7 +57,7 @@ static void unmap_file(mapping *m) {
 /* ---- the program ---- */
 
 /* Starts mgpu-h5 with `in` and `out` as its standard input and output, no signal blocked or
- * ignored, and nothing of our environment but the loader's path. */
+ * ignored, and no environment except the loader's path. */
 static int spawn(pid_t *pid, char *program, const char *mode, int in, int out) {
     char path[MAX_PATH], *environment[2] = {NULL, NULL};
     const char *libraries = getenv("LD_LIBRARY_PATH");
@@ -85,8 +85,7 @@ static int spawn(pid_t *pid, char *program, const char *mode, int in, int out) {
     return error;
 }
 
-/* Runs mgpu-h5 to its end. *finished: whether it ended by itself; what it has to say is in `out`.
- */
+/* Runs mgpu-h5 to its end. *finished: whether it ended by itself; its output is in `out`. */
 static mg_status run_program(const char *mode, int in, int out, const char *who, bool *finished) {
     static const char MISSING[] = "%s: HDF5 files need the program mgpu-h5, which %s: install the "
                                   "package libhdf5-dev and build again";
@@ -97,7 +96,8 @@ static mg_status run_program(const char *mode, int in, int out, const char *who,
         return mg_fail(MG_UNSUPPORTED, MISSING, who, "is not installed");
     const int error = spawn(&pid, program, mode, in, out);
     if (error) return mg_fail(MG_IO, "%s: cannot start %s: %s", who, program, strerror(error));
-    /* a host that ignores SIGCHLD has no result for us: then the records alone must tell */
+    /* if the host program ignores SIGCHLD there is no exit status: then only the records tell the
+     * result */
     while (waitpid(pid, &result, 0) < 0)
         if (errno != EINTR) break;
     if (mg_interrupt_pending() && mg_interrupt_take())

@@ -2,7 +2,7 @@
  *
  * libhdf5 is not safe on hostile files. It is used only by the program mgpu-h5 (h5_helper/), a
  * process with limits on memory, time and system calls, which turns a file into records
- * (h5_protocol.h) and back. What it sends is checked like a file. */
+ * (h5_protocol.h) and back. Its output is checked like a file. */
 #ifndef MG_IO_H5_H
 #define MG_IO_H5_H
 

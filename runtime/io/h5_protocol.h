@@ -2,7 +2,8 @@
  *
  * A record is an mg_h5_header followed by path, name and payload, without padding; numbers are
  * little-endian. A group comes before what it contains, an object before its attributes. The stream
- * ends with MG_H5_END, so that a cut one is noticed. Both directions use the same records. */
+ * ends with MG_H5_END, so that a truncated one is detected. Both directions use the same
+ * records. */
 #ifndef MG_IO_H5_PROTOCOL_H
 #define MG_IO_H5_PROTOCOL_H
 

@@ -1,7 +1,7 @@
-/* Trees of HDF5 entries, and the records by which they go to and come from mgpu-h5.
+/* Trees of HDF5 entries, and the records in which they are sent to and received from mgpu-h5.
  *
  * The program may be under the control of a hostile file, so its records are checked like a file:
- * every length against the bytes that are there, before memory is taken. */
+ * every length is compared with the available bytes before memory is allocated. */
 #include "core/alloc.h"
 #include "device/buffer.h"
 #include "graph/graph.h"

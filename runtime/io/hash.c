@@ -1,4 +1,5 @@
-/* Chooses the instructions for XXH3, whose header knows only those of the whole build. */
+/* Chooses the instruction set for XXH3 at run time, because its header uses only the instruction
+ * set of the build. */
 #include "io/hash.h"
 #include "core/isa.h"
 

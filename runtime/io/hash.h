@@ -1,4 +1,4 @@
-/* The XXH3 hash of bytes that come piece by piece, with the processor's widest instructions. */
+/* The XXH3 hash of bytes that are added piece by piece, with the processor's widest vectors. */
 #ifndef MG_IO_HASH_H
 #define MG_IO_HASH_H
 

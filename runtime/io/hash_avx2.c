@@ -1,5 +1,5 @@
 /* XXH3 compiled for AVX2: twice as fast as with the instructions that every x86-64 processor has.
- * The state is the same, and so is the hash. (clang lacks the pragma: then nothing is gained.) */
+ * The state is the same, and so is the hash. (clang lacks the pragma and gains nothing.) */
 #if defined(__x86_64__)
 #ifndef __clang__
 #pragma GCC target("avx2")

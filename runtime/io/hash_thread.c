@@ -2,7 +2,7 @@
 #include "io/hash_thread.h"
 #include "core/threads.h"
 
-/* In bytes: what takes much longer to hash than a thread to start. */
+/* In bytes: from this size on, hashing takes much longer than starting a thread. */
 enum { WORTH_A_THREAD = 4 << 20 };
 
 static void *hash_main(void *argument) {

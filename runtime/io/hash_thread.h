@@ -1,5 +1,5 @@
-/* The XXH3 hash of bytes that are being written: where they are many and the process may use
- * several cores, a thread of its own computes it meanwhile. */
+/* The XXH3 hash of bytes while they are being written: for large data, and if the process may use
+ * several cores, a separate thread computes it. */
 #ifndef MG_IO_HASH_THREAD_H
 #define MG_IO_HASH_THREAD_H
 
@@ -22,9 +22,9 @@ typedef struct mg_hash_thread {
     bool end;
 } mg_hash_thread;
 
-/* Begins a hash of about so many bytes. Every start needs an end. */
+/* Begins a hash of about `bytes` bytes. Every start needs an end. */
 void mg_hash_thread_start(mg_hash_thread *h, int64_t bytes);
-/* Adds n bytes, which stay as they are until the next call of any of these functions returns. */
+/* Adds n bytes, which must not change until the next call of any of these functions returns. */
 void mg_hash_thread_add(mg_hash_thread *h, const void *bytes, size_t n);
 /* Waits until all bytes that were added are hashed. */
 void mg_hash_thread_wait(mg_hash_thread *h);

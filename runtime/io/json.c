@@ -1,6 +1,6 @@
-/* JSON through jansson. The nesting depth is checked on the text, before parsing: jansson's parser
- * and all code that walks a parsed value recurse, and need no depth limit of their own after that.
- */
+/* JSON through jansson. The nesting depth is checked on the text, before parsing: so jansson's
+ * parser and the code that walks parsed values, which are recursive, need no depth limit of their
+ * own. */
 #include "io/json.h"
 #include "core/alloc.h"
 #include <stdbool.h>
@@ -48,7 +48,7 @@ json_t *mg_json_parse(const char *text, size_t n, const char *who) {
 
 /* ---- writing ---- */
 
-/* Text that grows as jansson hands out pieces. */
+/* Text that grows as jansson writes pieces. */
 typedef struct text_buffer {
     char *text;
     size_t n, room;
@@ -75,7 +75,7 @@ char *mg_json_text(const json_t *value, int sorted, size_t *n) {
     text_buffer b = {0};
     size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17);
     if (sorted) flags |= JSON_SORT_KEYS;
-    mg_error_clear(); /* so that a failure of append_text is told from one of jansson */
+    mg_error_clear(); /* to distinguish a failure of append_text from a failure of jansson */
     if (json_dump_callback(value, append_text, &b, flags) == 0) {
         *n = b.n;
         return b.text;

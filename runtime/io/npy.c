@@ -34,7 +34,7 @@ static const char *skip_spaces(const char *p) {
     return p + strspn(p, " \n");
 }
 
-/* Copies a quoted text at p; returns the place behind it, or NULL. */
+/* Copies a quoted text at p; returns the position after it, or NULL. */
 static const char *parse_quoted(const char *p, char *text, size_t room) {
     const char quote = *p;
     if (quote != '\'' && quote != '"') return NULL;
@@ -53,7 +53,7 @@ static const char *parse_shape(mg_npy_array *a, const char *p) {
         if (!digits || digits > 18 || a->shape.rank == MG_MAX_RANK) return NULL;
         a->shape.dim[a->shape.rank++] = strtoll(p, NULL, 10);
         p += digits;
-        if (*p == 'L') p++; /* Python 2 wrote long integers so */
+        if (*p == 'L') p++; /* the suffix of long integers in Python 2 */
         p = skip_spaces(p);
         if (*p == ',')
             p++;
@@ -69,7 +69,7 @@ static const char *parse_boolean(const char *p, bool *value) {
     return strncmp(p, "False", 5) == 0 ? p + 5 : NULL;
 }
 
-/* Sets dtype and byte order; MG_UNSUPPORTED for a dtype that is not ours. */
+/* Sets dtype and byte order; MG_UNSUPPORTED for a dtype that the library does not have. */
 static mg_status set_dtype(mg_npy_array *a, const char *descr) {
     const char *name = descr + (*descr && strchr("<>|=", *descr));
     a->big_endian = *descr == '>';
@@ -84,7 +84,7 @@ static mg_status set_dtype(mg_npy_array *a, const char *descr) {
                    a->path, a->name, descr, strcmp(name, "V2") == 0 ? " (bfloat16?)" : "");
 }
 
-/* One `'key': value`; returns the place behind it, or NULL. *seen has a bit for each key. */
+/* One `'key': value`; returns the position after it, or NULL. *seen has a bit for each key. */
 static const char *parse_entry(mg_npy_array *a, const char *p, char descr[MAX_DESCR],
                                unsigned *seen) {
     char key[MAX_DESCR];
@@ -105,11 +105,11 @@ static mg_status parse_header(mg_npy_array *a, const char *text) {
     char descr[MAX_DESCR] = "";
     unsigned seen = 0;
     const char *p = skip_spaces(text);
-    if (*p++ != '{') return fail_header(a, "it is no dictionary");
+    if (*p++ != '{') return fail_header(a, "it is not a dictionary");
     for (p = skip_spaces(p); *p != '}'; p = skip_spaces(p)) {
         p = parse_entry(a, p, descr, &seen);
         if (!p && strstr(text, "'descr': ["))
-            return mg_fail(MG_UNSUPPORTED, "%s: array \"%.80s\" is a structured one", a->path,
+            return mg_fail(MG_UNSUPPORTED, "%s: array \"%.80s\" is a structured array", a->path,
                            a->name);
         if (!p) return fail_header(a, "descr, fortran_order and shape are expected");
         p = skip_spaces(p);
@@ -133,7 +133,7 @@ mg_status mg_npy_read_header(mg_npy_array *a) {
     if (a->bytes < (int64_t)sizeof head + 4) return fail_header(a, "it is too short");
     MG_TRY(a->source(a->context, head, sizeof head));
     const int version = head[MAGIC_SIZE], minor = head[MAGIC_SIZE + 1];
-    if (memcmp(head, MAGIC, MAGIC_SIZE) != 0) return fail_header(a, "it is no .npy file");
+    if (memcmp(head, MAGIC, MAGIC_SIZE) != 0) return fail_header(a, "it is not a .npy file");
     if (version < 1 || version > 3 || minor)
         return mg_fail(MG_UNSUPPORTED,
                        "%s: array \"%.80s\" has version %d.%d; 1.0 to 3.0 are known", a->path,
@@ -169,7 +169,8 @@ void mg_npy_swap(void *bytes, size_t size, size_t n) {
         }
 }
 
-/* Copies elements of `size` bytes from Fortran's order, the first index fastest, to C's. */
+/* Copies elements of `size` bytes from Fortran order, in which the first index varies fastest, to C
+ * order. */
 static void to_c_order(unsigned char *dst, const unsigned char *src, size_t size,
                        const mg_shape *shape) {
     int64_t index[MG_MAX_RANK] = {0}, stride[MG_MAX_RANK];

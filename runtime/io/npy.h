@@ -1,10 +1,10 @@
 /* NumPy's files: .npy (one array) and .npz (a zip archive of .npy files), as formats of stores.
  *
  * A .npy file is a magic string, a version (1 to 3), a header that is a Python dictionary, and the
- * elements. Both byte orders and Fortran's order of elements are read; C order, little-endian, is
- * written, byte for byte as numpy.save does. Of NumPy's dtypes those are known that are ours;
- * bfloat16 is none of NumPy's. The one array of a .npy file is called "arr_0", as numpy.savez does.
- * Neither file has a place for notes. */
+ * elements. Both byte orders and Fortran order are read. Little-endian C order is written, with the
+ * same bytes as numpy.save writes. NumPy's dtypes are supported where the library has the same one;
+ * NumPy has no bfloat16. The array of a .npy file gets the name "arr_0", as in numpy.savez. Neither
+ * format can hold notes. */
 #ifndef MG_IO_NPY_H
 #define MG_IO_NPY_H
 
@@ -23,7 +23,7 @@ typedef struct mg_npy_array {
     int64_t bytes;           /* of the array with its header */
     mg_npy_source *source;
     void *context;
-    /* what the header says */
+    /* from the header: */
     mg_dtype dtype;
     mg_shape shape;
     bool fortran, big_endian;
@@ -33,14 +33,14 @@ typedef struct mg_npy_array {
 mg_status mg_npy_read_header(mg_npy_array *a);
 /* Reads the elements after the header to dst, row-major and little-endian. */
 mg_status mg_npy_read_values(mg_npy_array *a, void *dst);
-/* Turns each of n elements of `size` bytes around: from big-endian to little-endian. */
+/* Swaps the bytes of n elements of `size` bytes: from big-endian to little-endian. */
 void mg_npy_swap(void *bytes, size_t size, size_t n);
 /* Reads the elements after the header and adds the tensor of entry `e` to f->store. */
 mg_status mg_npy_read_elements(mg_npy_array *a, mg_store_file *f, mg_store_entry *e);
 
 enum { MG_NPY_HEADER = 512 }; /* room for the header of any tensor */
-/* Writes the header of a tensor, which begins the file. Its length; 0 after MG_UNSUPPORTED for
- * bfloat16. */
+/* Writes the header of a tensor, the beginning of the file. Returns its length; 0 after
+ * MG_UNSUPPORTED for bfloat16. */
 size_t mg_npy_header(const mg_tensor *t, const char *path, const char *name,
                      char header[MG_NPY_HEADER]);
 

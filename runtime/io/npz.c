@@ -38,7 +38,7 @@ static mg_status add_entry(mg_store_file *f, const mg_zip_entry *entry, size_t i
     source s;
     mg_npy_array a;
     if (n <= ending || strcmp(entry->name + n - ending, ENDING) != 0)
-        return mg_fail(MG_DATA, "%s is no .npz file: it holds \"%.80s\", which is no array",
+        return mg_fail(MG_DATA, "%s is not a .npz file: it holds \"%.80s\", which is not an array",
                        f->path, entry->name);
     MG_TRY(start_array(f, &s, &a, entry));
     mg_store_entry *e = mg_store_file_add(f, entry->name);
@@ -75,7 +75,8 @@ static void npz_close(mg_store_file *f) {
     mg_zip_close(f->state);
 }
 
-/* A local header or, in an empty archive, the end of the directory. */
+/* Whether the file begins with a local header or, for an empty archive, with the end of the
+ * directory. */
 static bool npz_recognise(const unsigned char *head, size_t n, int64_t size) {
     (void)size;
     return n >= 4 && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0);

@@ -1,8 +1,8 @@
-/* Reading safetensors files; safetensors.h says what they hold.
+/* Reading safetensors files; safetensors.h describes the format.
  *
- * Reading trusts nothing: each tensor's bytes must match its dtype and shape, and all of them must
- * tile the data exactly. So no two overlap, nothing is hidden between them, and no more memory is
- * taken than the file has bytes. */
+ * Reading trusts nothing: each tensor's bytes must match its dtype and shape, and all tensors must
+ * tile the data exactly. So no two overlap, no bytes are hidden between them, and no more memory is
+ * allocated than the file has bytes. */
 #define _GNU_SOURCE
 #include "io/safetensors.h"
 #include "core/alloc.h"
@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limits of a header: that of the format's definition, and our own: FREE_HEADER bytes, or an
- * eighth of the data. */
+/* The limits of a header: the format's own limit, and ours, which is FREE_HEADER bytes or an eighth
+ * of the data. */
 enum { MAX_HEADER = 100 << 20, FREE_HEADER = 2 << 20, DATA_PER_HEADER = 8 };
 
-/* How a file spells the dtypes. */
+/* The names of the dtypes in a file. */
 static const struct {
     const char *name;
     mg_dtype dtype;
@@ -30,7 +30,7 @@ const char *mg_safetensors_dtype(mg_dtype t) {
     return "?";
 }
 
-/* What is kept of an open file: f->state. */
+/* The state of an open file: f->state. */
 typedef struct reader {
     int64_t data_size; /* bytes after the header */
     bool has_checksum;
@@ -80,7 +80,8 @@ static mg_status fail_checksum(const mg_store_file *f, const char *part) {
 }
 
 /* Verifies the header if its metadata, `notes`, has a checksum. Files of other programs have none.
- * A text that begins like a checksum under another key is one whose key was damaged. */
+ * A text that begins like a checksum but has another key is treated as a checksum whose key was
+ * damaged. */
 static mg_status check_header_hash(mg_store_file *f, char *header, size_t n, const json_t *notes) {
     reader *r = f->state;
     const char *key;
@@ -116,7 +117,7 @@ mg_status mg_safetensors_check_header(const char *path, uint64_t n, int64_t data
 }
 
 /* Reads and parses the header. Its length is checked against the file's size before memory is
- * taken. *header: owned by the caller, NULL on failure. */
+ * allocated. *header: owned by the caller, NULL on failure. */
 static mg_status read_json_header(mg_store_file *f, json_t **header) {
     reader *r = f->state;
     unsigned char raw[8];
@@ -143,7 +144,7 @@ static mg_status read_json_header(mg_store_file *f, json_t **header) {
     return status;
 }
 
-/* Adds the strings of "__metadata__" to the store's notes, but for the checksum. Notes are C
+/* Adds the strings of "__metadata__", except the checksum, to the store's notes. Notes are C
  * strings: one with a zero byte inside is refused. */
 static mg_status read_metadata(mg_store_file *f, json_t *map) {
     const char *key;

@@ -8,7 +8,7 @@
  * Our files have a checksum in the metadata: "mgpulua.checksum": "xxh3-64:HEADER:DATA", two XXH3
  * hashes of 16 hexadecimal digits. DATA is the hash of all bytes after the header; HEADER is that
  * of the length and the header, with the digits of HEADER itself as zeros. So a damaged header is
- * found before anything of it is used. */
+ * detected before any of its contents is used. */
 #ifndef MG_IO_SAFETENSORS_H
 #define MG_IO_SAFETENSORS_H
 
@@ -16,8 +16,7 @@
 
 extern const mg_store_format mg_safetensors;
 
-/* What a file consists of: length and header, then the data. The hashes are XXH3, of the bytes as
- * they are in the file. */
+/* Sizes and XXH3 hashes of the two pieces of a file: length and header, and the data. */
 typedef struct mg_safetensors_sums {
     int64_t header_bytes, data_bytes;
     uint64_t header_hash, data_hash;
@@ -25,14 +24,14 @@ typedef struct mg_safetensors_sums {
 
 /* The `save` of the row. */
 mg_status mg_safetensors_save(const mg_store *s, const char *path);
-/* The same, to a file from mg_io_reuse, which is taken over, also on failure; NULL: a new file. All
- * that can be wrong with the store's names is found before a file is created or written to. */
+/* The same, to a file from mg_io_reuse, which is taken over, also on failure; NULL: a new file.
+ * Wrong names in the store are found before a file is created or written to. */
 mg_status mg_safetensors_write(const mg_store *s, const char *path, mg_file *f,
                                mg_safetensors_sums *sums);
 
 #define SAFETENSORS_METADATA "__metadata__"
 #define SAFETENSORS_CHECKSUM "mgpulua.checksum"
-#define SAFETENSORS_HASH "xxh3-64:"                       /* what the checksum's text begins with */
+#define SAFETENSORS_HASH "xxh3-64:"                       /* the beginning of the checksum's text */
 enum { SAFETENSORS_LENGTH = 8, SAFETENSORS_DIGITS = 16 }; /* bytes */
 enum { SAFETENSORS_CHECKSUM_SIZE = 8 + SAFETENSORS_DIGITS + 1 + SAFETENSORS_DIGITS };
 
@@ -42,16 +41,16 @@ mg_status mg_safetensors_read_data(mg_store_file *f, int64_t start, uint64_t *ha
 
 /* The dtype's name in a file. */
 const char *mg_safetensors_dtype(mg_dtype t);
-/* MG_DATA or MG_UNSUPPORTED if a header of n bytes is too long for that many bytes of data: parsing
- * it would take many times the memory of the file. */
+/* MG_DATA or MG_UNSUPPORTED if a header of n bytes is too long for `data` bytes of data: parsing it
+ * would take many times the memory of the file. */
 mg_status mg_safetensors_check_header(const char *path, uint64_t n, int64_t data);
 /* The first bytes of a file with a header of n bytes. */
 void mg_safetensors_put_length(unsigned char raw[SAFETENSORS_LENGTH], uint64_t n);
 /* The hash of the length and the header of n bytes. */
 uint64_t mg_safetensors_hash_header(const char *header, size_t n);
-/* The same, where the digits at `digits` count as zeros: they are changed and put back. */
+/* The same with the digits at `digits` counted as zeros: they are overwritten and restored. */
 uint64_t mg_safetensors_hash_blanked(char *header, size_t n, char *digits);
-/* The place of the checksum's text in a header of n bytes, or NULL. */
+/* The position of the checksum's text in a header of n bytes, or NULL. */
 char *mg_safetensors_find_checksum(char *header, size_t n);
 /* Writes the 16 digits of a hash, without a zero at the end. */
 void mg_safetensors_put_hash(char *digits, uint64_t hash);

@@ -1,10 +1,10 @@
 /* Reading the tensors of a safetensors file, in pieces of the size of a huge page, which stay in
- * the processor's caches until they are hashed. The values of each block of a piece are looked at
- * as soon as it is read.
+ * the processor's caches until they are hashed. Each block of a piece is checked for NaN and
+ * infinity as soon as it is read.
  *
- * Where there is much to read, further threads take pieces, too, and look at the values of what
- * they have read. The hash needs the bytes in their order, so the calling thread computes it: it
- * hashes the next piece as soon as it is there, and otherwise reads like the others. */
+ * For large files, further threads read and check pieces, too. The hash needs the bytes in order,
+ * so the calling thread computes it: it hashes the next piece as soon as it has been read, and
+ * otherwise reads pieces like the others. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -12,10 +12,10 @@
 #include "io/safetensors.h"
 #include <stdio.h>
 
-/* In bytes: a piece; a block of it, which fits into the cache of a core; where a batch ends, so
- * that little is in host memory twice if the tensors are on another device; and the smallest batch
- * that is worth starting threads for. More threads than these do not read faster: memory is the
- * limit. */
+/* In bytes: a piece; a block of a piece, which fits into the cache of a core; the size at which a
+ * batch ends, which limits the host memory if the tensors are on another device; and the smallest
+ * batch that is worth starting threads for. More than MAX_HELPERS threads do not read faster,
+ * because memory is the limit. */
 enum {
     PIECE = 2 << 20,
     BLOCK = 256 << 10,
@@ -29,7 +29,7 @@ typedef struct piece {
     unsigned char *bytes;
     size_t n;
     int64_t position; /* in the file */
-    bool done;        /* the bytes are there */
+    bool done;        /* the bytes have been read */
     bool nonfinite;   /* once it is done: a NaN or an infinity is in it */
 } piece;
 
@@ -45,7 +45,7 @@ typedef struct batch {
     /* under the mutex: the flag `done` of the pieces, and */
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a piece is done, or one has failed */
-    int next;               /* the first piece that nobody has taken */
+    int next;               /* the first piece that no thread has taken */
     mg_status status;       /* of the first failure */
     char message[512];
 } batch;
@@ -64,8 +64,9 @@ static mg_status read_piece(mg_store_file *f, piece *p) {
     return MG_OK;
 }
 
-/* Takes the next piece and reads it. The mutex is held, but not while reading. A failure is kept
- * with its message, which belongs to the thread; no piece is taken after it. */
+/* Takes the next piece and reads it. The mutex is held, but released while reading. A failure is
+ * stored in the batch with its message, because messages belong to threads; no further piece is
+ * taken. */
 static void read_next(batch *b) {
     piece *p = &b->pieces[b->next++];
     pthread_mutex_unlock(&b->mutex);
@@ -108,7 +109,7 @@ static void read_and_hash(batch *b, mg_hash *hash) {
 
 /* ---- threads ---- */
 
-/* Fewer threads than wanted do as well. */
+/* It is no error if fewer threads can be started. */
 static void start_helpers(batch *b, int64_t bytes) {
     const int cores = bytes >= WORTH_THREADS ? mg_core_count() : 1;
     const int wanted = cores - 1 < MAX_HELPERS ? cores - 1 : MAX_HELPERS;
@@ -129,14 +130,14 @@ static mg_status read_pieces(batch *b, int64_t bytes, mg_hash *hash) {
 
 /* ---- batches ---- */
 
-/* Up to where the piece that begins at byte `at` of n goes: to a multiple of PIECE in memory, so
- * that no two threads fill the same huge page. */
+/* The end of the piece that begins at byte `at` of n: at a multiple of PIECE in memory, so that no
+ * two threads fill the same huge page. */
 static int64_t piece_end(const mg_store_room *room, int64_t at, int64_t n) {
     const int64_t size = PIECE - (int64_t)(((uintptr_t)room->bytes + (uintptr_t)at) % PIECE);
     return n - at < size ? n : at + size;
 }
 
-/* Cuts the entries' bytes into pieces; the data begins at `start` of the file. */
+/* Divides the entries' bytes into pieces; the data begins at position `start` of the file. */
 static mg_status make_pieces(batch *b, int64_t start) {
     int room = 0;
     for (int i = 0; i < b->n_entries; i++) {
@@ -154,7 +155,7 @@ static mg_status make_pieces(batch *b, int64_t start) {
     return MG_OK;
 }
 
-/* Adds the tensors, whose bytes are all there, to the store. */
+/* Adds the tensors, whose bytes have all been read, to the store. */
 static mg_status take_all(batch *b) {
     const piece *p = b->pieces, *end = p + b->n_pieces;
     for (int i = 0; i < b->n_entries; i++) {

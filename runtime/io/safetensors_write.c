@@ -1,5 +1,5 @@
-/* Writing safetensors files; safetensors.h says what they hold. Equal stores give equal bytes: all
- * that has no order is sorted. */
+/* Writing safetensors files; safetensors.h describes the format. Equal stores give equal bytes,
+ * because tensors and notes are sorted. */
 #include "io/safetensors.h"
 #include "core/alloc.h"
 #include "graph/graph.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* In bytes: data is hashed and written in blocks that fit into a processor's cache, so that writing
- * finds there what hashing has read. */
+ * reads from the cache. */
 enum { BLOCK = 256 << 10 };
 
 /* The checksum until the hashes are known. */
@@ -72,7 +72,7 @@ static mg_status make_metadata(const mg_store *s, json_t *map) {
 }
 
 /* Fills the header from the store; `order` is the order of the tensors in the file, from which
- * their offsets follow; *data becomes the bytes of all of them.
+ * their offsets follow; *data becomes the total number of their bytes.
  *
  * MG_USAGE for names that JSON cannot hold (not UTF-8), names used twice, and a tensor called
  * "__metadata__". */
@@ -94,8 +94,8 @@ static mg_status make_header(const mg_store *s, const mg_stored *const *order, j
     return MG_OK;
 }
 
-/* The header as text of *n bytes, padded with spaces to a multiple of 8, so that the data begins at
- * one; *data becomes the number of bytes behind it. Owned (mg_free); NULL: as make_header, or
+/* The header as text of *n bytes, padded with spaces so that the data begins at a multiple of 8;
+ * *data becomes the number of bytes after it. Owned (mg_free); NULL: as make_header, or
  * MG_UNSUPPORTED for a header that is too long. */
 static char *header_text(const mg_store *s, const mg_stored *const *order, const char *path,
                          size_t *n, int64_t *data) {
@@ -135,7 +135,8 @@ typedef struct writing {
     mg_hash hash;
 } writing;
 
-/* Blocks end at multiples of BLOCK in the file: where one is written over, whole pages are. */
+/* Blocks end at multiples of BLOCK in the file, so that whole pages are written when a file is
+ * reused. */
 static mg_status write_bytes(writing *w, const char *bytes, size_t n) {
     while (n > 0) {
         const size_t left = BLOCK - (size_t)(w->position % BLOCK), some = n < left ? n : left;
@@ -148,7 +149,7 @@ static mg_status write_bytes(writing *w, const char *bytes, size_t n) {
     return MG_OK;
 }
 
-/* One tensor at a time is copied to the host, if it is not there. */
+/* Tensors on other devices are copied to the host one at a time. */
 static mg_status write_tensor(writing *w, mg_tensor *t) {
     const void *bytes = NULL;
     void *block = NULL;
@@ -158,7 +159,7 @@ static mg_status write_tensor(writing *w, mg_tensor *t) {
     return status;
 }
 
-/* Writes all, the header of n bytes a second time once the hashes are known. */
+/* Writes the file; the header of n bytes is written a second time when the hashes are known. */
 static mg_status write_all(mg_file *f, const mg_store *s, const mg_stored *const *order,
                            char *header, size_t n, mg_safetensors_sums *sums) {
     writing w = {.file = f, .position = sums->header_bytes};

@@ -14,16 +14,19 @@
 
 /* The formats, in the order in which they are tried. */
 static const mg_store_format *const formats[] = {&mg_safetensors, &mg_npy, &mg_npz};
-enum { N_FORMATS = sizeof formats / sizeof formats[0], HEAD = 16 }; /* bytes looked at */
+enum {
+    N_FORMATS = sizeof formats / sizeof formats[0],
+    HEAD = 16
+}; /* bytes read to recognise a format */
 
 /* ---- stores in memory ---- */
 
-/* See store.h for what each of these promises. */
+/* store.h describes each of these functions. */
 mg_store *mg_store_new(void) {
     return mg_alloc_zero(sizeof(mg_store));
 }
 
-/* Tensors of a loaded model live on if somebody else retains them. */
+/* Tensors that others retain stay alive. */
 void mg_store_free(mg_store *s) {
     if (!s) return;
     for (size_t i = 0; i < s->n_tensors; i++) {
@@ -116,8 +119,8 @@ mg_status mg_store_save_as(const mg_store *s, const char *path, const char *form
 
 /* The format of an open file, which is left at its beginning; NULL with an error if it has none.
  *
- * Contents count before the extension, so renamed files can be read. HDF5, which is read by
- * other means (io/h5.h), gets a message of its own. */
+ * Contents count before the extension, so renamed files can be read. HDF5, which is no format of
+ * stores (io/h5.h), gets a message of its own. */
 static const mg_store_format *recognise_format(mg_store_file *f) {
     unsigned char head[HEAD] = {0};
     size_t n;

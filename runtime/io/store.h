@@ -3,8 +3,8 @@
  *
  * A file format is a row mg_store_format in the list of store.c. Files are written atomically: the
  * old file stays until the new one is complete. Reading has two parts: mg_store_open reads names,
- * shapes, dtypes and notes, so that they can be compared with what is wanted; mg_store_read reads
- * the tensors. Every size that the file claims is checked before memory is taken for it. */
+ * shapes, dtypes and notes, so that they can be checked first; mg_store_read reads the tensors.
+ * Every size in the file is checked before memory is allocated for it. */
 #ifndef MG_IO_STORE_H
 #define MG_IO_STORE_H
 
@@ -55,7 +55,7 @@ typedef struct mg_store_entry {
     bool nonfinite;     /* after reading: a NaN or an infinity is in it */
 } mg_store_entry;
 
-/* A file whose tensors are known, but not read yet. */
+/* An open file: its entries are known, its tensors are not read yet. */
 typedef struct mg_store_file {
     char *path;    /* owned: for messages */
     mg_file *file; /* owned */
@@ -77,9 +77,9 @@ void mg_store_close(mg_store_file *f);
 
 /* Opens and reads a whole file. Owned. NULL: as mg_store_open. */
 mg_store *mg_store_load(const char *path);
-/* Writes the store in the format that the path's extension names. MG_USAGE for an unknown extension
- * (the message lists the known ones) and for names that the format cannot hold; MG_IO, MG_OOM.
- * Tensors that have no value yet are evaluated. */
+/* Writes the store in the format of the path's extension. MG_USAGE for an unknown extension (the
+ * message lists the known ones) and for names that the format cannot hold; MG_IO, MG_OOM. Tensors
+ * that have no value yet are evaluated. */
 mg_status mg_store_save(const mg_store *s, const char *path);
 /* The same in the format of that name, whatever the path's extension. */
 mg_status mg_store_save_as(const mg_store *s, const char *path, const char *format);
@@ -102,14 +102,14 @@ struct mg_store_format {
 
 /* Adds an entry; the name is copied. Borrowed until the next one; NULL: MG_OOM. */
 mg_store_entry *mg_store_file_add(mg_store_file *f, const char *name);
-/* Where the elements of a tensor are read to, row-major and little-endian: on devices that use the
- * host's memory the tensor's own memory, so that nothing is copied. */
+/* The memory that a tensor's elements are read into, row-major and little-endian. On devices with
+ * host memory it is the tensor's own memory, so that nothing is copied. */
 typedef struct mg_store_room {
     void *bytes;       /* to be filled */
     mg_buffer *buffer; /* owned: of the tensor */
-    void *block;       /* owned: what `bytes` is if it is not in the buffer, else NULL */
+    void *block;       /* owned: the memory at `bytes` if that is not in the buffer, else NULL */
 } mg_store_room;
-/* Room for the entry's tensor. On failure, too, mg_store_room_free is due. MG_OOM. */
+/* Makes room for the entry's tensor. Call mg_store_room_free also on failure. MG_OOM. */
 mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e);
 void mg_store_room_free(mg_store_room *room);
 /* Whether a NaN or an infinity is among n elements. */

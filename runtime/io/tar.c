@@ -8,7 +8,7 @@
 
 enum { BLOCK = 512, SKIP = 64 << 10 };
 
-/* Where the fields of a header are, and how long. */
+/* Offsets and sizes of the fields of a header. */
 enum {
     NAME = 0,
     NAME_SIZE = 100,
@@ -65,7 +65,7 @@ mg_status mg_tar_read(mg_tar *t, void *dst, size_t n, size_t *got) {
     return read_exactly(t, dst, *got);
 }
 
-/* Skipping a large entry takes long. */
+/* Called while skipping, because skipping a large entry takes long. */
 static mg_status stopped(void) {
     return mg_interrupt_take() ? mg_fail(MG_INTERRUPTED, "interrupted") : MG_OK;
 }
@@ -91,7 +91,8 @@ static mg_status read_to_end(mg_tar *t) {
     return MG_OK;
 }
 
-/* The value of an octal field, which spaces or a zero byte end; -1: it is none, or too large. */
+/* The value of an octal field, which ends with spaces or a zero byte; -1 if it is not a number or
+ * too large. */
 static int64_t octal(const unsigned char *field, size_t n) {
     int64_t value = 0;
     size_t i = 0;
@@ -100,7 +101,8 @@ static int64_t octal(const unsigned char *field, size_t n) {
     return i == n || field[i] == ' ' || field[i] == 0 ? value : -1;
 }
 
-/* The sum of all bytes, with spaces in place of the sum itself. */
+/* Whether the header's checksum is right: the sum of all bytes, with spaces in place of the
+ * checksum itself. */
 static bool sum_is_right(const unsigned char header[BLOCK]) {
     int64_t sum = SUM_SIZE * ' ';
     for (int i = 0; i < BLOCK; i++)
@@ -108,7 +110,8 @@ static bool sum_is_right(const unsigned char header[BLOCK]) {
     return octal(header + SUM, SUM_SIZE) == sum;
 }
 
-/* Appends a field, which a zero byte may end, to the text that ends at `end`; returns its end. */
+/* Appends a field, which may end with a zero byte, to the text that ends at `end`; returns the new
+ * end. */
 static char *append_field(char *end, const unsigned char *field, size_t n) {
     size_t length = 0;
     while (length < n && field[length]) length++;

@@ -6,9 +6,10 @@
  *         if (strcmp(entry->name, "data.bin") == 0) mg_tar_read(t, bytes, n, &got);
  *     mg_tar_close(t);
  *
- * Names are only compared, never used as paths. Entries that are no regular files are skipped, with
- * the extended headers of GNU and pax, so names are those of the ustar header, at most 255 bytes.
- * Damaged archives are MG_DATA; how much a gzipped one may unpack to is limited (io/unpack.h). */
+ * Names are only compared, never used as paths. Entries that are not regular files are skipped, and
+ * so are the extended headers of GNU and pax: names are those of the ustar header, at most 255
+ * bytes. Damaged archives are MG_DATA; the unpacked size of a gzipped archive is limited
+ * (io/unpack.h). */
 #ifndef MG_IO_TAR_H
 #define MG_IO_TAR_H
 

@@ -1,4 +1,4 @@
-/* TFRecord files; tfrecord.h says what they are. */
+/* TFRecord files; tfrecord.h describes the format. */
 #include "io/tfrecord.h"
 #include "core/alloc.h"
 #include "core/io.h"
@@ -40,7 +40,7 @@ bool mg_tfrecord_intact(const unsigned char *bytes, size_t n) {
 
 /* ---- appending ---- */
 
-/* The records as they stand in a file, *total bytes. Owned; NULL: MG_OOM. */
+/* The records with their frames, *total bytes. Owned; NULL: MG_OOM. */
 static unsigned char *framed(const mg_tfrecord *records, size_t n, size_t *total) {
     *total = 0;
     for (size_t i = 0; i < n; i++) *total += MG_TFRECORD_HEAD + records[i].n + MG_TFRECORD_TAIL;

@@ -8,7 +8,7 @@
 
 enum {
     CHUNK = 64 << 10,     /* bytes that inflate reads and writes at once */
-    ASK_EVERY = 16 << 20, /* bytes between two looks at the free space */
+    ASK_EVERY = 16 << 20, /* bytes between two checks of the free space */
     LEAVE = 64 << 20      /* bytes of the disk that unpacking leaves free */
 };
 
@@ -37,7 +37,7 @@ static mg_status start_inflate(mg_unpacked *u) {
     return MG_OK;
 }
 
-/* mg_unpacked_close is due even if this fails. */
+/* Call mg_unpacked_close even if this fails. */
 static mg_status open_file(mg_unpacked *u, const char *path, mg_packing packing) {
     unsigned char head[2];
     size_t n;
@@ -88,7 +88,8 @@ mg_status mg_unpacked_check_unchanged(const mg_unpacked *u, const mg_io_state *b
 
 /* ---- reading ---- */
 
-/* Reads the next chunk for inflate if it has used up the last; at the end of the file none. */
+/* Reads the next chunk for inflate if it has used up the last one; nothing at the end of the
+ * file. */
 static mg_status refill_input(mg_unpacked *u) {
     size_t n;
     if (u->z.avail_in) return MG_OK;
@@ -135,10 +136,11 @@ static mg_status read_packed(mg_unpacked *u, void *dst, size_t n, size_t *got) {
         u->at += (int64_t)(room - u->z.avail_out);
     }
     if (u->at / MG_UNPACK_RATIO <= u->state.bytes + MG_UNPACK_FREE / MG_UNPACK_RATIO) return MG_OK;
-    return mg_fail(MG_DATA,
-                   "%s: its %lld bytes unpack to more than %d MiB and %d times their number: "
-                   "refused; if that is right, unpack the file yourself",
-                   u->path, (long long)u->state.bytes, MG_UNPACK_FREE >> 20, MG_UNPACK_RATIO);
+    return mg_fail(
+        MG_DATA,
+        "%s: its %lld bytes unpack to more than %d MiB and %d times the size of the file: "
+        "refused; if that is right, unpack the file yourself",
+        u->path, (long long)u->state.bytes, MG_UNPACK_FREE >> 20, MG_UNPACK_RATIO);
 }
 
 mg_status mg_unpacked_read(mg_unpacked *u, void *dst, size_t n, size_t *got) {
@@ -156,7 +158,7 @@ static mg_status check_space(mg_file *out, int64_t size) {
     return mg_fail(MG_IO, "the disk has only %s left", MG_SIZE_TEXT(space));
 }
 
-/* Adds to the stored message what was being written where. */
+/* Adds to the stored message that a temporary file was being written. */
 static void note_writing(const mg_unpacked *u, int64_t size) {
     char note[512];
     snprintf(note, sizeof note,

@@ -1,4 +1,5 @@
-/* The directory at the end of a zip archive: found, parsed, and compared with the file. */
+/* The directory at the end of a zip archive: finding it, parsing it, and comparing it with the
+ * file. */
 #include "core/alloc.h"
 #include "io/zip_format.h"
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 enum { MAX_INFLATION = 1040 }; /* deflate's best ratio, 1032, rounded up */
 static const int64_t MAX_DIRECTORY = 16 << 20;
 
-/* Beyond INT64_MAX: -1, which every check refuses. */
+/* A number beyond INT64_MAX becomes -1, which every check refuses. */
 static int64_t get64(const unsigned char *p) {
     const uint64_t v = (uint64_t)mg_zip_get32(p) | (uint64_t)mg_zip_get32(p + 4) << 32;
     return v > INT64_MAX ? -1 : (int64_t)v;
@@ -15,7 +16,7 @@ static int64_t get64(const unsigned char *p) {
 
 /* ---- where the directory is ---- */
 
-/* What the records at the end of the file say about the directory. */
+/* The information about the directory in the records at the end of the file. */
 typedef struct zip_end {
     int64_t at; /* where the first of these records begins */
     int64_t n, size, offset;
@@ -46,7 +47,8 @@ static mg_status read_end64(mg_zip *z, zip_end *end) {
     return MG_OK;
 }
 
-/* Finds the record at the end of the file, after which only a comment of a stated length comes. */
+/* Finds the record at the end of the file, which is followed only by a comment whose length it
+ * contains. */
 static mg_status find_end(mg_zip *z, zip_end *end) {
     const int64_t most = ZIP_END_SIZE + ZIP_MAX16, n = z->size < most ? z->size : most;
     unsigned char *tail = mg_alloc((size_t)n);
@@ -74,8 +76,8 @@ static mg_status find_end(mg_zip *z, zip_end *end) {
     return mg_fail(MG_UNSUPPORTED, "%s is a part of a zip archive of several files", z->path);
 }
 
-/* Takes the 64-bit numbers of an entry from its extra fields, in the order in which the 32-bit
- * fields lack them. */
+/* Takes the 64-bit numbers of an entry from its extra fields: one for each 32-bit field that holds
+ * ZIP_MAX32, in order. */
 static mg_status read_extra64(const mg_zip *z, mg_zip_entry *e, const unsigned char *p, size_t n) {
     int64_t *const wanted[] = {&e->size, &e->packed, &e->offset};
     while (n >= 4 && mg_zip_get16(p) != ZIP_EXTRA64 && mg_zip_get16(p + 2) <= n - 4) {
@@ -94,7 +96,7 @@ static mg_status read_extra64(const mg_zip *z, mg_zip_entry *e, const unsigned c
     return MG_OK;
 }
 
-/* The sizes of an entry against one another and against the file. */
+/* Checks the sizes of an entry against each other and against the size of the file. */
 static mg_status check_entry(const mg_zip *z, const mg_zip_entry *e, uint32_t flags,
                              uint32_t method) {
     if (!*e->name) return mg_fail(MG_DATA, "%s: an entry has no name", z->path);
@@ -138,7 +140,7 @@ static mg_status parse_entry(const mg_zip *z, mg_zip_entry *e, const unsigned ch
     return check_entry(z, e, flags, method);
 }
 
-/* For qsort: by place in the file, and by name. */
+/* For qsort: by position in the file, and by name. */
 static int compare_offsets(const void *a, const void *b) {
     const mg_zip_entry *x = a, *y = b;
     return (x->offset > y->offset) - (x->offset < y->offset);
@@ -156,7 +158,7 @@ static mg_status check_entries(mg_zip *z) {
         const mg_zip_entry *e = &z->entries[i];
         const int64_t next = i + 1 < z->n ? e[1].offset : z->directory;
         if (e->packed > next - e->offset - ZIP_LOCAL_SIZE - (int64_t)strlen(e->name))
-            return mg_fail(MG_DATA, "%s: \"%.80s\" overlaps what follows it", z->path, e->name);
+            return mg_fail(MG_DATA, "%s: \"%.80s\" overlaps the next entry", z->path, e->name);
         if (e->size > room)
             return mg_fail(MG_DATA,
                            "%s: the contents would take more than %d MiB and %d times the file's "

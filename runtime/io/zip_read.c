@@ -70,8 +70,8 @@ static mg_status fail_contents(const mg_zip *z, const char *why) {
 }
 
 /* Compares the local header with the directory and sets *data, the position of the entry's first
- * byte. The sizes are missing in both fields of a streamed entry, and 32 bits wide in a zip64 one.
- */
+ * byte. A streamed entry has no sizes in its local header, and a zip64 entry has its sizes in a
+ * zip64 field. */
 static mg_status read_local_header(mg_zip *z, const mg_zip_entry *e, int64_t *data) {
     unsigned char h[ZIP_LOCAL_SIZE];
     const size_t name = strlen(e->name);
@@ -96,7 +96,7 @@ static mg_status read_local_header(mg_zip *z, const mg_zip_entry *e, int64_t *da
     return status;
 }
 
-/* A deflate stream without a header of its own. */
+/* Starts inflating a deflate stream without a zlib header. */
 static mg_status start_inflate(mg_zip *z) {
     if (!z->in) z->in = mg_alloc(ZIP_CHUNK);
     if (!z->in) return MG_OOM;
@@ -158,7 +158,7 @@ mg_status mg_zip_start(mg_zip *z, const mg_zip_entry *e) {
     return e->size ? MG_OK : finish_entry(z);
 }
 
-/* One piece of the contents, of at most n bytes; n > 0. */
+/* Reads one piece of the contents, of at most n bytes; n > 0. */
 static mg_status read_some(mg_zip *z, void *dst, size_t n, size_t *got) {
     bool ended = false;
     if (z->entry->deflated) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A zip64 field costs nothing: entries from 3.5 GiB on get one, since deflate may lengthen them. */
+/* Entries from 3.5 GiB on get a zip64 field, because deflate may make them longer than 4 GiB. */
 static const int64_t SIZE64 = (int64_t)0xe0000000;
 /* 1980-01-01, 00:00, the first time that the format knows, so that equal entries give equal bytes.
  */
@@ -27,7 +27,7 @@ struct mg_zip_writer {
     unsigned char *out; /* owned: ZIP_CHUNK bytes that deflate writes to */
 };
 
-/* ---- little-endian numbers: each writes at p and returns the place behind ---- */
+/* ---- little-endian numbers: each writes at p and returns the position after it ---- */
 
 static unsigned char *put16(unsigned char *p, uint32_t v) {
     p[0] = (unsigned char)v;
@@ -139,7 +139,7 @@ mg_status mg_zip_add(mg_zip_writer *w, const char *name, int64_t size, bool defl
 mg_status mg_zip_write(mg_zip_writer *w, const void *bytes, size_t n) {
     mg_zip_entry *e = &w->entries[w->n - 1];
     assert(w->n && (int64_t)n <= w->left);
-    if (!n) return MG_OK; /* crc32_z takes NULL for a request to begin again */
+    if (!n) return MG_OK; /* with NULL, crc32_z would restart */
     w->left -= (int64_t)n;
     e->crc = (uint32_t)crc32_z(e->crc, bytes, n);
     if (!e->deflated) return write_bytes(w, bytes, n);
@@ -217,7 +217,7 @@ mg_zip_writer *mg_zip_create(const char *path) {
     return NULL;
 }
 
-/* Everything but the file. */
+/* Frees everything but the file. */
 static void free_writer(mg_zip_writer *w) {
     if (w->deflating) deflateEnd(&w->z);
     for (int i = 0; i < w->n; i++) mg_free(w->entries[i].name);

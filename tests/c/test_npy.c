@@ -85,8 +85,8 @@ static void damaged_headers_are_refused(void **state) {
     (void)state;
     const char *expected = "descr, fortran_order and shape are expected";
     use("x.npy");
-    refused("[]", 4, MG_DATA, "it is no dictionary");
-    refused("", 12, MG_DATA, "it is no dictionary");
+    refused("[]", 4, MG_DATA, "it is not a dictionary");
+    refused("", 12, MG_DATA, "it is not a dictionary");
     refused("{", 12, MG_DATA, expected);
     refused("{}", 12, MG_DATA, expected);
     refused("{'descr' '<f4'}", 4, MG_DATA, expected);
@@ -137,7 +137,7 @@ static void wrong_lengths_are_refused(void **state) {
     put_file("\x93NUMPY\1", 7);
     refused_file(MG_DATA, "it is too short");
     put_file("no NumPy file", 13); /* its extension says .npy */
-    refused_file(MG_DATA, "it is no .npy file");
+    refused_file(MG_DATA, "it is not a .npy file");
     put_file(bytes, make(bytes, 1, header, 60000, "", 0));
     refused_file(MG_DATA, "its length");
     put_file(bytes, make(bytes, 2, header, 1u << 30, "", 0));
@@ -292,9 +292,9 @@ static void other_archives_are_refused(void **state) {
     (void)state;
     use("x.npz");
     put_archive("readme", "text", 4);
-    refused_file(MG_DATA, "is no .npz file: it holds \"readme\", which is no array");
+    refused_file(MG_DATA, "is not a .npz file: it holds \"readme\", which is not an array");
     put_archive(".npy", "text", 4);
-    refused_file(MG_DATA, "it holds \".npy\", which is no array");
+    refused_file(MG_DATA, "it holds \".npy\", which is not an array");
     put_archive("a.npy", "text", 4);
     refused_file(MG_DATA, "array \"a.npy\" is damaged: it is too short");
     put_archive("a.npy", bytes, make(bytes, 1, header, strlen(header), "\0\0", 3));

@@ -11,8 +11,8 @@
 
 /* ---- sandbox.c ---- */
 
-/* Limits memory and CPU time for an input of `size` bytes, and the size of the output; forbids
- * every system call that does more than compute, read, write and end. */
+/* Limits memory and CPU time for an input of `size` bytes, and the size of the output; forbids all
+ * system calls except those for memory, reading, writing and exiting. */
 void sandbox_enter(size_t size);
 
 /* ---- records.c ---- */
@@ -21,7 +21,7 @@ void sandbox_enter(size_t size);
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Writes to standard output; ends the process if that fails. */
 void put(const void *bytes, size_t n);
-/* Writes a record without payload, of which `h` gives the rest. */
+/* Writes a record without its payload: the header `h`, the path and the name. */
 void put_header(mg_h5_header h, const char *path, const char *name);
 /* malloc, or fail. */
 void *allocate(size_t n);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Standard input as memory. Writable and private: libhdf5 may not care for `const`. */
+/* Maps standard input into memory, writable and private, because libhdf5 might write to it. */
 static void *map_input(size_t *size) {
     struct stat s;
     if (fstat(0, &s) != 0 || !S_ISREG(s.st_mode)) fail("the input is not a regular file");

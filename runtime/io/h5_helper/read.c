@@ -1,7 +1,7 @@
 /* From an HDF5 file in memory to records.
  *
- * Only what the file itself contains is followed: soft and external links are left out, and so are
- * attributes of types that models do not have. */
+ * Only objects in the file itself are read: soft and external links are left out, and so are
+ * attributes of types that models do not use. */
 #include "io/h5_helper/helper.h"
 #include <hdf5_hl.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ static herr_t read_attribute(hid_t object, const char *name, const H5A_info_t *i
 
 /* ---- datasets and groups ---- */
 
-/* Refuses a dataset that claims more than its stored bytes can hold, before memory is taken. */
+/* Refuses a dataset that claims more than its stored bytes can hold, before memory is allocated. */
 static void check_storage(const char *path, hid_t dataset, size_t bytes) {
     hid_t creation = H5Dget_create_plist(dataset);
     const int plain = H5Pget_layout(creation) != H5D_CHUNKED;

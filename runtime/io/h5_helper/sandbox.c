@@ -1,4 +1,4 @@
-/* What mgpu-h5 may not do: see sandbox_enter. */
+/* The sandbox of mgpu-h5: see sandbox_enter. */
 #include "io/h5_helper/helper.h"
 #include <errno.h>
 #include <linux/audit.h>
@@ -25,7 +25,7 @@ static void limit(__rlimit_resource_t what, size_t n) {
     setrlimit(what, &(struct rlimit){n, n});
 }
 
-/* What malloc, libhdf5 on a file in memory, write and the end of the process need. */
+/* The system calls of malloc, libhdf5 on a file in memory, write and exit. */
 static const long allowed[] = {
     SYS_read,         SYS_write,      SYS_brk,     SYS_mmap,         SYS_munmap,
     SYS_mremap,       SYS_mprotect,   SYS_madvise, SYS_futex,        SYS_clock_gettime,
@@ -34,7 +34,7 @@ static const long allowed[] = {
 };
 enum { N_ALLOWED = sizeof allowed / sizeof allowed[0] };
 
-/* Every other call fails with EPERM. Where the kernel has no filters, the limits must do. */
+/* Every other call fails with EPERM. On kernels without filters, only the limits protect. */
 static void filter_calls(void) {
 #ifdef MY_ARCHITECTURE
     struct sock_filter program[N_ALLOWED + 6];

@@ -1,11 +1,11 @@
 /* Element types of HDF5 and of records.
  *
- * Whole numbers are widened to a type that the library has. h5py stores booleans as an enumeration
- * over int8, and Keras bfloat16 as opaque values of two bytes. */
+ * Integers are widened to a type that the library has. h5py stores booleans as an enumeration over
+ * int8, and Keras bfloat16 as opaque values of two bytes. */
 #include "io/h5_helper/helper.h"
 #include <string.h>
 
-/* The record type for a whole number of `size` bytes. */
+/* The record type for an integer of `size` bytes. */
 static int integer_type(size_t size, H5T_sign_t sign) {
     if (size == 1 && sign == H5T_SGN_NONE) return MG_H5_U8;
     if (size < 4 || (size == 4 && sign == H5T_SGN_2)) return MG_H5_I32;
@@ -28,7 +28,7 @@ int type_of(hid_t type) {
     }
 }
 
-/* IEEE half precision, which libhdf5 has a name for only from 1.14 on. */
+/* IEEE half precision, for which libhdf5 has a name only from version 1.14 on. */
 static hid_t half_type(void) {
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
     H5Tset_fields(type, 15, 10, 5, 0, 10);

@@ -1,4 +1,4 @@
-/* From records to an HDF5 file. What is in them comes from the library, which has checked it.
+/* From records to an HDF5 file. The records come from the library, which has checked them.
  *
  * Texts are stored as h5py does: a single one with variable length, an array of them with the
  * length of the longest. No times are stored, so that equal contents give equal files. */

@@ -68,7 +68,7 @@ test("what NumPy's files cannot hold, and what we cannot read, is refused by nam
   check.raises(function() load_array "structured.npy" end, "structured", "unsupported")
   local path = check.path "text.npz"
   core.zip_write(path, { { name = "readme.txt", bytes = "hello" } })
-  check.raises(function() core.store_load(path) end, 'it holds "readme.txt", which is no array', "data")
+  check.raises(function() core.store_load(path) end, 'it holds "readme.txt", which is not an array', "data")
 end)
 
 test("truncated and changed headers are refused", function()
