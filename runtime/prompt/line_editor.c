@@ -3,7 +3,7 @@
  * GNU readline and libedit offer the same functions under the same names, so the declarations here
  * serve both; where they behave differently, a comment says so. The callback interface is used: it
  * returns after each key, so that all signals are handled here, in one place. They are blocked
- * except while the loop waits for a key, so a key's work is never interrupted in the middle.
+ * except while the loop waits for a key, so the processing of a key is never interrupted.
  *
  * Completion is a command of our own, since the two libraries find the word to complete in
  * different ways. */
@@ -24,7 +24,8 @@
 
 typedef int command(int count, int key);
 
-/* What is used of the library. Those at the end are in one of the two only, or NULL. */
+/* The functions and variables used of the library. The last ones exist in only one of the two, else
+ * they are NULL. */
 static struct api {
     int (*initialize)(void);
     void (*install)(const char *prompt, void (*on_line)(char *));
@@ -109,16 +110,16 @@ static int prompt_width;
 static mg_completer *complete;
 static void *completer_context;
 
-/* Whether this many keys are waiting: then the text is pasted, and a tab in it is a tab. (GNU
- * readline recognizes pasted text by itself.) */
+/* If at least this many keys are waiting, the text was pasted, and a tab in it is inserted as a
+ * tab. (GNU readline recognizes pasted text by itself.) */
 enum { PASTED = 16 };
 static bool is_pasted(void) {
     int waiting = 0;
     return ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting >= PASTED;
 }
 
-/* GNU readline shows an inserted text by itself. libedit must draw the line anew, and does so from
- * where the cursor is: it goes to the line's start first. */
+/* GNU readline shows an inserted text by itself. libedit must redraw the line, and does so from the
+ * cursor's position, so the cursor is moved to the line's start first. */
 static void show_insertion(int old_point) {
     if (is_readline) return;
     struct winsize size;
@@ -189,9 +190,8 @@ static void on_line(char *line) {
     api.remove(); /* before the library shows the next prompt */
 }
 
-/* SIGCONT comes after a stop, by Ctrl-Z or from outside: the shell has changed the terminal's
- * modes.
- */
+/* SIGCONT arrives when the process continues after a stop, in which the shell has changed the
+ * terminal's modes. */
 static const int editing[] = {SIGTSTP, SIGWINCH, SIGCONT};
 enum { N_EDITING = sizeof editing / sizeof *editing };
 
@@ -217,7 +217,7 @@ static void leave_line(const char *text) {
     fflush(stdout);
 }
 
-/* Handles the signals that have come. True if the line is given up. */
+/* Handles the signals that have arrived. True if the line is abandoned. */
 static bool handle_signals(void) {
     if (mg_read_caught.suspend) {
         mg_read_caught.suspend = 0;
@@ -238,8 +238,8 @@ static bool handle_signals(void) {
     return false;
 }
 
-/* Hands keys to the library until the line is complete or given up. `open` is the signal mask while
- * it waits. False: given up. */
+/* Passes keys to the library until the line is complete or abandoned. `open` is the signal mask
+ * while it waits. False: abandoned. */
 static bool edit(const char *prompt, const sigset_t *open) {
     done = false;
     result = NULL;
@@ -248,11 +248,11 @@ static bool edit(const char *prompt, const sigset_t *open) {
     api.install(prompt, on_line);
     while (!done) {
         struct pollfd key = {.fd = STDIN_FILENO, .events = POLLIN};
-        if (handle_signals()) return false; /* also those that came before the line */
+        if (handle_signals()) return false; /* including those that arrived before the line */
         fflush(stdout);
         const int n = ppoll(&key, 1, NULL, open);
         const bool gone = n > 0 && (key.revents & (POLLHUP | POLLERR | POLLNVAL));
-        if (gone || (n < 0 && errno != EINTR)) { /* libedit would not say that there is no more */
+        if (gone || (n < 0 && errno != EINTR)) { /* libedit does not report the end of the input */
             leave_line("\n");
             return true;
         }

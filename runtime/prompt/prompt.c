@@ -1,4 +1,4 @@
-/* The prompt's part in C: what mgpu/prompt/init.lua gets as `terminal`.
+/* The C part of the prompt: the table `terminal` for mgpu/prompt/init.lua.
  *
  *     terminal.editor        "readline", "libedit", or nil: lines are read without an editor
  *     terminal.interactive   whether standard input is a terminal
@@ -8,10 +8,8 @@
  *     terminal.set_history{entry, ...}, terminal.add_history(entry)
  *     terminal.locked(path, fn)   calls fn while this process holds the lock file; new files are
  *                            readable by their owner only
- *     terminal.list(folder)  -> array of the names in it, those of folders with a slash; nil: it
- *                            cannot be read
- *     terminal.complete      set by Lua: complete(line, cursor) -> insert, listing
- */
+ *     terminal.list(folder)  -> array of the names in it, folders with a slash at the end; nil: it
+ * cannot be read terminal.complete      set by Lua: complete(line, cursor) -> insert, listing */
 #define _GNU_SOURCE /* DT_DIR */
 #include "prompt/prompt.h"
 #include "program/program.h"
@@ -53,8 +51,8 @@ static int terminal_read(lua_State *L) {
     return 2;
 }
 
-/* The mg_completer: asks terminal.complete. The strings stay on the stack below, in the registry's
- * table, until the next call. An error in it is a completion that finds nothing. */
+/* The mg_completer: calls terminal.complete. The strings are kept alive in the registry's table
+ * until the next call. After an error there is no completion. */
 static void complete(void *context, const char *line, int cursor, const char **insert,
                      const char **listing) {
     lua_State *L = context;
@@ -112,8 +110,8 @@ static int terminal_set_history(lua_State *L) {
     return 0;
 }
 
-/* Another prompt holds the lock for milliseconds. One that was stopped meanwhile must not hang this
- * one: after a second the lock is done without. */
+/* Other prompts hold the lock for milliseconds only. If one was stopped while it held the lock,
+ * this one must not hang: after a second it continues without the lock. */
 static void wait_for_lock(int fd) {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     for (int i = 0; i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {

@@ -1,8 +1,8 @@
 /* Plain lines, and the signals of the prompt.
  *
- * While the prompt runs, its handlers only set flags: the reading functions look at them when a
- * system call was interrupted. mg_main_call replaces the handlers while Lua code of the user runs.
- */
+ * While the prompt runs, its handlers only set flags: the reading functions check them when a
+ * system call was interrupted. mg_main_call replaces the handlers while Lua code of the user
+ * runs. */
 #define _GNU_SOURCE /* ppoll */
 #include "prompt/read_line.h"
 
@@ -54,7 +54,7 @@ void mg_read_pause(bool pause) {
 }
 
 /* Waits for a line of the terminal. The signals are blocked outside of the wait, so none of them
- * can come between a look at the flags and the wait. False: one has come. */
+ * can arrive between the check of the flags and the wait. False: a signal has arrived. */
 static bool wait_for_line(const sigset_t *open) {
     struct pollfd line = {.fd = STDIN_FILENO, .events = POLLIN};
     while (!mg_read_caught.interrupt && !mg_read_caught.end)
@@ -82,7 +82,7 @@ mg_read_result mg_read_line(const char *prompt, char **line) {
     *line = NULL;
     fflush(stdout);
     mg_read_caught.interrupt = 0;
-    if (mg_read_caught.end) return MG_READ_END; /* it came between two lines */
+    if (mg_read_caught.end) return MG_READ_END; /* the signal arrived between two lines */
     const ssize_t n =
         prompt ? read_from_terminal(prompt, line, &room) : getline(line, &room, stdin);
     if (n >= 0) {

@@ -1,4 +1,4 @@
-/* Reading lines, without an editor or with one, and the signals that come meanwhile. */
+/* Reading lines, without an editor or with one, and handling the signals that arrive meanwhile. */
 #ifndef MG_PROMPT_READ_LINE_H
 #define MG_PROMPT_READ_LINE_H
 
@@ -13,7 +13,7 @@ typedef enum mg_read_result {
     MG_READ_END          /* the end of the input, or a signal that ends the program */
 } mg_read_result;
 
-/* What has come since the flag was reset. */
+/* The signals that have arrived since the flags were reset. */
 typedef struct mg_read_signals {
     volatile sig_atomic_t interrupt; /* Ctrl-C */
     volatile sig_atomic_t suspend;   /* Ctrl-Z */
@@ -27,8 +27,8 @@ void mg_read_on_signal(int number);
 /* Between these two calls Ctrl-C and SIGTERM, SIGHUP and SIGQUIT only set flags. */
 void mg_read_begin(void);
 void mg_read_end(void);
-/* While the user's code runs, SIGHUP and SIGQUIT do again what they did before mg_read_begin: end
- * the program. */
+/* With `pause`, while the user's code runs, SIGHUP and SIGQUIT end the program again, as before
+ * mg_read_begin. */
 void mg_read_pause(bool pause);
 
 /* Reads a line from standard input without its newline: from a terminal after the prompt, or with
@@ -43,7 +43,7 @@ mg_read_result mg_read_line(const char *prompt, char **line);
 typedef void mg_completer(void *context, const char *line, int cursor, const char **insert,
                           const char **listing);
 
-/* Loads a library: the first that there is, or the one that `wanted` names, "readline" or
+/* Loads a library: the first that is installed, or the one that `wanted` names, "readline" or
  * "libedit". Returns its name, or NULL if there is none. */
 const char *mg_line_editor_open(const char *wanted, mg_completer *completer, void *context);
 /* Lets the user edit a line; the result and *line are those of mg_read_line. The terminal has its
