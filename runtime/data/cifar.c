@@ -1,7 +1,7 @@
 /* Reading CIFAR's binary files.
  *
- * Memory is taken as records arrive: at most twice what is really there. An archive may hold its
- * files in any order, so those that come too early are kept apart until their turn. */
+ * Memory is allocated as records arrive: at most twice their size. An archive may hold its files in
+ * any order, so files that come too early are kept separately until their turn. */
 #include "data/cifar.h"
 #include "core/alloc.h"
 #include "core/threads.h"

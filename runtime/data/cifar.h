@@ -12,7 +12,7 @@ enum { MG_CIFAR_SIDE = 32, MG_CIFAR_PIXELS = MG_CIFAR_SIDE * MG_CIFAR_SIDE, MG_C
 
 typedef struct mg_cifar_format {
     int labels;                   /* of a record */
-    int classes[MG_CIFAR_LABELS]; /* each label is below */
+    int classes[MG_CIFAR_LABELS]; /* the number of classes: each label is smaller */
 } mg_cifar_format;
 
 /* Records that were read. */
@@ -22,8 +22,8 @@ typedef struct mg_cifar {
     uint8_t *labels;    /* owned, {rows, labels} */
 } mg_cifar;
 
-/* Appends the records of a file, plain or gzipped, to *c, which begins as all zeros and is to be
- * freed after a failure too. MG_IO, MG_OOM; MG_DATA for a file without records, an incomplete
+/* Appends the records of a file, plain or gzipped, to *c, which begins as all zeros and must be
+ * freed also after a failure. MG_IO, MG_OOM; MG_DATA for a file without records, an incomplete
  * record or a label that is no class; MG_INTERRUPTED. */
 mg_status mg_cifar_read(mg_cifar *c, const mg_cifar_format *format, const char *path);
 /* The same for files in a tar archive, in the order of the names. MG_DATA also if one is missing.

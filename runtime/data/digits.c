@@ -10,10 +10,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Block 0 on: the shape's numbers; SHAKE_BLOCK on: the corners'; NOISE_BLOCK on: the pixels'. */
+/* The first random block for the shape (0), for moving the corners (SHAKE_BLOCK), and for the noise
+ * of pixels (NOISE_BLOCK). */
 enum { SIDE = MG_DIGIT_SIDE, STREAM = 0x64696700, SHAKE_BLOCK = 16, NOISE_BLOCK = 64 };
 
-/* Corner by corner, x right and y down, in percent of the digit's box; -1 ends the line. */
+/* The limits of the table below: corners of a digit, and numbers of a row. */
 enum { MAX_POINTS = 14, CORNERS = 2 * MAX_POINTS + 1 };
 /* Corner by corner x, y, in percent of the digit's box, x to the right and y down; -1 ends the
  * list. Each digit is one line of up to MAX_POINTS corners. */
@@ -62,7 +63,8 @@ static void pixel_range(float a, float b, float reach, int *from, int *to) {
     if (*to > SIDE - 1) *to = SIDE - 1;
 }
 
-/* From (x, y) to the segment from a to b; t is where on it the nearest point lies. */
+/* The distance from (x, y) to the segment from a to b; t is the position of the nearest point on
+ * it. */
 static float distance_to_segment(float x, float y, point a, point b) {
     const float dx = b.x - a.x, dy = b.y - a.y, length = dx * dx + dy * dy;
     float t = length > 0 ? ((x - a.x) * dx + (y - a.y) * dy) / length : 0;

@@ -7,7 +7,7 @@
 #include "core/rng.h"
 #include "core/status.h"
 
-/* Of one image, in the order in which they are asked for. `ordinal` is set for each image. */
+/* The sequence of random numbers for one image. `ordinal` is set for each image. */
 typedef struct mg_drawing_rng {
     uint32_t seed, stream;
     uint64_t ordinal, block; /* the image; the next block */
@@ -15,8 +15,8 @@ typedef struct mg_drawing_rng {
     uint32_t words[4];
 } mg_drawing_rng;
 
-/* All bits of the seed count; `stream` is another one for each kind of image, with its lowest bit
- * 0: the next stream is for what concerns all images. */
+/* All bits of the seed are used. Each kind of image has its own `stream`, an even number; the next
+ * stream is for numbers that concern all images. */
 static inline mg_drawing_rng mg_drawing_rng_of(uint64_t seed, uint32_t stream) {
     return (mg_drawing_rng){.seed = (uint32_t)seed, .stream = stream + (uint32_t)(seed >> 32)};
 }
@@ -30,14 +30,14 @@ static inline float mg_drawing_uniform(mg_drawing_rng *r, float low, float high)
     return low + (high - low) * (float)mg_uniform_of(r->words[r->used++]);
 }
 
-/* Goes on with the numbers of the given block. */
+/* Continues with the numbers of the given block. */
 static inline void mg_drawing_seek(mg_drawing_rng *r, uint64_t block) {
     r->block = block;
     r->used = 4;
 }
 
-/* The labels 0 .. 9 of n images, each as often as the others, to one: a random permutation, modulo
- * 10. MG_OOM. */
+/* The labels 0 .. 9 of n images, equally often (to within one): a random permutation modulo 10.
+ * MG_OOM. */
 static inline mg_status mg_drawing_labels(const mg_drawing_rng *r, int64_t n, int32_t *labels) {
     int64_t *order = mg_alloc((size_t)n * sizeof *order);
     if (!order) return MG_OOM;

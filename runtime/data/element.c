@@ -1,8 +1,8 @@
 /* Putting rows together into batches.
  *
- * A field of a fixed shape has its buffer from the start, and the source writes each row into its
- * place there. Cells that vary in shape are blocks of their own until all are known; then they are
- * copied into one buffer, except texts, which stay as they are. */
+ * A field of a fixed shape has its buffer from the start, and the source writes each row to its
+ * place in it. Cells of varying shape are separate blocks until all are known; then they are copied
+ * into one buffer, except texts, which stay separate. */
 #include "data/element.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
@@ -19,7 +19,7 @@ static mg_shape shape_of_batches(const mg_rows *rows, int from, int to) {
     return shape;
 }
 
-/* The shape of a part's batches, with the cell's behind them. */
+/* The shape of a part's batches followed by the shape of a cell. */
 static mg_shape joined_shape(const mg_shape *batches, const mg_shape *cell) {
     mg_shape shape = *batches;
     for (int a = 0; a < cell->rank; a++) shape.dim[shape.rank++] = cell->dim[a];
@@ -30,7 +30,7 @@ static mg_status too_many_rows(int64_t n) {
     return mg_fail(MG_OOM, "out of memory: a batch of %lld rows", (long long)n);
 }
 
-/* Where the rows of field k are put together. */
+/* The device in whose memory the rows of field k are put together. */
 static mg_device *host_of(const mg_element_kind *kind, int k) {
     mg_device *d = kind->device[k];
     return mg_device_kind_is_host_visible(d->api) ? d : kind->host;
@@ -105,7 +105,7 @@ static void cells_of_row(const mg_element *e, int64_t row, mg_cell cell[]) {
     }
 }
 
-/* Keeps the cells that the source has made for a row. */
+/* Stores the cells that the source has made for a row. */
 static void keep_cells(mg_element *e, int64_t row, const mg_cell cell[]) {
     mg_field_value *part = e->value + row / e->part_rows * e->n_fields;
     for (int k = 0; k < e->n_fields; k++)
@@ -183,7 +183,8 @@ static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg
 
 /* ---- to the devices ---- */
 
-/* Replaces the buffer by a copy on its field's device, which is staged if there is time. */
+/* Replaces the buffer by a copy on its field's device, which is staged if elements are made
+ * ahead. */
 static mg_status send_to_device(mg_buffer **buffer, mg_device *device,
                                 const mg_element_kind *kind) {
     mg_buffer *host = *buffer;

@@ -12,19 +12,18 @@
 
 /* Where the rows of elements come from and where batches are put. */
 typedef struct mg_element_kind {
-    mg_source *source;                /* retained by the owner of this struct */
-    mg_device *const *device;         /* where the batches of each field go */
-    mg_device *host;                  /* host-visible: where they are put together for a device
-                                         that is not */
-    bool ahead;                       /* elements are made ahead of need: copies are staged */
-    mg_device *shard[MG_MAX_DEVICES]; /* devices among which the rows of a batch on a host-visible
-                                         device are dealt out later: staged, too */
+    mg_source *source;        /* retained by the owner of this struct */
+    mg_device *const *device; /* where the batches of each field go */
+    mg_device *host; /* host-visible: where batches are put together for a device that is not */
+    bool ahead;      /* elements are made ahead of need: copies are staged */
+    mg_device *shard[MG_MAX_DEVICES]; /* devices over which the rows of a batch on a host-visible
+                                         device will be sharded: staged, too */
     int n_shards;
-    const double *weights;       /* of the shards, or NULL; the owner's */
-    int dense;                   /* this many of the innermost batches become axes of one
-                                    buffer; each entry of the batches around them becomes a part */
-    bool (*stop)(void *context); /* asked while rows are read: whether to end with
-                                    MG_INTERRUPTED */
+    const double *weights; /* of the shards, or NULL; the owner's */
+    int dense;             /* this many of the innermost batches become axes of one
+                              buffer; each entry of the batches around them becomes a part */
+    bool (*stop)(
+        void *context); /* polled while rows are read: true ends reading with MG_INTERRUPTED */
     void *context;
 } mg_element_kind;
 
@@ -32,7 +31,8 @@ typedef struct mg_element_kind {
 typedef struct mg_field_value {
     mg_shape shape;    /* of a text: of the batches alone */
     mg_buffer *buffer; /* owned; NULL for a text */
-    mg_cell *cell; /* owned: the rows of a text, and before the end those of a field that varies */
+    mg_cell
+        *cell; /* owned: the rows of a text and, until mg_element_finish, of a field that varies */
 } mg_field_value;
 
 typedef struct mg_element {
@@ -40,7 +40,7 @@ typedef struct mg_element {
     mg_shape inner; /* sizes of the batches that are axes */
     int64_t n_parts, part_rows;
     int n_fields;
-    mg_field *field;        /* of each field, in the block of the element, like the next */
+    mg_field *field;        /* of each field; in the memory block of the element, like cell_bytes */
     size_t *cell_bytes;     /* of fields that do not vary, else 0 */
     size_t bytes;           /* of all values */
     mg_field_value value[]; /* of field k in part p: [p * n_fields + k] */
@@ -48,24 +48,24 @@ typedef struct mg_element {
 
 /* An element of these rows, which are not read yet. Owned. NULL: MG_OOM. */
 mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows);
-/* Reads rows from .. to-1. Fails at the first row that cannot be read and tells which in *failed:
- * the source's errors; MG_INTERRUPTED. */
+/* Reads rows from .. to-1. Fails at the first row that cannot be read and sets *failed to it: the
+ * source's errors; MG_INTERRUPTED. */
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed);
 /* After all rows were read. MG_USAGE: cells of different shapes in a batch. MG_OOM, MG_DEVICE.
- * Copies that are staged may still be under way. */
+ * Staged copies may still be in progress. */
 mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows);
-/* Hands it over: whatever its devices do from now on comes after the copies to them. */
+/* Orders all later work of its devices after the staged copies to them. */
 mg_status mg_element_join(const mg_element *e);
 /* Accepts NULL. */
 void mg_element_free(mg_element *e);
 
 /* ---- stack.c: tensors in host memory become one, along a new first axis ---- */
 
-/* A tensor of shape {n, cell...}: tensor i is copied into the corner of cell i, and what it does
- * not cover is filled with `fill`. The n >= 1 tensors are evaluated, in host memory, of the same
- * dtype, and of the cell's rank; none is larger than the cell. The result is on the first one's
- * device. Owned; NULL: MG_OOM, or MG_USAGE for tensors that break these rules. */
+/* A tensor of shape {n, cell...}: tensor i is copied into the corner of cell i, and the rest of the
+ * cell is filled with `fill`. The n >= 1 tensors are evaluated, in host memory, of the same dtype,
+ * and of the cell's rank; none is larger than the cell. The result is on the first one's device.
+ * Owned; NULL: MG_OOM, or MG_USAGE for tensors that break these rules. */
 mg_tensor *mg_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell, double fill);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reading messages of type tf.train.Example: one pass, every length checked against the message
- * around it. */
+/* Reading messages of type tf.train.Example in one pass; every length is checked against the
+ * enclosing message. */
 #include "data/example.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 
-/* A message, or one that lies inside it, being read. */
+/* The rest of a message, or of a nested message, that is being read. */
 typedef struct span {
     const uint8_t *at, *end;
     const uint8_t *start; /* of the outermost message, for error messages */
@@ -45,14 +45,14 @@ static mg_status read_key(span *s, uint64_t *field, int *type) {
     return damaged(s, "a field has an impossible number");
 }
 
-/* Reads a length and sets `inner` to the bytes of that length, which s is then behind. */
+/* Reads a length, sets `inner` to the following bytes of that length, and moves s past them. */
 static mg_status read_inner(span *s, span *inner) {
     const uint8_t *start = s->at;
     uint64_t n;
     MG_TRY(read_varint(s, &n));
     if (n > (uint64_t)(s->end - s->at)) {
         s->at = start;
-        return damaged(s, "a length reaches past the end of what it is in");
+        return damaged(s, "a length exceeds the message that contains it");
     }
     *inner = (span){.at = s->at, .end = s->at + n, .start = s->start};
     s->at += n;
@@ -89,7 +89,7 @@ static int number_type(mg_feature_kind kind) {
     return kind == MG_FEATURE_FLOAT ? FIXED32 : VARINT;
 }
 
-/* Checks packed numbers and adds how many there are to *count. */
+/* Checks packed numbers and adds their number to *count. */
 static mg_status count_packed(span packed, mg_feature_kind kind, size_t *count) {
     if (kind == MG_FEATURE_FLOAT) {
         if ((packed.end - packed.at) % 4) return damaged(&packed, "a list has part of a float");
@@ -199,7 +199,7 @@ static mg_status read_feature(span s, mg_feature *f) {
     return MG_OK;
 }
 
-/* Reads an entry of the map of features and keeps it if its name is among those looked for. */
+/* Reads an entry of the map of features and stores it if its name is one of `names`. */
 static mg_status read_entry(span s, const char *const *names, int n_names, mg_feature *found) {
     span key = {0}, value = {.start = s.start};
     while (s.at < s.end) {

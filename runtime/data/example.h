@@ -4,11 +4,12 @@
  * The messages are protocol buffers (proto3):
  *     Example   { features = 1: Features }
  *     Features  { feature = 1: map of string (1) to Feature (2) }
- *     Feature   { bytes_list = 1 | float_list = 2 | int64_list = 3 }    each { value = 1: repeated
- * } Numbers may be packed or not. As protocol buffers demand, unknown fields are skipped, and of
- * two features with one name the later counts. Everything else that a writer of these messages
- * cannot have produced is an error: other wire types, lengths past the end of what they are in,
- * varints of more than 64 bits, two lists in one feature.
+ *     Feature   { bytes_list = 1 | float_list = 2 | int64_list = 3 }
+ *               each list has the values { value = 1: repeated }
+ * Numbers may be packed or not. As protocol buffers require, unknown fields are skipped, and of two
+ * features with the same name the later one counts. Everything that no writer of these messages
+ * produces is an error: other wire types, lengths past the end of the enclosing message, varints of
+ * more than 64 bits, two lists in one feature.
  *
  * Reading takes no memory: a feature points into the message. */
 #ifndef MG_DATA_EXAMPLE_H
@@ -36,7 +37,7 @@ typedef struct mg_feature {
 } mg_feature;
 
 /* Finds the features of these names; found[i].kind is MG_FEATURE_NONE for one that is not there.
- * MG_DATA: the message is damaged; says at which byte of it. */
+ * MG_DATA: the message is damaged; the error text names the byte. */
 mg_status mg_example_find(const uint8_t *message, size_t n, const char *const *names, int n_names,
                           mg_feature *found);
 
@@ -45,7 +46,7 @@ void mg_feature_floats(const mg_feature *f, float *dst);
 void mg_feature_integers(const mg_feature *f, int64_t *dst);
 /* The first string of a feature of kind bytes with at least one: borrowed, *n bytes. */
 const uint8_t *mg_feature_string(const mg_feature *f, size_t *n);
-/* Writes all `count` strings of one of kind bytes to dst: borrowed from the message. */
+/* Writes all `count` strings of a feature of kind bytes to dst: borrowed from the message. */
 void mg_feature_strings(const mg_feature *f, mg_text *dst);
 
 /* "1 string", "3 floats", "0 integers", "no list": writes at most `room` bytes and returns text. */

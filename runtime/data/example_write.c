@@ -1,5 +1,5 @@
-/* Writing messages of type tf.train.Example: lengths first, from the innermost list outwards, since
- * each stands before what it measures. */
+/* Writing messages of type tf.train.Example. All lengths are computed first, from the innermost
+ * list outwards, because a length precedes its contents. */
 #include "core/alloc.h"
 #include "data/example.h"
 #include <string.h>
@@ -30,7 +30,7 @@ static uint8_t *put_head(uint8_t *p, int field, size_t n) {
     return put_varint(p, n);
 }
 
-/* The strings of a feature; `one` is room for a lone one. */
+/* The strings of a feature; `one` is memory for a single one. */
 static const mg_text *strings_of(const mg_feature_value *v, mg_text *one, size_t *n) {
     *one = (mg_text){v->data, v->count};
     *n = v->strings ? v->count : 1;
@@ -46,7 +46,7 @@ static size_t numbers_size(const mg_feature_value *v) {
     return n;
 }
 
-/* The bytes of a list: packed numbers in one field, of which an empty list has none, or a field for
+/* The bytes of a list: packed numbers in one field (no field if the list is empty), or a field for
  * each string. */
 static size_t list_size(const mg_feature_value *v) {
     mg_text one;

@@ -1,5 +1,4 @@
-/* Finds the download plug-in and hands it the work, for one process at a time; remembers which
- * files were verified. */
+/* Calls the download plug-in, in one process at a time, and remembers which files were verified. */
 #include "data/fetch.h"
 #include "core/alloc.h"
 #include "core/io.h"
@@ -10,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { TEXT = 160 }; /* room for what a .verified file holds */
+enum { TEXT = 160 }; /* room for the contents of a .verified file */
 
 /* MG_USAGE unless it is NULL or has the digits of a checksum. */
 static mg_status check_text(const char *checksum) {
@@ -32,7 +31,8 @@ static char *with_ending(const char *path, const char *ending) {
 
 /* ---- verified files ---- */
 
-/* Writes "CHECKSUM SIZE TIME" of the file at path, as it is if it was not changed since. */
+/* Writes "CHECKSUM SIZE TIME" of the file at path: the contents of its note if the file has not
+ * changed since it was verified. */
 static mg_status describe(const char *path, const char *checksum, char text[TEXT]) {
     mg_io_state now = {0};
     mg_file *f = mg_io_open(path);

@@ -11,28 +11,28 @@
 /* What to download, and where to. */
 typedef struct mg_download {
     const char *url, *path;
-    /* 64 hex digits of a SHA-256, or 32 of an MD5, where the publisher gives no other; NULL: not
+    /* 64 hex digits of a SHA-256 or, if the publisher gives only that, 32 of an MD5. NULL: not
      * checked. */
     const char *checksum;
-    int64_t bytes; /* the file's size, beyond which the download is given up; 0: unknown */
+    int64_t bytes; /* the file's size, a longer download is refused; 0: unknown */
 } mg_download;
 
-/* Downloads a file, which is then complete and has the checksum; otherwise nothing is left at
- * path. If another process is at it, waits, and takes over what that has downloaded. MG_IO: the
- * download failed, MG_DATA: another size or checksum, MG_UNSUPPORTED: the plug-in is not installed,
+/* Downloads a file, which is then complete and has the checksum; otherwise nothing is left at path.
+ * If another process is downloading it, waits and uses that file. MG_IO: the download failed,
+ * MG_DATA: another size or checksum, MG_UNSUPPORTED: the plug-in is not installed,
  * MG_INTERRUPTED. */
 mg_status mg_fetch(const mg_download *d);
 
-/* Sets *right to whether a file that is there has the checksum. It is computed once: a file
- * PATH.verified remembers it, with the size and the time of the last change that the file had then.
- * Without the plug-in every file is taken for right. MG_IO. */
+/* Sets *right to whether an existing file has the checksum. The checksum is computed once: a file
+ * PATH.verified stores it, with the file's size and time of change. Without the plug-in every file
+ * is accepted. MG_IO. */
 mg_status mg_fetch_verify(const char *path, const char *checksum, bool *right);
 
 /* The digits of the two checksums. */
 enum { MG_SHA256_DIGITS = 64, MG_MD5_DIGITS = 32 };
 
-/* What the plug-in exports: the download itself, and the checksum of so many hex digits of a file.
- */
+/* What the plug-in exports: the download itself, and the checksum of a file with the given number
+ * of hex digits. */
 typedef mg_status mg_fetch_function(const mg_download *d);
 typedef mg_status mg_checksum_function(const char *path, size_t n, char digits[65]);
 #define MG_FETCH_SYMBOL "mg_fetch_plugin"

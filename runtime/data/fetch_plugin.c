@@ -14,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A transfer of fewer than STALL_BYTES a second for STALL_SECONDS is given up. */
+/* A transfer slower than STALL_BYTES per second for STALL_SECONDS is aborted. */
 enum {
     CONNECT_SECONDS = 20,
     STALL_SECONDS = 30,
@@ -52,8 +52,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *context) {
     return d->refused == MG_OK ? n : 0;
 }
 
-/* libcurl's progress callback, called about once a second, also while nothing arrives: non-zero
- * ends the transfer, so that Ctrl-C does. */
+/* libcurl's progress callback, called about once a second, also while nothing arrives. Non-zero
+ * ends the transfer: this makes Ctrl-C work. */
 static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total,
                        curl_off_t up_now) {
     download *d = context;
@@ -63,8 +63,8 @@ static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off
     return 1;
 }
 
-/* No other protocol, and redirects to https alone: neither to a local file nor to a plain
- * connection, which others may listen to. libcurl 7.85 renamed the options. */
+/* Allows only the expected protocols, and redirects only to https: not to local files or
+ * unencrypted connections. libcurl 7.85 renamed the options. */
 static void set_protocols(CURL *curl) {
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
@@ -118,7 +118,7 @@ static mg_status finish_sum(EVP_MD_CTX *sum, char digits[65]) {
     return MG_OK;
 }
 
-/* MG_DATA if the size or the checksum is another than expected. */
+/* MG_DATA if the size or the checksum differs from the expected one. */
 static mg_status check_file(download *d) {
     char digits[65];
     const mg_download *wanted = d->wanted;

@@ -1,10 +1,10 @@
 /* IDX files: two zero bytes, a type code, the rank, the sizes (32-bit big-endian), the elements
  * (big-endian).
  *
- * The header may claim any size, so memory is taken only for what the file can hold. A plain file
- * must have exactly the right size. The size of a gzipped file says little, so its buffer grows
- * with what really inflates, and at most FREE_BYTES and MAX_RATIO times the file's size are
- * accepted: real images shrink to a fifth, not to a thousandth. */
+ * The header may claim any size, so memory is allocated only for bytes that the file can hold. A
+ * plain file must have exactly the right size. For a gzipped file the buffer grows as bytes are
+ * inflated, to at most FREE_BYTES plus MAX_RATIO times the file's size: real images compress to a
+ * fifth, not to a thousandth. */
 #include "data/idx.h"
 #include "core/alloc.h"
 #include "device/buffer.h"
@@ -34,7 +34,7 @@ typedef struct idx_source {
 
 /* ---- bytes ---- */
 
-/* Opens the file; mg_unpacked_close is due even if this fails. */
+/* Opens the file. Call mg_unpacked_close even if this fails. */
 static mg_status source_open(idx_source *s, const char *path) {
     *s = (idx_source){.path = path, .bytes = mg_unpacked_open(path, MG_PACKED_AUTO)};
     if (!s->bytes) return mg_error_code();
@@ -81,7 +81,7 @@ static mg_status read_idx_header(idx_source *s, int *type, mg_shape *shape) {
     return MG_OK;
 }
 
-/* Sets *bytes to what the elements take, or fails with MG_DATA if the file cannot hold that many.
+/* Sets *bytes to the size of the elements, or fails with MG_DATA if the file cannot hold that many.
  * The limit for gzipped files counts the bytes of the tensor: narrow integers are widened. */
 static mg_status check_size(const idx_source *s, const mg_shape *shape, int type, size_t *bytes) {
     const char *text = MG_SHAPE_TEXT(shape);
@@ -107,7 +107,7 @@ static mg_status check_size(const idx_source *s, const mg_shape *shape, int type
 /* ---- the elements ---- */
 
 /* Reads n bytes into a new block, *block (the caller frees it, also on failure). The block of a
- * gzipped file doubles as bytes arrive: at most twice what is really there is ever taken. */
+ * gzipped file doubles as bytes arrive, so it is at most twice as large as the data. */
 static mg_status read_growing(idx_source *s, size_t n, unsigned char **block) {
     size_t room = !s->gzip || n < FIRST_ROOM ? n : FIRST_ROOM, done = 0;
     *block = mg_alloc(room);

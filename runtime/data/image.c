@@ -35,7 +35,7 @@ mg_status mg_image_decode(const uint8_t *bytes, size_t n, int channels, const mg
     const bool is_png = n >= sizeof png && memcmp(bytes, png, sizeof png) == 0;
     const bool is_jpeg = n >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0;
     if (!is_png && !is_jpeg)
-        return mg_fail(MG_DATA, "neither a PNG nor a JPEG image: the first bytes are others");
+        return mg_fail(MG_DATA, "neither a PNG nor a JPEG image, by its first bytes");
     const mg_image_codecs *codecs = find_codecs();
     if (!codecs) return MG_UNSUPPORTED;
     return is_png ? codecs->decode_png(bytes, n, channels, image)

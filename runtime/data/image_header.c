@@ -1,5 +1,5 @@
-/* The headers of PNG and JPEG files, read without the formats' libraries: to look at many files
- * quickly. */
+/* The headers of PNG and JPEG files, read without the formats' libraries, for quickly checking many
+ * files. */
 #include "core/io.h"
 #include "data/image.h"
 #include <string.h>
@@ -87,7 +87,7 @@ static mg_status probe(mg_file *f, mg_image *image) {
         return mg_fail(MG_UNSUPPORTED, "the file has more than %d MiB", MG_IMAGE_BYTES >> 20);
     if (n == sizeof png && memcmp(head, png, sizeof png) == 0) return probe_png(f, image);
     if (n >= sizeof jpeg && memcmp(head, jpeg, sizeof jpeg) == 0) return probe_jpeg(f, image);
-    return mg_fail(MG_DATA, "neither a PNG nor a JPEG image: the first bytes are others");
+    return mg_fail(MG_DATA, "neither a PNG nor a JPEG image, by its first bytes");
 }
 
 mg_status mg_image_probe(const char *path, mg_image *image) {

@@ -1,11 +1,11 @@
 /* How an order produces its elements: each stage has two operations, `next` (append one element)
- * and `leap` (leave n elements out), and both ask the stage before.
+ * and `leap` (skip n elements), and both call the stage before.
  *
  * A shuffle keeps a window of elements, gives one of them out at random and fills its place with
  * the next, as tf.data's shuffle does. Its random numbers are Philox words with key = seed, ordinal
- * = the stage's pass and index = the element's position, so every machine shuffles alike. Each
- * round of a cycle is a pass of the stages before it with a number of its own, so they shuffle
- * differently in each.
+ * = the stage's pass and index = the element's position, so every machine shuffles in the same way.
+ * Each round of a cycle is a pass of the stages before it with its own number, so they shuffle
+ * differently in each round.
  *
  * Seeking is a leap from the beginning of the pass. It costs nothing for batch, cycle and take, but
  * a shuffle has to replay its draws. */
@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { STEPS_BETWEEN_CHECKS = 4096 };
-enum { STREAM = 0x6f726400 }; /* of random words: kept apart from other uses of the seed */
+enum { STREAM = 0x6f726400 }; /* of random words: separates them from other uses of the seed */
 
 /* A stage and its state in the current pass. */
 typedef struct order_stage {
@@ -32,7 +32,7 @@ typedef struct order_stage {
        numbers), with room for `room` */
     int64_t *window; /* owned */
     int64_t held, room, stride;
-    mg_rows element; /* the element on its way into the window */
+    mg_rows element; /* the element being put into the window */
     int64_t base;    /* window: the number of the first entry's element */
 } order_stage;
 
@@ -52,7 +52,7 @@ static int64_t saturating_product(int64_t a, int64_t b) {
     return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* How many elements of the stage before a whole window reaches over. */
+/* The number of elements of the stage before that a whole window spans. */
 static int64_t span_of(const mg_stage *s) {
     const int64_t steps = saturating_product(s->n - 1, s->stride);
     return steps < INT64_MAX ? steps + 1 : steps;
@@ -66,7 +66,7 @@ static int64_t length_after(const mg_stage *s, int64_t before) {
         if (before == MG_ENDLESS) return before;
         return before / s->n + (before % s->n > 0 && !s->drop_remainder);
     case MG_CYCLE:
-        return saturating_product(before, s->n); /* a product that overflows is endless */
+        return saturating_product(before, s->n); /* a product that overflows counts as endless */
     case MG_TAKE: return before < s->n ? before : s->n;
     case MG_SKIP:
         if (before == MG_ENDLESS) return before;
@@ -82,7 +82,7 @@ static int64_t length_after(const mg_stage *s, int64_t before) {
     return 0;
 }
 
-/* The most row numbers that an element before stage i can have. */
+/* The maximum number of row numbers of an element before stage i. */
 static int64_t most_rows(const mg_order *o, int i) {
     int64_t most = 1;
     for (int k = 1; k < i; k++) {
@@ -127,7 +127,7 @@ static uint64_t pass_of_round(const order_stage *s) {
                                    : s->pass * (uint64_t)s->spec.n + s->round;
 }
 
-/* MG_INTERRUPTED if the caller of mg_order_set_stop wants to stop; asks every few thousand
+/* MG_INTERRUPTED if the `stop` of mg_order_set_stop returns true; it is called every few thousand
  * elements. */
 static mg_status check_stop(mg_order *o) {
     if (o->steps++ % STEPS_BETWEEN_CHECKS || !o->stop || !o->stop(o->context)) return MG_OK;
@@ -161,7 +161,8 @@ static void begin_round(mg_order *o, int i) {
 static mg_status stage_next(mg_order *o, int i, mg_rows *rows);
 static mg_status stage_leap(mg_order *o, int i, int64_t n);
 
-/* The error for elements of sizes a and b in one batch; MG_SHAPE_TEXT shows outermost first. */
+/* The error for elements of sizes a and b in one batch. MG_SHAPE_TEXT prints the outermost size
+ * first. */
 static mg_status differing_sizes(const int64_t *a, const int64_t *b, int rank) {
     mg_shape one = {.rank = rank}, two = one;
     for (int k = 0; k < rank; k++) one.dim[k] = a[rank - 1 - k], two.dim[k] = b[rank - 1 - k];
@@ -172,7 +173,8 @@ static mg_status differing_sizes(const int64_t *a, const int64_t *b, int rank) {
         MG_SHAPE_TEXT(&one), MG_SHAPE_TEXT(&two));
 }
 
-/* spec.n elements of the stage before, or what is left of them, and one dimension more. */
+/* Makes one element of the next spec.n elements of the stage before, or of the remaining ones: one
+ * dimension more. */
 static mg_status next_batch(mg_order *o, int i, mg_rows *rows) {
     const order_stage *s = &o->stages[i], *before = s - 1;
     const int64_t left = before->length - before->at, count = s->spec.n < left ? s->spec.n : left;
@@ -188,7 +190,8 @@ static mg_status next_batch(mg_order *o, int i, mg_rows *rows) {
     return MG_OK;
 }
 
-/* A 64-bit random number, scaled to the entries held. A Philox block serves two positions. */
+/* A 64-bit random number, scaled to the number of held entries. One Philox block serves two
+ * positions. */
 int64_t mg_order_draw(uint64_t seed, uint64_t pass, uint64_t at, int64_t held) {
     uint32_t words[4];
     mg_philox(words, at / 2, pass, (uint32_t)seed, STREAM + (uint32_t)(seed >> 32));
@@ -219,7 +222,7 @@ static mg_status append_entry(const order_stage *s, const int64_t *entry, mg_row
     return append_rows(rows, entry + rows->rank, n);
 }
 
-/* Fills the window from the stage before and sets *entry to the entry that comes next. */
+/* Fills the window from the stage before and sets *entry to the next entry to give out. */
 static mg_status draw_entry(mg_order *o, int i, int64_t **entry) {
     order_stage *s = &o->stages[i];
     const order_stage *before = s - 1;
@@ -243,7 +246,7 @@ static mg_status next_shuffled(mg_order *o, int i, mg_rows *rows) {
     return MG_OK;
 }
 
-/* Drops the entries before element number `first`, or leaves those out that are not held yet. */
+/* Drops the entries before element number `first`, and skips those that are not held yet. */
 static mg_status advance_window(mg_order *o, int i, int64_t first) {
     order_stage *s = &o->stages[i];
     const int64_t gone = first - s->base, kept = s->held - gone;
@@ -256,7 +259,8 @@ static mg_status advance_window(mg_order *o, int i, int64_t first) {
     return MG_OK;
 }
 
-/* The window that begins at element at * shift, or what is left of it, and one dimension more. */
+/* Makes one element of the window that begins at element at * shift, or of the rest of it: one
+ * dimension more. */
 static mg_status next_window(mg_order *o, int i, mg_rows *rows) {
     order_stage *s = &o->stages[i];
     const int64_t first = saturating_product(s->at, s->spec.shift), stride = s->spec.stride;
@@ -275,7 +279,7 @@ static mg_status next_window(mg_order *o, int i, mg_rows *rows) {
     return MG_OK;
 }
 
-/* How many elements of the stage before a shard has used when it has given out n. */
+/* The number of elements of the stage before that a shard has consumed after giving out n. */
 static int64_t used_by_shard(const mg_stage *s, int64_t n) {
     const int64_t more = n ? saturating_product(n - 1, s->n) : 0;
     return n == 0 ? 0 : more > INT64_MAX - s->index - 1 ? INT64_MAX : more + s->index + 1;
@@ -299,7 +303,7 @@ static mg_status next_of_kind(mg_order *o, int i, mg_rows *rows) {
     return stage_next(o, i - 1, rows);
 }
 
-/* Stage 0. (After 2^63 rows numbers begin anew, and epochs repeat.) */
+/* Stage 0. (After 2^63 rows, numbers and epochs start again from 0.) */
 static mg_status next_row(const mg_order *o, mg_rows *rows) {
     const order_stage *s = &o->stages[0];
     const uint64_t passes = s->pass - o->epoch;
@@ -318,7 +322,7 @@ static mg_status stage_next(mg_order *o, int i, mg_rows *rows) {
     return MG_OK;
 }
 
-/* ---- stage_leap: leaves out stage i's next n elements, or all that are left ---- */
+/* ---- stage_leap: skips stage i's next n elements, or all that are left ---- */
 
 /* Whole rounds are skipped by arithmetic; the stages before leap within the round that remains. */
 static mg_status leap_cycle(mg_order *o, int i, int64_t n) {
@@ -334,7 +338,7 @@ static mg_status leap_cycle(mg_order *o, int i, int64_t n) {
     return stage_leap(o, i - 1, n);
 }
 
-/* Every draw depends on the window, so all of them are made. */
+/* Every draw depends on the window, so none can be skipped. */
 static mg_status leap_shuffle(mg_order *o, int i, int64_t n) {
     order_stage *s = &o->stages[i];
     for (int64_t *entry; n > 0; n--) {
@@ -413,7 +417,7 @@ int64_t mg_order_length(const mg_order *o) {
     return o->stages[o->n - 1].length;
 }
 
-/* Also repairs the state after a failure, because it begins the pass anew. */
+/* Also repairs the state after a failure, because it restarts the pass. */
 mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element) {
     o->steps = 0;
     start_pass(o, o->n - 1, pass);

@@ -3,9 +3,8 @@
  *
  * An order deals with row numbers only; stream.h moves the rows. It is a chain of stages, each of
  * which draws elements from the stage before it. An element is one row number, or after a batch
- * stage a block of them. What a pass over the order gives is a function of the stages and the
- * pass's number alone, and a pass can be entered at any element: that is how training is resumed.
- */
+ * stage a block of them. The elements of a pass are a function of the stages and the pass's number
+ * alone, and a pass can be entered at any element; this is how training is resumed. */
 #ifndef MG_DATA_ORDER_H
 #define MG_DATA_ORDER_H
 
@@ -34,15 +33,14 @@ typedef struct mg_stage {
     int64_t shift, stride; /* window only: at least 1 */
 } mg_stage;
 
-/* Whether the elements of such a stage have an axis more than those before it. */
+/* Whether the elements of such a stage have one axis more than the elements before it. */
 static inline bool mg_stage_is_batch(const mg_stage *s) {
     return s->kind == MG_BATCH || s->kind == MG_WINDOW;
 }
 
 /* An element: n rows, n being the product of dim[0 .. rank-1]. A batch of batches has rank 2;
- * dim[0] is the size of the innermost batch. Numbers count on over the passes over the rows that an
- * element is made of (row + passes * n_rows), so that each takes 8 bytes; mg_rows_key takes them
- * apart. */
+ * dim[0] is the size of the innermost batch. A number encodes a row and the pass over the rows that
+ * it belongs to (row + passes * n_rows) in 8 bytes; mg_rows_key decodes it. */
 typedef struct mg_rows {
     int rank;
     int64_t dim[MG_MAX_RANK];
@@ -79,8 +77,8 @@ mg_status mg_order_seek(mg_order *o, uint64_t pass, int64_t element);
  * batched again. MG_OOM, MG_INTERRUPTED. */
 mg_status mg_order_next(mg_order *o, mg_rows *rows, bool *got);
 
-/* Which of the `held` elements (at least 1) in its window a shuffle gives out as element number
- * `at` of a pass, from 0. A function of its arguments alone. */
+/* The index of the element that a shuffle gives out as element number `at` (from 0) of a pass,
+ * among the `held` elements (at least 1) in its window. A function of its arguments alone. */
 int64_t mg_order_draw(uint64_t seed, uint64_t pass, uint64_t at, int64_t held);
 
 #endif

@@ -8,7 +8,7 @@
 #include "data/drawings.h"
 #include <math.h>
 
-/* Block 0 on: the shape's numbers; NOISE_BLOCK on: the pixels'. */
+/* The first random block for the shape (0), and for the noise of pixels (NOISE_BLOCK). */
 enum { STREAM = 0x73686100, NOISE_BLOCK = 64 };
 
 /* Colours of shape and background differ by at least this, summed over red, green and blue. */
@@ -74,7 +74,7 @@ static placement place_shape(mg_drawing_rng *r, int size) {
     return p;
 }
 
-/* Two colours {red, green, blue} that can be told apart. */
+/* Two colours {red, green, blue} with enough contrast. */
 static void choose_colours(mg_drawing_rng *r, float ground[3], float ink[3]) {
     float contrast = 0;
     for (int c = 0; c < 3; c++) ground[c] = mg_drawing_uniform(r, 0, 255);

@@ -9,7 +9,7 @@
 
 /* ---- sources ---- */
 
-/* The fields lie behind what the kind needs. */
+/* The fields follow the kind's own struct in the block. */
 void *mg_source_alloc(const mg_source_api *api, size_t size, int n_fields) {
     const size_t before = (size + alignof(mg_field) - 1) / alignof(mg_field) * alignof(mg_field);
     if (n_fields > MG_SOURCE_FIELDS) {

@@ -22,8 +22,7 @@ static mg_status check_tensor(const mg_tensor *t, int64_t i, const mg_tensor *fi
                    (long long)i + 1, MG_SHAPE_TEXT(&t->shape), MG_SHAPE_TEXT(cell));
 }
 
-/* Fills `count` elements with the value: what is filled is copied behind itself until it suffices.
- */
+/* Fills `count` elements with the value, by copying the filled part repeatedly to double it. */
 static void fill_cell(char *dst, mg_dtype dtype, double value, size_t count) {
     const size_t size = mg_dtype_size(dtype), bytes = count * size;
     if (bytes == 0) return;
@@ -32,11 +31,11 @@ static void fill_cell(char *dst, mg_dtype dtype, double value, size_t count) {
         memcpy(dst + done, dst, done < bytes - done ? done : bytes - done);
 }
 
-/* Copies src, of shape `s`, into the corner of a cell: run by run, with the axes before a run
- * counted like the digits of a number. */
+/* Copies src, of shape `s`, into the corner of a cell: run by run, with an index over the axes
+ * before a run. */
 static void copy_corner(char *dst, const char *src, const mg_shape *s, const mg_shape *cell,
                         size_t size) {
-    int axis = s->rank;  /* the axes from here on are equal, so each run has them whole */
+    int axis = s->rank;  /* the axes from here on are equal, so a run covers all of them */
     size_t entry = size; /* bytes of an entry of the axis before them */
     while (axis > 0 && s->dim[axis - 1] == cell->dim[axis - 1]) entry *= (size_t)s->dim[--axis];
     size_t run = entry, room = entry;

@@ -1,15 +1,16 @@
 /* Streams: making elements, in the caller's thread or ahead of it in threads of the stream.
  *
  * The elements that are being made are jobs in a queue, in the order of the pass. A thread takes
- * the first task that it finds: to make room for a job's element, to read a chunk of its rows, to
- * finish it, or else to draw the row numbers of a further job from the order, if the queue has
- * room. So several threads work on one large batch, and the first element is never waited for
- * because of a later one. A caller without threads goes through the same tasks itself.
+ * the first task that it finds: allocate a job's element, read a chunk of its rows, finish it, or
+ * else, if the queue has room, draw the row numbers of a further job from the order. So several
+ * threads work on one large batch, and the first element is never waited for because of a later
+ * one. Without threads, the caller executes the same tasks itself.
  *
- * A failure stays with its job, and no task of this job or a later one is begun until the caller
- * has been told of it. Then these jobs begin anew, with the same row numbers. Where several rows of
- * a job fail, the first is reported: the rows before it had been begun earlier, so every number of
- * threads reports the same one. An order that failed half-way is sought again. */
+ * A failure is stored in its job, and no task of this job or a later one is started until the
+ * failure has been reported to the caller. Then these jobs are restarted with the same row numbers.
+ * If several rows of a job fail, the first one is reported: the rows before it were started
+ * earlier, so the result does not depend on the number of threads. After a failure inside the
+ * order, the order is positioned again with mg_order_seek. */
 #define _GNU_SOURCE
 #include "data/stream.h"
 #include "core/alloc.h"
@@ -19,16 +20,16 @@
 #include <string.h>
 
 enum { MOST_CHUNK = 64, CHUNKS_PER_THREAD = 4 }; /* rows in a task */
-/* How often a waiting caller looks for Ctrl-C. */
+/* Interval at which a waiting caller checks for Ctrl-C. */
 static const double POLL_SECONDS = 0.05;
 
 /* An element that is being made. */
 typedef struct job {
     mg_rows rows;
-    mg_element *element; /* owned; NULL: no room has been made yet */
-    int64_t begun, read; /* rows that a thread has begun to read; that are read */
-    int working;         /* threads that are at it */
-    bool finishing;      /* a thread makes room for it or finishes it */
+    mg_element *element; /* owned; NULL: not allocated yet */
+    int64_t begun, read; /* rows whose reading has started; that have been read */
+    int working;         /* threads that work on it */
+    bool finishing;      /* a thread allocates or finishes it */
     bool ready;
     mg_status status; /* a failure, at the row `failed` */
     int64_t failed;
@@ -39,34 +40,35 @@ typedef struct job {
 struct mg_stream {
     mg_element_kind kind; /* with a retained source */
     double weight[MG_MAX_DEVICES];
-    int64_t depth; /* most jobs in the queue, one if it is 0 */
+    int64_t depth; /* maximum number of jobs in the queue; 0: one */
     /* used by the thread that is drawing */
     mg_order *order; /* owned */
     mg_rows rows;    /* the next element's row numbers, if rows_ready */
-    bool rows_ready; /* they have no job yet */
-    bool needs_seek; /* the order is new, or it failed half-way */
+    bool rows_ready; /* `rows` is valid and has no job yet */
+    bool needs_seek; /* the order is new, or has failed */
     uint64_t pass;
     int64_t element; /* the element that the order gives next */
     /* shared by the threads, under the mutex */
     int n_threads;
     pthread_t thread[MG_STREAM_THREADS];
     pthread_mutex_t mutex;
-    pthread_cond_t work, done; /* for the threads: there may be a task; for the caller */
-    atomic_bool closing;       /* the stream is being freed */
-    job *first, *last;         /* the queue; owned */
-    job *spare;                /* owned; NULL: none */
+    pthread_cond_t work,
+        done; /* work: signals threads that there may be a task; done: signals the caller */
+    atomic_bool closing; /* the stream is being freed */
+    job *first, *last;   /* the queue; owned */
+    job *spare;          /* owned; NULL: none */
     int64_t n_jobs;
     bool drawing;     /* a thread gets row numbers for a new job */
     bool finished;    /* the pass has ended */
     mg_status status; /* a failure of the order */
     char message[MG_ERROR_BYTES];
-    bool told;           /* the caller has been told of the first failure */
+    bool told;           /* the first failure has been reported to the caller */
     mg_rows given;       /* the rows of the last element that the caller got */
     mg_device *device[]; /* of each field */
 };
 
 /* Whether work should stop: the stream is being freed, or, without threads, the user pressed
- * Ctrl-C. (With them, the waiting caller looks for Ctrl-C itself.) */
+ * Ctrl-C. (With threads, the waiting caller checks for Ctrl-C itself.) */
 static bool stop_wanted(void *context) {
     const mg_stream *s = context;
     return atomic_load_explicit(&s->closing, memory_order_relaxed) ||
@@ -82,7 +84,7 @@ static void free_job(job *j) {
     mg_free(j);
 }
 
-/* Forgets what was made of the element, to begin anew. */
+/* Frees the partly made element, to start again. */
 static void restart_job(job *j) {
     mg_element_free(j->element);
     j->element = NULL;
@@ -134,8 +136,8 @@ static mg_status next_rows(mg_stream *s) {
     return MG_OK;
 }
 
-/* Turns *j, or a new job if that is NULL, into one of the next element. *got is false at the end.
- */
+/* Turns *j, or a new job if *j is NULL, into the job of the next element. *got is false at the end
+ * of the pass. */
 static mg_status fill_job(mg_stream *s, job **j, bool *got) {
     *got = false;
     if (!s->rows_ready) MG_TRY(next_rows(s));
@@ -169,7 +171,7 @@ static void draw_job(mg_stream *s) {
         free_job(j);
 }
 
-/* Makes room for the job's element, or finishes it. */
+/* Allocates the job's element, or finishes it. */
 static void change_element(mg_stream *s, job *j) {
     const bool is_new = !j->element;
     mg_status status = MG_OK;
@@ -185,7 +187,8 @@ static void change_element(mg_stream *s, job *j) {
     if (status != MG_OK) record_failure(j, status, j->rows.n);
 }
 
-/* Rows for one task. A thread that is alone looks up now and then; several share a batch evenly. */
+/* The number of rows of one task: a fixed number for a single thread, so that it can be stopped in
+ * between; an even share of the batch for several threads. */
 static int64_t chunk_of(const mg_stream *s, const job *j) {
     if (s->n_threads < 2) return MOST_CHUNK;
     const int64_t share = j->rows.n / (s->n_threads * CHUNKS_PER_THREAD);
@@ -204,28 +207,28 @@ static void read_chunk(mg_stream *s, job *j) {
     if (status != MG_OK) record_failure(j, status, failed);
 }
 
-/* Whether the threads are still at a job: it must not be changed then. */
+/* Whether a thread is working on any job: then jobs must not be changed. */
 static bool anyone_working(const mg_stream *s) {
     for (const job *j = s->first; j; j = j->next)
         if (j->working) return true;
     return false;
 }
 
-/* Whether the first job's element is there, or its failure can be reported, or nothing will come.
- */
+/* Whether the first job's element is ready, or its failure can be reported, or no further element
+ * will come. */
 static bool is_settled(const mg_stream *s) {
     const job *j = s->first;
     if (!j) return !s->drawing && (s->finished || s->status != MG_OK);
     return j->ready || (j->status != MG_OK && !anyone_working(s));
 }
 
-/* Whether something is left to begin for the job. */
+/* Whether the job has a task that is not started yet. */
 static bool has_task(const job *j) {
     if (j->ready || j->finishing) return false;
     return !j->element || j->begun < j->rows.n || j->read == j->rows.n;
 }
 
-/* Begins and ends a task of the job. */
+/* Executes a task of the job. */
 static void work_on(mg_stream *s, job *j) {
     j->working++;
     if (j->element && j->begun < j->rows.n)
@@ -235,13 +238,13 @@ static void work_on(mg_stream *s, job *j) {
     j->working--;
 }
 
-/* Does the first task there is; false if there is none to begin now. The others are woken if they
- * may find a task that they did not find before, the caller only when it need not wait longer. */
+/* Executes the first available task; false if there is none. Wakes other threads if they may find a
+ * new task, and the caller if it need not wait any longer. */
 static bool do_task(mg_stream *s) {
     job *j = s->first;
     while (j && j->status == MG_OK && !has_task(j)) j = j->next;
     if (j && j->status != MG_OK) return false;
-    const bool opens = !j || !j->element; /* it will let others work on the job */
+    const bool opens = !j || !j->element; /* afterwards other threads can work on the job */
     if (j)
         work_on(s, j);
     else if (s->drawing || s->finished || s->status != MG_OK || s->n_jobs >= s->depth + !s->depth)
@@ -264,7 +267,7 @@ static void *stream_thread(void *argument) {
     return NULL;
 }
 
-/* Starts the threads; fewer than wanted will do. */
+/* Starts the threads; it is enough if one of them can be started. */
 static mg_status start_threads(mg_stream *s, int n) {
     pthread_mutex_lock(&s->mutex);
     while (s->n_threads < n && mg_thread_start(&s->thread[s->n_threads], stream_thread, s))
@@ -293,7 +296,7 @@ static mg_status take_first(mg_stream *s, mg_element **element) {
         j->element = NULL;
         const mg_rows before = s->given;
         s->given = j->rows;
-        j->rows = before; /* its block is used again */
+        j->rows = before; /* its memory is reused */
         remove_first_job(s);
         return MG_OK;
     }
@@ -303,7 +306,7 @@ static mg_status take_first(mg_stream *s, mg_element **element) {
     return mg_fail(status, "%s", j ? j->message : s->message);
 }
 
-/* After a failure: makes all elements in the queue anew, so that no later one keeps the memory that
+/* After a failure: restarts all elements in the queue, so that no later one holds the memory that
  * the first one lacks. */
 static void try_again(mg_stream *s) {
     for (job *j = s->first; j; j = j->next) restart_job(j);
@@ -312,7 +315,7 @@ static void try_again(mg_stream *s) {
     pthread_cond_broadcast(&s->work);
 }
 
-/* Without threads, the caller does the tasks, and an interrupt that ended one is taken. */
+/* Without threads, the caller executes the tasks; takes an interrupt that has ended a task. */
 static mg_status next_without_threads(mg_stream *s, mg_element **element) {
     while (!is_settled(s)) do_task(s);
     const mg_status status = take_first(s, element);
@@ -371,9 +374,8 @@ static mg_status check_axes(const mg_stream_spec *spec) {
     return MG_OK;
 }
 
-/* The threads are started last, when everything they read is in place.
- *
- * mg_stream_free also frees a stream that was made in part. */
+/* The threads are started last, when everything that they read is initialized. mg_stream_free also
+ * frees a partly constructed stream. */
 mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     if (check_axes(spec) != MG_OK || mg_source_prepare(spec->source) != MG_OK) return NULL;
     const size_t devices = (size_t)spec->source->n_fields * sizeof *spec->device;
@@ -406,8 +408,8 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     return NULL;
 }
 
-/* The threads see `closing` at the latest after the row that each is reading. A forked process has
- * no such threads, one of which may have held the mutex: there the stream is left as it is. */
+/* Each thread checks `closing` at the latest after the row that it is reading. In a forked process
+ * the threads do not exist and the mutex may be locked for ever: there nothing is freed. */
 void mg_stream_free(mg_stream *s) {
     if (!s || (s->n_threads && mg_threads_forked())) return;
     pthread_mutex_lock(&s->mutex);

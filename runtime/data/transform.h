@@ -15,22 +15,22 @@ typedef struct mg_transform_api {
     const char *name; /* begins messages: "augment" */
     /* Sets *out to the field after the transform. MG_USAGE: it cannot be done to this field. */
     mg_status (*infer)(const mg_transform *t, const mg_field *in, mg_field *out);
-    /* Computes the cell of the row. A cell whose field (as infer says) has a fixed shape comes with
-     * this shape and room at data; one that varies comes empty, and apply sets shape and data, a
-     * block for mg_free, which is the caller's also after a failure. `in` is as its field says.
-     * MG_DATA, MG_OOM. */
+    /* Computes the cell of the row. If the field set by infer has a fixed shape, the cell has this
+     * shape and memory at data. If the field varies, the cell is empty, and apply sets shape and
+     * data, a block for mg_free, which the caller owns also after a failure. `in` matches its
+     * field. MG_DATA, MG_OOM. */
     mg_status (*apply)(const mg_transform *t, mg_row_key key, const mg_field *field,
                        const mg_cell *in, mg_cell *out);
-    /* Sets *r to the part of an image of height x width pixels that apply looks at for this row;
-     * the source of the image then need not make the rest (region.h). Where apply would fail, any
-     * part will do. NULL: all of it. MG_OOM. */
+    /* Sets *r to the part of an image of height x width pixels that apply reads for this row; the
+     * source of the image then need not make the rest (region.h). If apply would fail, any part may
+     * be returned. NULL: all of it. MG_OOM. */
     mg_status (*region)(const mg_transform *t, mg_row_key key, const mg_field *field,
                         int64_t height, int64_t width, mg_region *r);
     /* Frees what the transform owns, and the transform. */
     void (*free)(mg_transform *t);
 } mg_transform_api;
 
-/* The beginning of every transform. What a kind adds comes behind it. */
+/* The first member of every transform's struct. */
 struct mg_transform {
     const mg_transform_api *api;
     atomic_int references;

@@ -290,8 +290,8 @@ static mg_status count_run(mg_comm *c, int rank, const mg_collective_call *x) {
     return MG_OK;
 }
 
-/* Runs one step from fixed values over a communicator that counts its calls; many = false takes
- * all_reduce_many away from it. The new values of the variables go to `result`. */
+/* Runs one step from fixed values over a communicator that counts its calls; many = false makes it
+ * run each tensor of a bucket as a call. The new values of the variables go to `result`. */
 static void run_step(int64_t n_rows, bool many, float (*result)[64]) {
     mg_variable *v[VARIABLES];
     /* Fixed start values, so that two runs can be compared byte by byte. */

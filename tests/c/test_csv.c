@@ -141,7 +141,7 @@ static void damaged_text_is_refused(void **state) {
     (void)state;
     refuses("a,b\nc,\"d\n\ne", 11, "line 2: the quote that opens here is never closed");
     refuses("a\n\"", 3, "line 2: the quote that opens here is never closed");
-    refuses("a\n\"b\" c", 7, "line 2: text behind a closing quote");
+    refuses("a\n\"b\" c", 7, "line 2: text after a closing quote");
     refuses("a\nb\0c\n", 6, "line 2: a zero byte");
     refuses("a\n\"b\n\0\"\n", 9, "line 3: a zero byte");
     refuses("\xff\xfe"

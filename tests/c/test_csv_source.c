@@ -122,18 +122,19 @@ static void wrong_cells_are_named(void **state) {
     mg_csv_field given = classes, twice = classes;
     given.classes = (const char *const[]){"cat", "dog"}, given.n_classes = 2;
     twice.classes = (const char *const[]){"cat", "cat"}, twice.n_classes = 2;
-    load_fails("a,b\n1,2\n3,x\n", &f32, MG_DATA, "line 3, column 2 (\"b\"): \"x\" is no number");
-    load_fails("1,2\n3,NA\n", &f32, MG_DATA, "line 2, column 2: there is no value; the option");
+    load_fails("a,b\n1,2\n3,x\n", &f32, MG_DATA, "line 3, column 2 (\"b\"): \"x\" is not a number");
+    load_fails("1,2\n3,NA\n", &f32, MG_DATA, "line 2, column 2: the value is missing; the option");
     load_fails("1,2\n3,1e39\n", &f32, MG_DATA, "1e39 does not fit float32");
     load_fails("1,2\n3,-1e309\n", &f64, MG_DATA, "-1e309 does not fit float64");
-    load_fails("1,2\n3,4.5\n", &i32, MG_DATA, "\"4.5\" is no int32: give the column a floating");
+    load_fails("1,2\n3,4.5\n", &i32, MG_DATA,
+               "\"4.5\" is not of dtype int32: give the column a floating");
     load_fails("1,2\n3,3000000000\n", &i32, MG_DATA, "3000000000 does not fit int32");
     load_fails("1,2\n3,-1\n", &u8, MG_DATA, "-1 does not fit uint8");
     load_fails("1,1\n3,2\n", &b, MG_DATA, "2 does not fit bool");
     load_fails("1,2\n", &f16, MG_USAGE, "a column cannot be read as float16");
     load_fails("1,2\n", &far, MG_USAGE, "there is no column 6: the file has 2");
-    load_fails("1,a\n2,\n", &classes, MG_DATA, "line 2, column 2: there is no value");
-    load_fails("1,cat\n2,cow\n", &given, MG_DATA, "\"cow\" is none of the 2 classes");
+    load_fails("1,a\n2,\n", &classes, MG_DATA, "line 2, column 2: the value is missing");
+    load_fails("1,cat\n2,cow\n", &given, MG_DATA, "\"cow\" is not one of the 2 classes");
     load_fails("1,cat\n2,cow\n", &twice, MG_USAGE, "the class \"cat\" is given twice");
 }
 

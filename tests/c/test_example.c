@@ -156,10 +156,10 @@ static void damage_is_named(void **state) {
     REFUSED("more than 64 bits", 0x1a, 12, 0x0a, 10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
             0xff, 2);
     REFUSED("an integer is cut off at byte 14", 0x1a, 3, 0x0a, 1, 0x80);
-    REFUSED("a length reaches past the end of what it is in at byte 10", 0x1a, 4, 0x0a, 1, 5);
-    REFUSED("past the end", 0x1a, 3, 0x0a, 2, 5);
-    REFUSED("past the end", 0x1a, 12, 0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-            1);
+    REFUSED("a length exceeds the message that contains it at byte 10", 0x1a, 4, 0x0a, 1, 5);
+    REFUSED("exceeds the message", 0x1a, 3, 0x0a, 2, 5);
+    REFUSED("exceeds the message", 0x1a, 12, 0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            0xff, 1);
     REFUSED("part of a float", 0x12, 5, 0x0a, 3, 0, 0, 0);
     REFUSED("a number is cut off", 0x12, 4, 0x0d, 0, 0, 0);
     REFUSED("a value of a list has the wrong wire type", 0x12, 2, 0x08, 1);

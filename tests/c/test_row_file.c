@@ -265,7 +265,7 @@ static void damage_is_told_at_the_row(void **state) {
     put_file(bytes, n);
     assert_int_equal(read_file(inner), MG_DATA);
     snprintf(expected, sizeof expected,
-             "%s is damaged in row 2: remove the file, and it is made anew", path);
+             "%s is damaged in row 2: remove the file to have it written again", path);
     assert_string_equal(mg_error_message(), expected);
     free(bytes);
     mg_source_release(s), mg_source_release(inner);
@@ -284,7 +284,7 @@ static void other_files_are_refused(void **state) {
     put_file("once upon a time, in a file far away, there were no rows at all to be found", 76);
     mg_source_release(s), mg_source_release(other);
     assert_int_equal(mg_source_prepare(more), MG_DATA);
-    assert_non_null(strstr(mg_error_message(), "is no file of cached rows"));
+    assert_non_null(strstr(mg_error_message(), "is not a file of cached rows"));
     mg_source_release(more);
 }
 

@@ -115,7 +115,7 @@ static void a_cut_row_is_no_row(void **state) {
     for (size_t n = 0; n <= ROW + 1; n++) {
         if (n == ROW) continue;
         assert_int_equal(unpack(s, row, n), MG_DATA);
-        assert_string_equal(mg_error_message(), "this is no row");
+        assert_string_equal(mg_error_message(), "this is not a row");
     }
     mg_alloc_fail_after(1);
     assert_int_equal(unpack(s, row, ROW), MG_OOM);

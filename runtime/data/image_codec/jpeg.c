@@ -2,13 +2,13 @@
  *
  * libjpeg reports errors with longjmp. So everything that must survive one is in a struct which the
  * caller of the function with setjmp owns, and those functions have no local variables that change
- * after setjmp. What libjpeg calls a warning (data that are truncated or damaged, where it would go
- * on with gray) is an error here.
+ * after setjmp. libjpeg's warnings (truncated or damaged data, where it would continue with gray)
+ * are errors here.
  *
- * Of an image of which only a region is wanted, no pixels of other blocks are computed. But all
- * bits are read, also those of the rows below it: damage is often noticed only further on, so that
- * a damaged image fails whatever is wanted of it. That takes a tenth of the time of a random crop.
- */
+ * If only a region of an image is wanted, no pixels of other blocks are computed. But all bits are
+ * read, also those of the rows below the region, so that a damaged image fails whatever region is
+ * wanted: damage is often detected only further on. This takes a tenth of the time of a random
+ * crop. */
 #include "core/alloc.h"
 #include "data/image_codec/codec.h"
 #include <setjmp.h>
@@ -18,8 +18,8 @@
 #include <jpeglib.h>
 
 enum {
-    /* The most pixels that a byte can stand for: a block of 8 x 8 has at least one bit, and another
-     * component of the image may have 4 x 4 times as many pixels in its blocks. */
+    /* The maximum number of pixels that a byte can encode: a block of 8 x 8 has at least one bit,
+     * and another component of the image may have 4 x 4 times as many pixels in its blocks. */
     PIXELS_PER_BYTE = 64 * 8 * 16,
     /* Scans of a file; a small progressive file could otherwise keep the decoder busy for hours. */
     MOST_SCANS = 500,
@@ -29,7 +29,7 @@ enum {
     ROWS = 16 /* decoded at once, at most */
 };
 
-/* What libjpeg's errors need. */
+/* The state of libjpeg's error handling. */
 typedef struct failure {
     struct jpeg_error_mgr errors; /* first: libjpeg keeps its address */
     jmp_buf jump;
@@ -98,7 +98,7 @@ static J_COLOR_SPACE color_space(int channels) {
     return channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_EXT_RGBA;
 }
 
-/* Reads the header and takes memory for the pixels. */
+/* Reads the header and allocates the pixels. */
 static mg_status read_header(struct jpeg_decompress_struct *j, size_t n, int channels,
                              mg_image *image) {
     if (jpeg_read_header(j, FALSE) != JPEG_HEADER_OK) return no_image(); /* tables alone */
@@ -112,8 +112,8 @@ static mg_status read_header(struct jpeg_decompress_struct *j, size_t n, int cha
     return MG_OK;
 }
 
-/* Limits what is decoded to the columns of the region, and what libjpeg needs beside them.
- * RETURNS the first column that it gives. */
+/* Limits decoding to the columns of the region and the columns that libjpeg needs beside them.
+ * RETURNS the first decoded column. */
 static JDIMENSION crop_columns(struct jpeg_decompress_struct *j, const mg_region *r) {
     const int64_t margin = j->max_h_samp_factor > 1 ? MARGIN : 0, end = r->column + r->width;
     const int64_t from = r->column > margin ? r->column - margin : 0;
@@ -140,8 +140,8 @@ static void read_rows(struct jpeg_decompress_struct *j, JDIMENSION to, uint8_t *
     }
 }
 
-/* Decodes the region into its place in the image. The last row is decoded as well, since libjpeg
- * reads nothing of what is skipped up to the end. */
+/* Decodes the region into its place in the image. The last row is decoded as well, because libjpeg
+ * does not read rows that are skipped at the end. */
 static void read_pixels(struct jpeg_decompress_struct *j, const mg_image *image,
                         const mg_region *r) {
     const size_t channels = (size_t)image->channels, stride = (size_t)image->width * channels;
@@ -178,13 +178,13 @@ mg_status mg_jpeg_decode(const uint8_t *bytes, size_t n, int channels, const mg_
     if (status == MG_OK) return MG_OK;
     mg_free(image->pixels);
     *image = (mg_image){0};
-    /* so that a damaged image gives one message, whatever is wanted of it */
+    /* so that a damaged image gives the same message for every region */
     return wanted && status == MG_DATA ? mg_jpeg_decode(bytes, n, channels, NULL, image) : status;
 }
 
 /* ---- encoding ---- */
 
-/* Makes room for `room` bytes and tells libjpeg where those behind the first n go. */
+/* Makes room for `room` bytes and tells libjpeg where to write after the first n. */
 static void grow(j_compress_ptr j, size_t n, size_t room) {
     encoder *e = j->client_data;
     uint8_t *grown = mg_realloc(e->file->bytes, room);

@@ -4,9 +4,9 @@
  * the caller of the function with setjmp owns, and those functions have no local variables that
  * change after setjmp. libpng's memory comes from the library's allocator.
  *
- * Pixels are those of the file, as in Pillow and TensorFlow: gamma and color profiles are ignored,
- * 16 bits become the nearest 8, a smaller depth is scaled up. Alpha is dropped, not blended, where
- * fewer than 4 channels are wanted. Gray is 0.299 red + 0.587 green + 0.114 blue, as in JPEG. */
+ * Pixels are read as Pillow and TensorFlow do: gamma and color profiles are ignored, 16 bits are
+ * rounded to 8, and smaller depths are scaled up. Alpha is dropped, not blended, if fewer than 4
+ * channels are wanted. Gray is 0.299 red + 0.587 green + 0.114 blue, as in JPEG. */
 #include "core/alloc.h"
 #include "data/image_codec/codec.h"
 #include <png.h>
@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The most pixels that a byte can stand for: deflate shrinks to no less than 1/1032, and a pixel
- * has at least one bit. */
+/* The maximum number of pixels that a byte can encode: deflate compresses to no less than 1/1032,
+ * and a pixel has at least one bit. */
 enum { PIXELS_PER_BYTE = 1032 * 8 };
 
 typedef struct codec {

@@ -1,5 +1,5 @@
-/* A cache in a file: made by the first mg_source_prepare of any process, under a lock file, by a
- * stream that reads the rows in order. */
+/* A cache in a file. The first process that calls mg_source_prepare writes it, under a lock file,
+ * from a stream that reads the rows in order. */
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/threads.h"
@@ -64,7 +64,7 @@ static mg_status write_file(cache_source *s) {
     return status;
 }
 
-/* Whoever waited for the lock finds the file that the other process has made. */
+/* A process that had to wait for the lock finds the file that the other process has made. */
 static mg_status write_locked(cache_source *s) {
     MG_TRY(mg_io_check_creatable(s->path));
     const size_t room = strlen(s->path) + sizeof ".lock";

@@ -1,8 +1,8 @@
-/* A cache in memory. Rows of a fixed size have their places in one block, whose pages the system
- * provides as they are filled; others are blocks of their own.
+/* A cache in memory. Rows of a fixed size are stored in one block, whose pages the system provides
+ * as they are filled; other rows are separate blocks.
  *
- * No lock: whoever reads a row first keeps it, and a thread that comes while that is being done
- * reads the row for itself. */
+ * There is no lock: the first thread that reads a row stores it, and another thread that needs the
+ * row meanwhile reads it for itself. */
 #include "data/sources/sources.h"
 #include "core/alloc.h"
 #include "data/sources/row_file.h"
@@ -118,7 +118,7 @@ static const mg_source_api fixed = {.name = "cache",
                                       .free = free_source};
 
 mg_source *mg_cached_source(mg_source *inner) {
-    if (inner->cheap) return mg_source_retain(inner); /* nothing is gained by another copy */
+    if (inner->cheap) return mg_source_retain(inner); /* a further copy would be no faster */
     const bool varies = any_varies(inner);
     cached_source *s = mg_source_alloc(varies ? &varying : &fixed, sizeof *s, inner->n_fields);
     if (!s) return NULL;

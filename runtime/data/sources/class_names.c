@@ -34,7 +34,7 @@ const char *mg_class_names_get(const mg_class_names *c, int32_t id) {
     return c->name[id];
 }
 
-/* The slot that has the name, or the empty one where it goes. */
+/* The slot that has the name, or the empty slot where it would be inserted. */
 static int32_t *slot_of(const mg_class_names *c, const char *name) {
     size_t i = XXH3_64bits(name, strlen(name)) & (c->n_slots - 1);
     while (c->slot[i] >= 0 && strcmp(c->name[c->slot[i]], name) != 0)
@@ -46,7 +46,7 @@ int32_t mg_class_names_find(const mg_class_names *c, const char *name) {
     return c->n_slots ? *slot_of(c, name) : -1;
 }
 
-/* Enters all names anew into the slots. */
+/* Enters all names into the slots again. */
 static void fill_slots(mg_class_names *c) {
     for (size_t i = 0; i < c->n_slots; i++) c->slot[i] = -1;
     for (int i = 0; i < c->n; i++) *slot_of(c, c->name[i]) = i;

@@ -1,4 +1,4 @@
-/* CSV files as a source: the second reading, into arrays. */
+/* CSV files as a source: the second pass, which reads the cells into arrays. */
 #include "data/sources/csv.h"
 #include "core/alloc.h"
 #include <float.h>
@@ -87,8 +87,7 @@ static mg_status fail_cell(const loading *l, int column, const char *format, ...
 }
 
 static mg_status fail_missing(const loading *l, int column) {
-    return fail_cell(l, column,
-                     "there is no value; the option `missing` says what to take instead");
+    return fail_cell(l, column, "the value is missing; the option `missing` sets a default");
 }
 
 static mg_status fail_changed(const loading *l) {
@@ -128,7 +127,7 @@ static mg_status load_integer(loading *l, int column, mg_dtype dtype, char *dst)
     const bool whole =
         mg_csv_integer(text, &value) || (dtype == MG_BOOL && parse_truth(text, &value));
     if (!whole)
-        return fail_cell(l, column, "\"%.60s\" is no %s%s", text, mg_dtype_name(dtype),
+        return fail_cell(l, column, "\"%.60s\" is not of dtype %s%s", text, mg_dtype_name(dtype),
                          mg_csv_number(text, &number) ? ": give the column a floating dtype" : "");
     if (value < least || value > most)
         return fail_cell(l, column, "%.60s does not fit %s", text, mg_dtype_name(dtype));
@@ -145,7 +144,8 @@ static mg_status load_float(loading *l, int column, mg_dtype dtype, char *dst) {
     const char *text = l->record->cell[column].text;
     double value;
     if (!mg_csv_number(text, &value))
-        return fail_cell(l, column, "\"%.60s\" is no number (`columns` can leave texts out)", text);
+        return fail_cell(l, column,
+                         "\"%.60s\" is not a number (`columns` can leave text columns out)", text);
     const bool written_as_number = strpbrk(text, "0123456789") != NULL;
     if (written_as_number && fabs(value) > most_of(dtype))
         return fail_cell(l, column, "%.60s does not fit %s", text, mg_dtype_name(dtype));
@@ -170,7 +170,7 @@ static mg_status load_number(loading *l, int column, mg_dtype dtype, char *dst) 
     return MG_OK;
 }
 
-/* The cell's text, or what stands for it if it is missing. */
+/* The cell's text, or the default text if it is missing. */
 static mg_csv_cell text_of(const loading *l, int column) {
     const mg_csv_cell cell = l->record->cell[column];
     const char *instead = l->missing[column].text;
@@ -194,7 +194,7 @@ static mg_status load_class(loading *l, int k, int column, char *dst) {
     if (!l->fields[k].classes)
         MG_TRY(mg_class_names_add(l->names[k], cell.text, &id));
     else if ((id = mg_class_names_find(l->names[k], cell.text)) < 0)
-        return fail_cell(l, column, "\"%.60s\" is none of the %d classes", cell.text,
+        return fail_cell(l, column, "\"%.60s\" is not one of the %d classes", cell.text,
                          l->fields[k].n_classes);
     memcpy(dst, &id, sizeof id);
     return MG_OK;
@@ -229,7 +229,7 @@ static mg_status load_files(loading *l) {
         l->path = l->t->paths[i];
         mg_csv_reader *r = mg_csv_table_open(l->t, i);
         status = r ? load_rows(l, r) : mg_error_code();
-        /* It may have been written again with cells of the same lengths. */
+        /* The file may have been rewritten with cells of the same lengths. */
         if (status == MG_OK) status = mg_csv_reader_check_unchanged(r, &l->t->states[i]);
         mg_csv_reader_close(r);
     }

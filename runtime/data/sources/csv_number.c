@@ -11,7 +11,7 @@ static const char SPACES[] = " \t", DIGITS[] = "0123456789";
 
 /* ---- strtod ---- */
 
-/* The locale in which a point stands before the decimals, whatever the program's locale is. */
+/* The C locale, in which the decimal separator is a point, independent of the program's locale. */
 static pthread_once_t c_once = PTHREAD_ONCE_INIT;
 static locale_t c_locale;
 static void make_c_locale(void) {
@@ -25,14 +25,14 @@ static double parse_slowly(const char *text) {
 
 /* ---- the fast way ---- */
 
-/* A decimal number: digits * 10^exponent, unless there are too many digits. */
+/* A decimal number: digits * 10^exponent; exact unless there are too many digits. */
 typedef struct decimal {
-    uint64_t digits; /* those read until they reach EXACT */
+    uint64_t digits; /* the digits read until they exceed EXACT */
     int exponent;
     bool negative;
 } decimal;
 
-#define EXACT ((uint64_t)1 << 53) /* whole numbers below it are exact doubles */
+#define EXACT ((uint64_t)1 << 53) /* integers below it are exact doubles */
 
 /* Reads digits; returns how many there are. */
 static size_t read_digits(decimal *d, const char *text) {
@@ -42,7 +42,7 @@ static size_t read_digits(decimal *d, const char *text) {
     return n;
 }
 
-/* Reads "e-12" if it is there; returns its end, or NULL if it is not whole. */
+/* Reads "e-12" if it is there; returns its end, or NULL if it is incomplete. */
 static const char *read_exponent(decimal *d, const char *p) {
     if (*p != 'e' && *p != 'E') return p;
     const bool negative = *++p == '-';
@@ -54,7 +54,8 @@ static const char *read_exponent(decimal *d, const char *p) {
     return p + n;
 }
 
-/* digits and 10^|exponent| are exact doubles, so one rounding is left: the nearest double. */
+/* digits and 10^|exponent| are exact doubles, so there is only one rounding and the result is the
+ * nearest double. */
 static bool combine(const decimal *d, double *value) {
     static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -70,7 +71,7 @@ static bool only_spaces(const char *p) {
     return !p[strspn(p, SPACES)];
 }
 
-/* Characters of "infinity" or "inf" at p; 0: neither is there. */
+/* The length of "infinity" or "inf" at p; 0: neither. */
 static size_t infinity_at(const char *p) {
     if (*p != 'i' && *p != 'I') return 0;
     if (strncasecmp(p, "infinity", 8) == 0) return 8;
@@ -102,7 +103,8 @@ bool mg_csv_integer(const char *text, int64_t *value) {
     const size_t n = strspn(p, DIGITS);
     bool fits = n > 0 && only_spaces(p + n);
     *value = 0;
-    for (size_t i = 0; i < n && fits; i++) { /* negative: that side has one number more */
+    for (size_t i = 0; i < n && fits;
+         i++) { /* accumulates negatively, because the negative range is larger by one */
         fits = !__builtin_mul_overflow(*value, 10, value) &&
                !__builtin_sub_overflow(*value, p[i] - '0', value);
     }

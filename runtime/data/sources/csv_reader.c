@@ -15,7 +15,7 @@ struct mg_csv_reader {
     mg_unpacked *file;
     mg_csv_format format;
     char *path;           /* owned */
-    unsigned char *chunk; /* owned: n bytes of the file, of which `at` are used up */
+    unsigned char *chunk; /* owned: n bytes of the file, of which `at` are consumed */
     size_t n, at;
     int64_t line;                           /* of the next byte, from 1 */
     int64_t quote_line;                     /* where the open quote is; 0: none is open */
@@ -28,7 +28,7 @@ struct mg_csv_reader {
 
 /* ---- bytes ---- */
 
-/* Reads the next chunk: its first byte, END or FAILED. */
+/* Reads the next chunk. Returns its first byte, END or FAILED. */
 static int refill(mg_csv_reader *r) {
     r->at = r->n = 0;
     if (mg_interrupt_pending() && mg_interrupt_take()) {
@@ -39,7 +39,7 @@ static int refill(mg_csv_reader *r) {
     return r->n ? r->chunk[0] : END;
 }
 
-/* The next byte, which stays. */
+/* The next byte, without consuming it. */
 static inline int peek(mg_csv_reader *r) {
     return r->at < r->n ? r->chunk[r->at] : refill(r);
 }
@@ -92,7 +92,7 @@ static mg_status add_bytes(mg_csv_reader *r, const void *bytes, size_t n) {
     return MG_OK;
 }
 
-/* Adds the bytes up to the next one of `stops`, which it returns, or END or FAILED. */
+/* Adds the bytes up to the next byte of `stops`. Returns that byte, END or FAILED. */
 static int add_until(mg_csv_reader *r, const bool stops[256]) {
     for (;;) {
         const int c = peek(r);
@@ -102,13 +102,13 @@ static int add_until(mg_csv_reader *r, const bool stops[256]) {
         if (add_bytes(r, r->chunk + from, r->at - from) != MG_OK) return FAILED;
         if (r->at == r->n) continue;
         if (r->chunk[r->at]) return r->chunk[r->at];
-        mg_fail(MG_DATA, "csv: %s: line %lld: a zero byte: this is no text file", r->path,
+        mg_fail(MG_DATA, "csv: %s: line %lld: a zero byte: this is not a text file", r->path,
                 (long long)r->line);
         return FAILED;
     }
 }
 
-/* The next byte after spaces, if these do not count. */
+/* The next byte, after spaces if they are ignored. */
 static int peek_trimmed(mg_csv_reader *r) {
     int c = peek(r);
     while (r->format.trim && (c == ' ' || c == '\t') && c != r->format.delimiter) {
@@ -127,7 +127,7 @@ static mg_status add_line_end(mg_csv_reader *r, int c) {
     return both ? add_bytes(r, "\n", 1) : MG_OK;
 }
 
-/* Reads a cell from its opening quote to behind the closing one. */
+/* Reads a cell from its opening quote past the closing one. */
 static mg_status read_quoted(mg_csv_reader *r) {
     r->quote_line = r->line;
     for (r->at++;;) {
@@ -156,7 +156,7 @@ static void trim_end(mg_csv_reader *r, size_t begin) {
         r->n_text--;
 }
 
-/* Reads a cell to the delimiter, line end or END behind it, which *after is set to. */
+/* Reads a cell and sets *after to the delimiter, line end or END that follows it. */
 static mg_status read_cell(mg_csv_reader *r, int *after) {
     const size_t begin = r->n_text;
     *after = peek_trimmed(r);
@@ -166,7 +166,7 @@ static mg_status read_cell(mg_csv_reader *r, int *after) {
         *after = peek_trimmed(r);
         if (*after >= 0 && !ends_line(*after) && *after != (unsigned char)r->format.delimiter)
             return mg_fail(MG_DATA,
-                           "csv: %s: line %lld: text behind a closing quote: quotes "
+                           "csv: %s: line %lld: text after a closing quote: quotes "
                            "inside of quotes are written twice",
                            r->path, (long long)r->line);
     } else if (*after != FAILED) {
@@ -176,7 +176,8 @@ static mg_status read_cell(mg_csv_reader *r, int *after) {
     return *after == FAILED ? mg_error_code() : add_bytes(r, "", 1);
 }
 
-/* Appends a cell to the record; until the end of the record, `bytes` is where it begins. */
+/* Appends a cell to the record; until the end of the record, `bytes` holds the offset of its
+ * text. */
 static mg_status begin_cell(mg_csv_reader *r) {
     mg_csv_record *e = &r->record;
     if (e->n == MG_CSV_COLUMNS)
@@ -200,7 +201,7 @@ static mg_status read_record(mg_csv_reader *r) {
         r->at++;
     }
     if (after != END) MG_TRY(take_line_end(r, after));
-    for (int i = 0; i < e->n; i++) { /* `text` moves no more */
+    for (int i = 0; i < e->n; i++) { /* `text` is not moved any more */
         const size_t begin = e->cell[i].bytes,
                      end = i + 1 < e->n ? e->cell[i + 1].bytes : r->n_text;
         e->cell[i] = (mg_csv_cell){r->text + begin, end - begin - 1};

@@ -1,4 +1,4 @@
-/* The first reading of CSV files: headers, kinds of columns, number of rows. */
+/* The first pass over CSV files: headers, kinds of columns, number of rows. */
 #include "core/alloc.h"
 #include "data/sources/csv.h"
 #include <string.h>
@@ -9,7 +9,7 @@ bool mg_csv_is_missing(const mg_csv_table *t, const char *cell) {
     return false;
 }
 
-/* The first kind that the cell has. */
+/* The first kind, from `at_least` on, that the cell has. */
 static mg_csv_kind kind_of(const char *cell, mg_csv_kind at_least) {
     int64_t i;
     double v;

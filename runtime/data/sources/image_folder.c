@@ -63,7 +63,8 @@ static mg_status find_classes(mg_image_list *l, const mg_image_folder *f) {
                    f->path);
 }
 
-/* Adds the files of a class: those in the folder of this name, or for NULL in all folders. */
+/* Adds the files of a class: the files in the folder of this name, or in all folders if it is
+ * NULL. */
 static mg_status add_class(mg_image_list *l, const mg_image_folder *f, const char *name) {
     mg_path_list folder = {0};
     mg_status status = mg_path_list_add(&folder, f->path, name ? name : "");
@@ -77,7 +78,7 @@ static mg_status add_class(mg_image_list *l, const mg_image_folder *f, const cha
     return status;
 }
 
-/* Moves the files from `first` on whose headers are no images' to l->skipped. */
+/* Moves the files from `first` on whose headers are not those of images to l->skipped. */
 static mg_status skip_bad(mg_image_list *l, int64_t first) {
     int64_t kept = first;
     for (int64_t i = first; i < l->files.n; i++) {
@@ -90,7 +91,7 @@ static mg_status skip_bad(mg_image_list *l, int64_t first) {
         else if (status == MG_DATA || status == MG_UNSUPPORTED)
             MG_TRY(mg_path_list_add(&l->skipped, NULL, path));
         else
-            return status; /* the file may be a good image that cannot be read now */
+            return status; /* a file that cannot be read now may still be an image */
     }
     l->files.n = kept;
     return MG_OK;
@@ -125,7 +126,7 @@ mg_image_list *mg_image_list_new(const mg_image_folder *f) {
     return NULL;
 }
 
-/* The class of a file: the first whose end is behind it. */
+/* The class of a file: the first class whose end is after it. */
 static int32_t class_of(const mg_image_list *l, int64_t file) {
     int64_t lo = 0, hi = l->classes.n - 1;
     while (lo < hi) {
@@ -144,7 +145,7 @@ typedef struct folder_source {
     mg_source base;
     mg_image_list *list; /* retained */
     int channels;
-    int64_t *file; /* owned: of each row; NULL: the row's own number */
+    int64_t *file; /* owned: the file of each row; NULL: row i is file i */
 } folder_source;
 
 static void put_label(const folder_source *s, int64_t file, void *data) {

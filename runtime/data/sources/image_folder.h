@@ -12,18 +12,18 @@ typedef enum mg_folder_labels {
     MG_LABELS_CATEGORICAL, /* one-hot, float32 {classes} */
 } mg_folder_labels;
 
-/* What to look for; the caller's. */
+/* What to look for. The pointers are borrowed. */
 typedef struct mg_image_folder {
     const char *path;
     mg_folder_labels labels;
     const char *const *classes;    /* folders in the order of their ids; NULL: all, sorted */
-    const char *const *extensions; /* without a point; compared without regard to case */
+    const char *const *extensions; /* without the dot; compared case-insensitively */
     int n_classes, n_extensions;
     bool follow_links; /* also to folders below those of the classes */
-    bool skip_bad;     /* leave out files whose headers are no images' */
+    bool skip_bad;     /* leave out files whose headers are not those of images */
 } mg_image_folder;
 
-/* The files found: for each class those below its folder, sorted. */
+/* The files found: for each class the files below its folder, sorted. */
 typedef struct mg_image_list mg_image_list;
 
 /* Owned. NULL: MG_IO, MG_OOM, MG_INTERRUPTED; MG_DATA: no images, a class without a folder. */

@@ -1,5 +1,5 @@
-/* Joining sources: both kinds hold an array of sources, and a row is read from all or one of them.
- */
+/* Joined sources. Both kinds hold an array of sources; a zipped row is read from all of them, a
+ * concatenated row from one of them. */
 #include "data/sources/sources.h"
 #include "core/alloc.h"
 #include <stdio.h>
@@ -53,7 +53,7 @@ static mg_status read_zipped(mg_source *base, mg_row_key key, const mg_wanted *c
     return MG_OK;
 }
 
-/* The first dataset says where a row is from. */
+/* The first source describes the row. */
 static void describe_zipped(const mg_source *base, int64_t row, char *text, size_t room) {
     mg_source_describe(((const joined_source *)base)->part[0], row, text, room);
 }
@@ -80,7 +80,7 @@ mg_source *mg_zipped_source(mg_source *const *sources, int n) {
     return &s->base;
 }
 
-/* ---- one behind the other ---- */
+/* ---- one after the other ---- */
 
 /* Makes room for the cells that have a fixed shape in this source, but not in all. */
 static mg_status make_room(const mg_source *all, const mg_source *part, mg_cell cell[]) {
@@ -94,7 +94,7 @@ static mg_status make_room(const mg_source *all, const mg_source *part, mg_cell 
     return MG_OK;
 }
 
-/* The source that has the row, which becomes the row in it. */
+/* The source that has the row; *row becomes the row's number in it. */
 static mg_source *part_of(const joined_source *s, int64_t *row) {
     int i = 0;
     for (; *row >= s->part[i]->n_rows; i++) *row -= s->part[i]->n_rows;
@@ -128,7 +128,8 @@ static int strings_of(const mg_field *f) {
     return f->texts ? f->texts : f->text;
 }
 
-/* What the cells of both fields have in common. `part` and `k` are for the message, from 0. */
+/* Merges `other` into f: the common properties of both fields. `part` and `k` (from 0) are for the
+ * message. */
 static mg_status merge_field(mg_field *f, const mg_field *other, int part, int k) {
     if (f->texts != other->texts)
         return mg_fail(
@@ -148,7 +149,7 @@ static mg_status merge_field(mg_field *f, const mg_field *other, int part, int k
     return MG_OK;
 }
 
-/* Adds the rows of part i; the fields of the first are there. */
+/* Adds the rows of part i; s already has the fields of the first part. */
 static mg_status append_part(mg_source *s, const mg_source *part, int i) {
     if (part->n_fields != s->n_fields)
         return mg_fail(MG_USAGE,
@@ -156,7 +157,7 @@ static mg_status append_part(mg_source *s, const mg_source *part, int i) {
                        s->n_fields, part->n_fields, i + 1);
     for (int k = 0; k < s->n_fields; k++) MG_TRY(merge_field(&s->field[k], &part->field[k], i, k));
     if (__builtin_add_overflow(s->n_rows, part->n_rows, &s->n_rows))
-        return mg_fail(MG_USAGE, "concatenate: more rows than a number can count");
+        return mg_fail(MG_USAGE, "concatenate: too many rows");
     return MG_OK;
 }
 

@@ -1,7 +1,7 @@
-/* Rows of NumPy's arrays, read at their place in the file.
+/* Rows of NumPy's arrays, read on demand from their position in the file.
  *
- * Files are read with mg_io_read_at and not mapped to memory: a file that becomes shorter is an
- * error then, and not a signal that ends the process. */
+ * Files are read with mg_io_read_at and not mapped to memory: so a file that becomes shorter gives
+ * an error, and not a signal that ends the process. */
 #include "data/sources/sources.h"
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PIECE = 16 << 20 }; /* bytes that are unpacked between two looks for Ctrl-C */
+enum { PIECE = 16 << 20 }; /* bytes that are unpacked between two checks for Ctrl-C */
 
 /* The rows of an array: in a file, or in memory. */
 typedef struct array_rows {
@@ -99,8 +99,8 @@ static mg_status read_zipped(void *context, void *dst, size_t n) {
     return MG_OK;
 }
 
-/* Takes over what the header says. at: where the elements begin in the file; -1: they must be
- * loaded, as must those in Fortran's order. */
+/* Sets up field k from the array's header. at: the position of the elements in the file; -1: they
+ * must be loaded. Elements in Fortran order are always loaded. */
 static mg_status take_array(numpy_source *s, int k, mg_npy_array *a, int64_t at) {
     array_rows *r = &s->array[k];
     const mg_shape *shape = &a->shape;
@@ -131,7 +131,7 @@ static mg_status open_plain(numpy_source *s, int k) {
     return take_array(s, k, &a, a.bytes - bytes);
 }
 
-/* MG_USAGE: the archive has no such array, but these. */
+/* MG_USAGE: the archive has no such array; the message lists the arrays that it has. */
 static mg_status fail_name(const char *path, const mg_zip *z, const char *name) {
     char list[512] = "";
     size_t n, used = 0;

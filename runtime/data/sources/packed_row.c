@@ -1,4 +1,4 @@
-/* Packing rows. */
+/* Packing a row into one block of bytes, and unpacking it: see row_file.h. */
 #include "data/sources/row_file.h"
 #include "core/alloc.h"
 #include <string.h>
@@ -25,7 +25,7 @@ void mg_pack_row(const mg_source *s, const mg_cell cell[], char *dst) {
 }
 
 static mg_status no_row(void) {
-    return mg_fail(MG_DATA, "this is no row");
+    return mg_fail(MG_DATA, "this is not a row");
 }
 
 /* Reads the sizes of a cell that varies, and allocates it; at most `left` bytes may follow. */

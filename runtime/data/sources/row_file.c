@@ -1,9 +1,10 @@
-/* Files of rows: packed rows, the table of an entry for each, a record for each field, the trailer.
+/* Files of rows. The file holds the packed rows, a table with an entry for each row, a record for
+ * each field, and the trailer.
  *
  * The trailer's hash covers the table, the fields and the trailer; each row has a hash in the
  * table, which is checked when the row is read for the first time. Lengths and offsets are checked
- * all the same, since a hash is no seal. The file is mapped, so reading a row is a copy of memory.
- */
+ * nevertheless, because a hash does not protect against forged files. The file is mapped, so
+ * reading a row is a copy of memory. */
 #include "data/sources/row_file.h"
 #include "core/alloc.h"
 #include "core/io.h"
@@ -75,7 +76,7 @@ struct mg_row_writer {
     size_t row_room;
 };
 
-/* Before much is written: whether rows of known size have room on the disk. */
+/* Checks before writing whether rows of known size fit on the disk. */
 static mg_status check_space(const mg_row_writer *w, const char *path) {
     const size_t row = bytes_of_rows(w->source);
     int64_t left;
@@ -115,7 +116,7 @@ static mg_status flush(mg_row_writer *w) {
     return mg_io_write(w->file, w->buffer, n);
 }
 
-/* Where `bytes` bytes of a row can be packed: in the buffer if it is large enough. */
+/* Sets *room to memory for packing `bytes` bytes of a row: in the buffer if it is large enough. */
 static mg_status room_for(mg_row_writer *w, size_t bytes, char **room) {
     if (bytes > BUFFER - w->used) MG_TRY(flush(w));
     *room = w->buffer + w->used;
@@ -179,11 +180,12 @@ struct mg_row_file {
     const row_entry *table; /* in data */
     int64_t n_rows, rows_end;
     size_t row_bytes;      /* of each row, if no field varies; else 0 */
-    atomic_uchar *checked; /* owned: of each row, whether its place and its hash are right */
+    atomic_uchar *checked; /* owned: per row, whether its entry and its hash were checked */
 };
 
 static mg_status damaged(const char *path, const char *where) {
-    return mg_fail(MG_DATA, "%s is damaged %s: remove the file, and it is made anew", path, where);
+    return mg_fail(MG_DATA, "%s is damaged %s: remove the file to have it written again", path,
+                   where);
 }
 
 /* Finds the trailer and checks that its parts fill the file. */
@@ -192,8 +194,8 @@ static mg_status find_parts(mg_row_file *f, trailer *t, const field_record **fie
         (memcpy(t, f->data + f->bytes - sizeof *t, sizeof *t), memcmp(t->magic, MAGIC, 8) != 0))
         return mg_fail(
             MG_DATA,
-            "%s is no file of cached rows, or it was cut off: give another path, or remove "
-            "the file, and it is made anew",
+            "%s is not a file of cached rows, or it was cut off: give another path, or remove "
+            "the file to have it written again",
             f->path);
     const size_t left = f->bytes - sizeof *t;
     if (t->n_fields < 1 || t->n_fields > MG_SOURCE_FIELDS || t->n_rows < 0 || t->table < 0 ||
@@ -228,12 +230,12 @@ static const char *field_text(const field_record *f, char *text, size_t room) {
 }
 #define FIELD_TEXT(f) field_text((f), (char[256]){0}, 256)
 
-/* Whether the rows can be those of s. */
+/* Checks that the file's rows have the fields and the number of rows of s. */
 static mg_status check_fields(const mg_row_file *f, const trailer *t, const field_record *there,
                               const mg_source *s) {
     static const char *const what =
         "it holds rows of another dataset: give another path, or remove "
-        "the file, and it is made anew";
+        "the file to have it written again";
     field_record here[s->n_fields];
     record_fields(s, here);
     if (t->n_fields != s->n_fields)
@@ -289,9 +291,8 @@ static mg_status damaged_row(const mg_row_file *f, int64_t row) {
     return damaged(f->path, where);
 }
 
-/* Where the table says that the row is. MG_DATA: not in the file, or not where rows of one size
- * are.
- */
+/* Finds the row by the table. MG_DATA: its position is outside the file, or wrong for rows of one
+ * size. */
 static mg_status find_row(const mg_row_file *f, int64_t row, int64_t *from, size_t *bytes) {
     *from = f->table[row].offset;
     const int64_t to = row + 1 < f->n_rows ? f->table[row + 1].offset : f->rows_end;

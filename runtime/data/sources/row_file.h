@@ -1,6 +1,6 @@
-/* Files of rows, as caches write them: rows as blocks of bytes, a table of where each one is, with
- * its XXH3, the fields, and a trailer that finds all of it. Numbers are in the byte order of the
- * machine. */
+/* Files of rows, as caches write them: rows as blocks of bytes, a table with the position and the
+ * XXH3 hash of each row, the fields, and a trailer with the positions of all these. Numbers are in
+ * the byte order of the machine. */
 #ifndef MG_DATA_SOURCES_ROW_FILE_H
 #define MG_DATA_SOURCES_ROW_FILE_H
 
@@ -8,27 +8,27 @@
 
 /* ---- packed_row.c: a row as one block of bytes, in a file or in the cache in memory ---- */
 
-/* The block holds, for each field, the values of its cell, after the sizes where they differ from
- * row to row. This is how many bytes it has for a row of s. */
+/* The number of bytes of a row of s as a block. The block holds for each field the values of its
+ * cell, preceded by the sizes that differ from row to row. */
 size_t mg_packed_bytes(const mg_source *s, const mg_cell cell[]);
 /* Writes that many bytes to dst. */
 void mg_pack_row(const mg_source *s, const mg_cell cell[], char *dst);
-/* Fills cells as mg_source_read does, from a block that need not be one of mg_pack_row's. MG_DATA:
- * it is none. MG_OOM. */
+/* Fills cells as mg_source_read does, from an untrusted block. MG_DATA: it is not a block of
+ * mg_pack_row. MG_OOM. */
 mg_status mg_unpack_row(const mg_source *s, const char *src, size_t bytes, mg_cell cell[]);
 
 /* ---- row_file.c: writing ---- */
 
 typedef struct mg_row_writer mg_row_writer;
 
-/* A new file for rows with the fields of s; nothing is at the path before mg_row_writer_commit.
+/* A new file for rows with the fields of s. It appears at the path only on mg_row_writer_commit.
  * Owned. NULL: MG_IO (also if the disk has too little space), MG_OOM. */
 mg_row_writer *mg_row_writer_new(const char *path, const mg_source *s);
 /* Appends a row. */
 mg_status mg_row_writer_add(mg_row_writer *w, const mg_cell cell[]);
-/* After s->n_rows rows: MG_IO leaves nothing behind. */
+/* To be called after s->n_rows rows. After MG_IO no file is left. */
 mg_status mg_row_writer_commit(mg_row_writer *w);
-/* Accepts NULL; without a commit nothing stays. */
+/* Accepts NULL. Without a commit the file is removed. */
 void mg_row_writer_free(mg_row_writer *w);
 
 /* ---- row_file.c: reading ---- */

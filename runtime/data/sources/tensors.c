@@ -14,7 +14,7 @@ typedef struct tensors_source {
     rows_of part[]; /* of each field */
 } tensors_source;
 
-/* Field by field, so that nothing comes between the copies. */
+/* Copies field by field, so that the inner loop does nothing but copy. */
 static void copy_rows(const mg_source *base, const int64_t row[], int n, const mg_cell cell[]) {
     const tensors_source *s = (const tensors_source *)base;
     for (int k = 0; k < base->n_fields; k++) {

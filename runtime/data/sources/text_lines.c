@@ -1,4 +1,5 @@
-/* Lines of text: where each begins is kept, 8 bytes a line; the bytes stay in the files. */
+/* Lines of text: the start of each line is kept in memory, 8 bytes per line; the text stays in the
+ * files. */
 #include "data/sources/sources.h"
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -11,10 +12,11 @@ enum { CHUNK = 1 << 20 };
 typedef struct lines_source {
     mg_source base;
     mg_file_set *files; /* owned, like all pointers here */
-    int64_t *begin;     /* of each line in its file; behind the lines of a file stands its size */
+    int64_t
+        *begin; /* start of each line in its file; the lines of a file are followed by its size */
     int64_t n_begin, room;
     int64_t skip;   /* lines left out at the beginning of each file */
-    int64_t *first; /* for each file, and behind the last: its first entry of `begin` */
+    int64_t *first; /* per file its first entry of `begin`, and at the end the number of entries */
 } lines_source;
 
 /* ---- finding the lines ---- */
@@ -31,15 +33,15 @@ static mg_status add_begin(lines_source *s, int64_t position) {
     return MG_OK;
 }
 
-/* A file that is being looked through. */
+/* A file that is being scanned. */
 typedef struct scan {
     lines_source *s;
     int file;
-    int64_t size, skip; /* skip: lines that are still to be left out */
+    int64_t size, skip; /* skip: lines that are still to be skipped */
     char *chunk;        /* owned */
 } scan;
 
-/* Called with the place behind each line end, and with that of the first line. */
+/* Called with the position after each line end, and with the position of the first line. */
 static mg_status start_line(scan *c, int64_t position) {
     if (c->skip > 0) return c->skip--, MG_OK;
     return position < c->size ? add_begin(c->s, position) : MG_OK;
@@ -58,7 +60,7 @@ static mg_status scan_chunk(scan *c, size_t n, int64_t position) {
     return MG_OK;
 }
 
-/* Checks the lines found in the file, of which the first is entry `first`. */
+/* Checks the lengths of the lines found in the file; the first one is entry `first`. */
 static mg_status check_lengths(const scan *c, int64_t first, int64_t skipped) {
     const int64_t *begin = c->s->begin;
     for (int64_t i = first; i + 1 < c->s->n_begin; i++)
@@ -92,7 +94,7 @@ static mg_status find_lines(lines_source *s, const char *const *paths, int n, in
     mg_free(chunk);
     MG_TRY(status);
     s->first[n] = s->n_begin;
-    s->base.n_rows = s->n_begin - n; /* less the sizes of the files */
+    s->base.n_rows = s->n_begin - n; /* without the entries for the sizes of files */
     if (s->base.n_rows) return MG_OK;
     return mg_fail(MG_DATA, "text_lines: there are no lines in %s%s", paths[0],
                    n > 1 ? " and the other files" : "");
@@ -100,8 +102,8 @@ static mg_status find_lines(lines_source *s, const char *const *paths, int n, in
 
 /* ---- the source ---- */
 
-/* The file that has a row: the last whose first row is not behind it. Each file before has one
- * entry more than lines. */
+/* The file that has a row: the last file whose first row is not after it. Each earlier file has one
+ * more entry than lines. */
 static int file_of(const lines_source *s, int64_t row) {
     int lo = 0, hi = mg_file_set_count(s->files) - 1;
     while (lo < hi) {
@@ -126,7 +128,7 @@ static mg_status lines_read(mg_source *base, int64_t row, mg_cell cell[]) {
         mg_error_prefix("text_lines");
         return status;
     }
-    if (text[n - 1] == '\n') { /* no line is empty with its end */
+    if (text[n - 1] == '\n') { /* a line with its end is never empty */
         n--;
         if (n && text[n - 1] == '\r') n--;
     }

@@ -34,7 +34,8 @@ static void describe(const mg_source *base, int64_t row, char *text, size_t room
              place->position);
 }
 
-/* Puts the place before the stored message, which for MG_IO names the file. */
+/* Puts the record's file and number before the stored message; messages of MG_IO already name the
+ * file. */
 static mg_status at_record(const tfrecord_source *s, int64_t row, mg_status status) {
     char place[4300], text[4352];
     if (status == MG_IO) {
@@ -47,7 +48,7 @@ static mg_status at_record(const tfrecord_source *s, int64_t row, mg_status stat
     return status;
 }
 
-/* The feature is not what the schema says. */
+/* The error for a feature that does not match the schema. */
 static mg_status mismatch(const mg_record_field *f, const mg_feature *found, const char *expected) {
     if (found->kind == MG_FEATURE_NONE)
         return mg_fail(MG_DATA,
@@ -60,8 +61,8 @@ static mg_status mismatch(const mg_record_field *f, const mg_feature *found, con
 
 /* ---- cells ---- */
 
-/* Gives the cell the shape of a field with one size of -1, so that it has `count` elements, and
- * memory. False: no such shape has. */
+/* Gives the cell of a field with one size of -1 a shape of `count` elements, and memory. False:
+ * there is no such shape. */
 static bool shape_cell(const mg_record_field *f, size_t count, mg_cell *cell, mg_status *status) {
     size_t others = 1;
     *status = MG_OK;
@@ -134,8 +135,8 @@ static mg_status read_raw(const mg_record_field *f, bool varies, const mg_featur
     const size_t element = mg_dtype_size(f->dtype);
     char unit[64];
     if (n % element)
-        return mg_fail(MG_DATA, "feature \"%s\": %zu bytes are no whole number of %s", f->name, n,
-                       mg_dtype_name(f->dtype));
+        return mg_fail(MG_DATA, "feature \"%s\": %zu bytes are not a whole number of %s", f->name,
+                       n, mg_dtype_name(f->dtype));
     snprintf(unit, sizeof unit, "%s element", mg_dtype_name(f->dtype));
     MG_TRY(size_cell(f, varies, found, n / element, unit, cell));
     if (n) memcpy(cell->data, bytes, n);
@@ -273,7 +274,7 @@ static void free_source(mg_source *base) {
 static const mg_source_api api = {
     .name = "tfrecord", .read_wanted = read_row, .describe = describe, .free = free_source};
 
-/* What the rows of the field have in common. */
+/* The field of the source for a field of the schema. */
 static mg_field row_field(const mg_record_field *f) {
     if (f->form != MG_RECORD_TEXT) return (mg_field){.dtype = f->dtype, .shape = f->shape};
     return (mg_field){.dtype = MG_U8,

@@ -6,11 +6,11 @@
 #include "io/tfrecord.h"
 #include <inttypes.h>
 
-/* Where records are small, their heads are read many at a time. */
+/* If records are small, many of their heads are read at a time. */
 enum {
     WINDOW = 64 << 10,      /* bytes that are read at once */
-    SMALL_RECORD = 4 << 10, /* below this a window holds a good number of records */
-    MOST_RECORDS = 1 << 30, /* an int counts them, and may double */
+    SMALL_RECORD = 4 << 10, /* below this size a window holds many records */
+    MOST_RECORDS = 1 << 30, /* an int counts records, and the array doubles */
     FRAME = MG_TFRECORD_HEAD + MG_TFRECORD_TAIL
 };
 
@@ -23,8 +23,8 @@ typedef struct window {
     int64_t start; /* position of bytes[0] in the file */
 } window;
 
-/* Sets *bytes to the n bytes at a position of the file, which are within it. Where they must be
- * read, `more` (at least n) are, as far as the file goes. */
+/* Sets *bytes to the n bytes at a position, which must be within the file. If they are not in the
+ * window, `more` bytes (at least n) are read, or up to the end of the file. */
 static mg_status look(window *w, int64_t position, size_t n, size_t more,
                       const unsigned char **bytes) {
     if (position < w->start || position + (int64_t)n > w->start + (int64_t)w->n) {
@@ -46,7 +46,7 @@ static mg_status look(window *w, int64_t position, size_t n, size_t more,
     return MG_OK;
 }
 
-/* What a pass over one file is about to find. */
+/* The state of a pass over one file. */
 typedef struct pass {
     window *w;
     mg_record_index *index;
@@ -64,8 +64,8 @@ static mg_status bad_place(const pass *p, const char *what) {
                    p->path, p->number, p->position, what);
 }
 
-/* Sets *n to the length of the next record. MG_DATA: it cannot be relied on, or reaches past the
- * end of the file. */
+/* Sets *n to the length of the next record. MG_DATA: it does not match its checksum, or reaches
+ * past the end of the file. */
 static mg_status read_length(pass *p, uint64_t *n, uint64_t previous) {
     const unsigned char *head;
     const int64_t left = p->size - p->position;
@@ -73,10 +73,11 @@ static mg_status read_length(pass *p, uint64_t *n, uint64_t previous) {
     const size_t more = p->skip_bad || previous < SMALL_RECORD ? WINDOW : MG_TFRECORD_HEAD;
     MG_TRY(look(p->w, p->position, MG_TFRECORD_HEAD, more, &head));
     if (!mg_tfrecord_length(head, n))
-        return bad_place(p, p->number == 1 ? "its length does not match its checksum: this is no "
-                                             "TFRecord file, or it is damaged"
-                                           : "its length does not match its checksum: the file is "
-                                             "damaged");
+        return bad_place(p, p->number == 1
+                                ? "its length does not match its checksum: this is not a "
+                                  "TFRecord file, or it is damaged"
+                                : "its length does not match its checksum: the file is "
+                                  "damaged");
     if (*n > (uint64_t)(left - FRAME))
         return bad_place(p, "the file ends within the record: it is truncated");
     if (*n > INT32_MAX)
@@ -147,10 +148,10 @@ mg_status mg_record_index_build(mg_file_set *files, bool skip_bad, mg_record_ind
     }
     mg_free(w.bytes);
     if (status == MG_OK && index->n == 0 && index->skipped + index->lost_bytes > 0)
-        status = mg_fail(MG_DATA, "%s%s: no intact record: no TFRecord file, or damaged",
+        status = mg_fail(MG_DATA, "%s%s: no intact record: not a TFRecord file, or damaged",
                          mg_file_set_path(files, 0),
                          mg_file_set_count(files) > 1 ? " and the others" : "");
-    if (status == MG_OK && index->n) { /* gives back what doubling took too much */
+    if (status == MG_OK && index->n) { /* frees the unused part of the array */
         void *exact = mg_realloc(index->place, (size_t)index->n * sizeof *index->place);
         if (exact) index->place = exact;
     }

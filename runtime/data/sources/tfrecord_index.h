@@ -1,4 +1,4 @@
-/* Where the records of a set of TFRecord files are: 16 bytes of memory for each.
+/* An index of the records of a set of TFRecord files: 16 bytes of memory per record.
  *
  * The index is made by reading the records' lengths, whose checksums are verified; the checksum of
  * a record's bytes is verified whenever it is read. */
@@ -8,7 +8,8 @@
 #include "io/file_set.h"
 
 typedef struct mg_record_place {
-    int64_t position; /* of the record in its file; its bytes are MG_TFRECORD_HEAD further */
+    int64_t
+        position; /* of the record in its file; its contents begin MG_TFRECORD_HEAD bytes later */
     uint32_t bytes;
     int32_t file;
 } mg_record_place;
@@ -16,8 +17,9 @@ typedef struct mg_record_place {
 typedef struct mg_record_index {
     mg_record_place *place; /* owned, for mg_free */
     int n, capacity;
-    int64_t skipped;    /* records left out */
-    int64_t lost_bytes; /* of files behind the place where they cannot be read further */
+    int64_t skipped; /* records left out */
+    int64_t
+        lost_bytes; /* bytes of files after the positions at which they cannot be read further */
 } mg_record_index;
 
 /* Adds the records of all files to an empty index.

@@ -1,10 +1,10 @@
 /* Transformed rows: a list of steps, each of which replaces the cell of one field.
  *
  * A field's cell moves through its steps: the source writes the first one, and the last step writes
- * the one that the caller wants. Those between are here only: fixed sizes share one block for the
- * row, what varies is freed as soon as the next step has read it.
+ * the one that the caller wants. Intermediate cells are internal: cells of fixed size share one
+ * block for the row, and cells that vary are freed as soon as the next step has read them.
  *
- * The source is asked for no more of an image than the first step of its field looks at. */
+ * The source need only make the part of an image that the first step of its field reads. */
 #include "data/sources/sources.h"
 #include "core/alloc.h"
 #include <stdalign.h>
@@ -15,28 +15,28 @@ typedef struct row_step {
     mg_transform *transform; /* retained */
     int field;
     bool first, last; /* of its field */
-    mg_field in;      /* what it is given */
-    size_t offset;    /* of the cell that it is given, in the scratch; unused if that varies */
+    mg_field in;      /* the field before the step */
+    size_t offset;    /* of its input cell in the scratch; unused if the cell varies */
 } row_step;
 
 typedef struct transformed_source {
     mg_source base;
     mg_source *inner; /* retained */
     size_t scratch;   /* bytes for a row */
-    int n_asking;     /* first steps that tell what of an image they look at */
+    int n_asking;     /* first steps of fields that can return the region they read */
     int n;
     row_step step[];
 } transformed_source;
 
 /* ---- reading ---- */
 
-/* An empty cell, or one with room at data, as reads and transforms want it. */
+/* An empty cell, or one with memory at data, as reads and transforms expect it. */
 static mg_cell cell_for(const mg_field *f, char *room) {
     if (mg_field_varies(f)) return (mg_cell){0};
     return (mg_cell){f->shape, room};
 }
 
-/* The cells that the inner source is to fill: the caller's for fields without steps. */
+/* The cells for the inner source: the caller's for fields without steps. */
 static void cells_for_inner(const transformed_source *s, mg_cell cell[], char *scratch,
                             mg_cell now[]) {
     for (int k = 0; k < s->base.n_fields; k++) now[k] = cell[k];
@@ -46,7 +46,7 @@ static void cells_for_inner(const transformed_source *s, mg_cell cell[], char *s
     }
 }
 
-/* What a step looks at for a row. */
+/* For calling the region function of a step for a row. */
 typedef struct asking {
     mg_wanted base;
     const row_step *step;
@@ -59,7 +59,7 @@ static mg_status region_of_step(const mg_wanted *w, int64_t height, int64_t widt
     return t->api->region(t, a->key, &a->step->in, height, width, r);
 }
 
-/* Reads the row: the caller tells what it wants of the fields without steps. */
+/* Reads the row: for fields without steps, the caller's wanted regions are passed on. */
 static mg_status read_inner(const transformed_source *s, mg_row_key key,
                             const mg_wanted *const wanted[], mg_cell now[]) {
     if (!s->n_asking && !wanted) return mg_source_read(s->inner, key, now);
@@ -150,7 +150,7 @@ static const mg_source_api api = {.name = "transform",
 
 /* ---- making ---- */
 
-/* Appends the step and reserves scratch for what it is given. */
+/* Appends the step and reserves scratch memory for its input cell. */
 static mg_status add_step(transformed_source *s, int field, mg_transform *transform) {
     row_step *t = &s->step[s->n];
     mg_field *f = &s->base.field[field];
@@ -171,7 +171,8 @@ static mg_status add_step(transformed_source *s, int field, mg_transform *transf
     return MG_OK;
 }
 
-/* The steps of an inner source of this kind are taken over, so that one call goes through all. */
+/* If the inner source is of this kind too, its steps are copied, so that one call applies all
+ * steps. */
 mg_source *mg_transformed_source(mg_source *inner, int field, mg_transform *transform) {
     const transformed_source *before =
         inner->api == &api ? (const transformed_source *)inner : NULL;

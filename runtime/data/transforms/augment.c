@@ -1,8 +1,8 @@
 /* The transform "augment": the shapes of its results, and the steps of one image.
  *
- * An image is resampled at most twice: by tables for its rows and columns (resize, crops, and
- * shifts and zooms if there is no other of these), and by an affine map. It stays uint8 on the way
- * as long as the result is uint8; else it becomes float32 with the first resampling. */
+ * An image is resampled at most twice: first by tables for its rows and columns (resize, crops),
+ * then by an affine map; shifts and zooms alone are tables too. It stays uint8 as long as the
+ * result is uint8; otherwise it becomes float32 with the first resampling. */
 #include "data/transforms/augment.h"
 #include "core/alloc.h"
 #include "data/transforms/steps.h"
@@ -24,7 +24,7 @@ static bool maps(const mg_augment_spec *s) {
            s->height_shift.kind || s->width_shift.kind;
 }
 
-/* Whether pixels may be mixed from several. */
+/* Whether a step may mix several pixels into one. */
 static bool mixes(const mg_augment_spec *s) {
     return ((s->resize_height || s->resize_shorter || s->zoomed_height) &&
             s->resize_method != MG_NEAREST) ||
@@ -118,7 +118,7 @@ static mg_status result_sizes(const mg_augment_spec *s, mg_sizes z, mg_sizes *ou
     return MG_OK;
 }
 
-/* That the sizes of an image are from 1 to INT32_MAX, or -1 if they may vary. */
+/* Checks that the sizes of an image are from 1 to INT32_MAX, or -1 if they may vary. */
 static mg_status check_sizes(const mg_shape *shape, bool varies) {
     const bool rank = shape->rank == 2 || shape->rank == 3;
     for (int i = 0; i < shape->rank && rank; i++) {
@@ -246,7 +246,7 @@ done:
     return status;
 }
 
-/* An image of which apply says what is wrong with it may come as a whole. */
+/* For an image for which apply will fail, the region is the whole image. */
 static mg_status augment_region(const mg_transform *t, mg_row_key key, const mg_field *field,
                                 int64_t height, int64_t width, mg_region *r) {
     const mg_augment_spec *s = spec_of(t);
@@ -273,7 +273,7 @@ static const mg_transform_api api = {.name = "augment",
                                      .region = augment_region,
                                      .free = augment_free};
 
-/* A copy of n bytes; NULL for none, or after MG_OOM with *short_of set. */
+/* A copy of the bytes; NULL if there are none, or after MG_OOM, which sets *short_of. */
 static void *copy_of(const void *from, size_t bytes, bool *short_of) {
     if (!bytes) return NULL;
     void *copy = mg_alloc(bytes);

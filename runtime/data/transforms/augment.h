@@ -2,9 +2,9 @@
  *
  * The steps have a fixed order, whatever the order of the options: resize, crop, affine map and
  * flips, channel shift, brightness, contrast, saturation, hue, rescale, standardization, mean and
- * deviation, whitening, cutout. Each random choice has a random word of its own, so that switching
- * one option on leaves the choices of the others as they were. Two transforms with one seed make
- * the same geometric choices for a row: an image and its mask stay together. */
+ * deviation, whitening, cutout. Each random choice uses its own random word, so that switching on
+ * one option does not change the choices of the others. Two transforms with one seed make the same
+ * geometric choices for a row: an image and its mask stay together. */
 #ifndef MG_DATA_TRANSFORMS_AUGMENT_H
 #define MG_DATA_TRANSFORMS_AUGMENT_H
 
@@ -41,7 +41,7 @@ typedef enum mg_standardize {
     MG_STANDARDIZE_KERAS   /* (x - mean) / (deviation + 1e-6) */
 } mg_standardize;
 
-/* What mg_augment_new is to make; all zero: a transform that changes nothing. */
+/* The options of mg_augment_new; all zero: a transform that changes nothing. */
 typedef struct mg_augment_spec {
     uint64_t seed;
     int dtype; /* an mg_dtype of the result, or -1: see mg_augment_new */
@@ -53,7 +53,7 @@ typedef struct mg_augment_spec {
     mg_interpolation resize_method; /* for resize and the random resized crop */
     bool antialias;
     int64_t resize_height, resize_width; /* 0: no resize */
-    int64_t resize_shorter;              /* this size for the shorter side; 0: not so */
+    int64_t resize_shorter;              /* size of the shorter side; 0: not used */
     int64_t center_height, center_width; /* center crop; 0: none */
     int64_t crop_height, crop_width;     /* random crop; 0: none */
     int64_t padding_rows, padding_columns;
@@ -83,7 +83,8 @@ typedef struct mg_augment_choice {
     double rotation, shear, height_shift, width_shift, zoom_rows, zoom_columns;
     bool horizontal_flip, vertical_flip;
     double channel_shift, brightness_factor, brightness, contrast, saturation, hue;
-    double crop_row, crop_column;     /* in [0, 1): where between the first and the last place */
+    double crop_row,
+        crop_column; /* in [0, 1): position between the first and the last possible place */
     double cutout_row, cutout_column; /* the same for the center of the hole */
 } mg_augment_choice;
 

@@ -36,7 +36,7 @@ mg_status mg_axis_identity(mg_axis *a, int64_t n) {
 
 /* ---- resizing ---- */
 
-/* float, as TensorFlow: the same neighbor where two are equally near. */
+/* Computed in float like TensorFlow, to choose the same neighbor if two are equally near. */
 static mg_status resize_nearest(mg_axis *a, int64_t in, int64_t n) {
     const float scale = (float)in / (float)n;
     MG_TRY(allocate(a, n, 1));
@@ -60,8 +60,8 @@ static mg_status resize_bilinear(mg_axis *a, int64_t in, int64_t n) {
     return MG_OK;
 }
 
-/* Fills entry i with the weights of positions first .. first + count - 1, which `weight` gives, and
- * makes their sum 1. Taps that are left over repeat the last position with weight 0. */
+/* Fills entry i with positions first .. first + count - 1 and their weights from `weight`,
+ * normalized to the sum 1. Unused taps repeat the last position with weight 0. */
 static void set_span(mg_axis *a, int64_t i, int64_t first, int count, const double *weight) {
     double sum = 0;
     for (int t = 0; t < count; t++) sum += weight[t];

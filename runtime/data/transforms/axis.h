@@ -1,8 +1,9 @@
-/* One axis of a separable image transform: which input positions each output position is made of.
+/* One axis of a separable image transform: the input positions that are mixed into each output
+ * position.
  *
- * Resizing, cropping, flipping, shifting and zooming treat rows and columns alike and
- * independently, so each is a table for the rows and one for the columns. Tables compose: a crop
- * selects entries, a flip reverses them. */
+ * Resizing, cropping, flipping, shifting and zooming treat rows and columns independently, so each
+ * is a table for the rows and one for the columns. Tables compose: a crop selects entries, a flip
+ * reverses them. */
 #ifndef MG_DATA_TRANSFORMS_AXIS_H
 #define MG_DATA_TRANSFORMS_AXIS_H
 
@@ -13,7 +14,7 @@
 
 typedef enum mg_interpolation { MG_BILINEAR, MG_NEAREST, MG_AREA } mg_interpolation;
 
-/* What lies outside of the image abcd, as scipy.ndimage has it. */
+/* The values outside of an image abcd, as in scipy.ndimage. */
 typedef enum mg_fill {
     MG_FILL_NEAREST, /* aaaa|abcd|dddd */
     MG_FILL_REFLECT, /* dcba|abcd|dcba */
@@ -24,14 +25,14 @@ typedef enum mg_fill {
 typedef struct mg_axis {
     int64_t n;
     int taps;       /* input positions of each output position; 1: it is copied */
-    int32_t *index; /* {n, taps}, owned; -1 in the first: outside, to be filled with a constant */
+    int32_t *index; /* {n, taps}, owned; -1 as first index: outside, to be filled with a constant */
     float *weight;  /* {n, taps}, owned; NULL if taps is 1 */
 } mg_axis;
 
 /* All of these make a new table in *a, which the caller frees; MG_OOM leaves it empty. Sizes are
  * from 1 to INT32_MAX. */
 
-/* The n positions as they are. */
+/* The identity on n positions. */
 mg_status mg_axis_identity(mg_axis *a, int64_t n);
 /* Resizes the positions first .. first + in - 1 to n, as tf.image.resize. Antialiasing widens the
  * bilinear kernel when shrinking. */
@@ -42,7 +43,7 @@ mg_status mg_axis_affine(mg_axis *a, int64_t in, int64_t n, double scale, double
                          mg_interpolation method, mg_fill fill);
 
 /* Replaces the table by its entries first .. first + n - 1; `first` may be negative, and entries
- * outside are as `fill` says. */
+ * outside are filled by `fill`. */
 mg_status mg_axis_crop(mg_axis *a, int64_t first, int64_t n, mg_fill fill);
 void mg_axis_flip(mg_axis *a);
 /* The input positions that are used, *first .. *first + *n - 1; one if none is. */
@@ -72,7 +73,8 @@ static inline bool mg_fill_coordinate(double *x, int64_t n, mg_fill fill) {
         return true;
     case MG_FILL_CONSTANT: break;
     }
-    /* A whole coordinate that came out of sines and cosines is off by some 1e-15 times the size. */
+    /* An integer coordinate that is computed with sines and cosines has an error of about 1e-15
+     * times the size. */
     const double slack = 1e-9;
     if (v < -slack || v > last + slack) return false;
     *x = v < 0 ? 0 : v > last ? last : v;

@@ -1,13 +1,13 @@
 /* The random choices of an augmentation, a function of seed, epoch and row.
  *
- * Every choice has a word of its own of Philox: the row is part of the counter's index, the epoch
- * its ordinal, and the seed the key. */
+ * Every choice uses its own Philox word: the row is part of the counter's index, the epoch is its
+ * ordinal, and the seed is the key. */
 #include "core/philox.h"
 #include "data/transforms/augment.h"
 #include <assert.h>
 #include <math.h>
 
-/* Numbers of the words. The tries of the random resized crop have four words each. */
+/* Indices of the words. Each try of the random resized crop has four words. */
 enum {
     ROTATION,
     SHEAR,
@@ -86,7 +86,7 @@ mg_augment_choice mg_augment_choose(const mg_augment_spec *s, mg_row_key key, in
     };
 }
 
-/* The largest window in the middle whose aspect is in the range. */
+/* The largest centered window whose aspect is in the range. */
 static mg_region middle_window(const mg_augment_spec *s, int64_t height, int64_t width) {
     const double h = (double)height, w = (double)width, aspect = w / h;
     mg_region m = {.height = height, .width = width};

@@ -1,6 +1,6 @@
 /* Colors and normalization of images.
  *
- * Sums are taken in lanes, which the compiler makes vectors of, and in double from block to block,
+ * Sums are computed in lanes, which the compiler vectorizes, and accumulated in double over blocks,
  * so that large images lose no precision. */
 #include "data/transforms/color.h"
 #include <math.h>
@@ -106,7 +106,7 @@ void mg_color_brightness(float *x, int64_t n, int64_t c, float delta) {
     scale_add(x, n, c, a, b);
 }
 
-/* A channel of many. */
+/* The contrast of one channel, for images of many channels. */
 static void contrast_of(float *x, int64_t n, int64_t c, float factor) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i * c];
@@ -190,7 +190,8 @@ static inline float hue_of(const float *x, float value, float range) {
     return x[1] == value ? 2 + (x[2] - x[0]) / range : 4 + (x[0] - x[1]) / range;
 }
 
-/* How far a color is from the least value, 0 to 1, at a distance from its own hue. */
+/* The share (0 to 1) of a color channel above the smallest value, at a given distance from its own
+ * hue. */
 static inline float share(float distance) {
     const float v = 2 - distance;
     return v < 0 ? 0 : v > 1 ? 1 : v;
@@ -228,7 +229,7 @@ void mg_color_standardize(float *x, int64_t count, mg_sample_norm how) {
     for (int64_t i = 0; i < count; i++) x[i] = (x[i] - mean) * inverse;
 }
 
-/* With more than four channels, or to keep the small code small: one channel at a time. */
+/* One channel at a time: for more than four channels. */
 static void normalize_channel(float *x, int64_t n, int64_t c, float a, float b) {
     for (int64_t i = 0; i < n; i++) x[i * c] = x[i * c] * a + b;
 }

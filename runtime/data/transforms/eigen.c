@@ -1,4 +1,4 @@
-/* The cyclic Jacobi method: rotations of two axes at a time until nothing is left off the diagonal.
+/* The cyclic Jacobi method: rotations of two axes at a time until all off-diagonal entries vanish.
  *
  * Source: Golub and Van Loan, Matrix Computations, section 8.5. */
 #include "data/transforms/eigen.h"

@@ -10,7 +10,7 @@ enum { MG_EIGEN_MOST = 1024 };
 
 /* Eigenvalues of the symmetric matrix a {n, n}, largest first, and eigenvectors as the rows of
  * vectors {n, n}; a is overwritten. stop() is called now and then: true ends it with
- * MG_INTERRUPTED. MG_NONFINITE: a holds no numbers. */
+ * MG_INTERRUPTED. MG_NONFINITE: a is not finite. */
 mg_status mg_eigen_symmetric(double *a, int n, double *values, double *vectors, bool (*stop)(void));
 
 #endif

@@ -1,8 +1,8 @@
 /* The geometric steps: resize, crops, and the affine map with the flips.
  *
- * Resize and crops are tables of rows and columns. The affine map is one too if rows and columns
- * are independent (no rotation, no shear). Flips join the last of these, so that they cost nothing.
- */
+ * Resize and crops are tables of rows and columns. The affine map is also a table if rows and
+ * columns are independent (no rotation, no shear). Flips are merged into the last of these, so that
+ * they cost nothing. */
 #include "core/alloc.h"
 #include "data/transforms/steps.h"
 #include <math.h>
@@ -16,12 +16,13 @@ static bool resizes(const mg_augment_spec *s) {
     return s->resize_height || s->resize_shorter || s->zoomed_height;
 }
 
-/* The size of an image of `other` by `this` whose shorter side becomes n. */
+/* The new size of the side `this` of an image whose shorter side becomes n; `other` is the other
+ * side. */
 static int64_t shorter_side(int64_t this, int64_t other, int64_t n) {
     if (this < 0 || other < 0) return -1;
     if (this <= other) return n;
     const double v = rint((double)this * (double)n / (double)other);
-    return v > 65500 ? 65500 : (int64_t)v; /* MG_IMAGE_SIDE; only of extreme shapes */
+    return v > 65500 ? 65500 : (int64_t)v; /* MG_IMAGE_SIDE; reached only by extreme shapes */
 }
 
 mg_sizes mg_augment_resized(const mg_augment_spec *s, mg_sizes z) {
@@ -109,7 +110,7 @@ static bool affine_map(const mg_augment_choice *c, int64_t height, int64_t width
            c->zoom_rows != 1 || c->zoom_columns != 1;
 }
 
-/* Rows and columns are independent: a resampling by tables. */
+/* For independent rows and columns: resampling by tables. */
 static mg_status map_axes(const mg_augment_spec *s, const mg_augment_choice *c, const double m[9],
                           const mg_pixels *in, mg_pixels *out) {
     mg_axis rows = {0}, columns = {0};

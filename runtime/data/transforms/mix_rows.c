@@ -1,9 +1,9 @@
 /* The loops of mg_resample.
  *
- * Values are mixed in float32, a row at a time: first the input rows that the output row is made
- * of, which vectorises over all columns and channels, then along the row, where pixels of 3 and 4
- * channels are vectors. All of it is compiled twice on x86-64: for every processor, and for those
- * with AVX2. There is no fused multiply-add, so both give the same bits. */
+ * Values are mixed in float32, one row at a time: first the input rows of the output row,
+ * vectorised over all columns and channels, then along the row, where pixels of 3 and 4 channels
+ * are vectors. All of it is compiled twice on x86-64: for every processor, and for those with AVX2.
+ * There is no fused multiply-add, so both give the same bits. */
 #include "data/transforms/mix_rows.h"
 #include "core/isa.h"
 #include <string.h>
@@ -84,9 +84,9 @@ INLINE void along_row(float *restrict dst, const mg_mixing *m, const int64_t c) 
     }
 }
 
-/* Pixels of 3 or 4 channels as vectors of four: of 3, the fourth is overwritten by the next pixel.
- * So a float behind the line is read, and one behind dst is written. With constant numbers after
- * inlining. */
+/* Pixels of 3 or 4 channels as vectors of four: with 3 channels, the fourth value is overwritten by
+ * the next pixel. So one float after the end of `line` is read, and one after the end of dst is
+ * written. `c` and `taps` are constants after inlining. */
 INLINE void along_row_of_vectors(float *restrict dst, const mg_mixing *m, const int64_t c,
                                  const int64_t taps) {
     const int64_t n = m->columns->n;
@@ -122,7 +122,7 @@ INLINE __m128i round4(const float *p) {
     return _mm_cvttps_epi32(_mm_add_ps(both, _mm_set1_ps(0.5f)));
 }
 
-/* Sixteen values at a time -> how many are done. */
+/* Converts sixteen values at a time. Returns the number of converted values. */
 INLINE int64_t to_bytes_by_16(uint8_t *dst, const float *src, int64_t n) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
@@ -172,7 +172,7 @@ INLINE void mix_rows(const mg_mixing *m) {
     }
     if (m->dst->dtype == MG_U8) return;
     for (int64_t r = 0; r < last; r++, floats += out) mix_row(m, r, floats);
-    mix_row(m, last, m->mixed); /* since it writes one float more */
+    mix_row(m, last, m->mixed); /* because mix_row writes one float too many */
     memcpy(floats, m->mixed, (size_t)out * sizeof *floats);
 }
 

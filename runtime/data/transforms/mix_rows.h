@@ -4,12 +4,12 @@
 
 #include "data/transforms/resample.h"
 
-/* What mg_mix_rows works on: uint8 or float32 pixels. */
+/* The arguments of mg_mix_rows: uint8 or float32 pixels. */
 typedef struct mg_mixing {
     const mg_pixels *src;
     mg_pixels *dst;
     const mg_axis *rows, *columns;
-    float constant;   /* where the tables point outside */
+    float constant;   /* value where the tables point outside */
     int64_t first, n; /* the columns of src that the table uses (mg_axis_span) */
     int64_t
         *place;   /* {columns->n, columns->taps}: where the column begins in `line`; -1: outside */
@@ -19,7 +19,8 @@ typedef struct mg_mixing {
 enum { MG_MIXING_MORE = 4 };
 
 typedef void mg_mix_rows(const mg_mixing *m);
-/* Compiled for the instruction set that core/isa.h chooses; and for every processor. */
+/* The version for the instruction set that core/isa.h chooses; and the version for every
+ * processor. */
 mg_mix_rows *mg_mix_rows_chosen(void);
 mg_mix_rows mg_mix_rows_baseline;
 

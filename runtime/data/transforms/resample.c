@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Written so that any dtype's bytes can be copied; the sizes of common pixels are constants, so
- * that the copy is a few instructions. */
+/* Copies a pixel of any dtype. The sizes of common pixels are constants, so that the copy is a few
+ * instructions. */
 static inline void copy_pixel(char *dst, const char *src, size_t size) {
     switch (size) {
     case 1: *dst = *src; break;
@@ -23,8 +23,7 @@ static void fill_pixels(char *dst, const char *pixel, size_t size, int64_t n) {
 
 /* ---- copies ---- */
 
-/* A row by its table. Runs of neighbors, of which a crop or a shift consists, are copied at once.
- */
+/* Copies a row by its table. Runs of neighbors, as in a crop or a shift, are copied at once. */
 static void copy_row(char *dst, const char *src, const mg_axis *columns, const char *constant,
                      size_t size) {
     const int32_t *index = columns->index;

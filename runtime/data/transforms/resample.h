@@ -1,4 +1,4 @@
-/* Resampling: an image whose pixels are mixed from those of another one. */
+/* Resampling: computing the pixels of an image from those of another one. */
 #ifndef MG_DATA_TRANSFORMS_RESAMPLE_H
 #define MG_DATA_TRANSFORMS_RESAMPLE_H
 
@@ -16,15 +16,14 @@ static inline int64_t mg_pixels_count(const mg_pixels *p) {
     return p->height * p->width * p->channels;
 }
 
-/* Both functions write dst->data, for which the caller has the room, and need the dtypes of src and
- * dst to be uint8 or float32, or where pixels are only copied (one tap, or MG_NEAREST) the same
- * dtype of any kind. What is outside of src becomes `constant`. Computed in float32; results in
- * uint8 are rounded. MG_OOM. */
+/* Both functions write dst->data, which the caller has allocated. The dtypes of src and dst are
+ * uint8 or float32, or any one dtype if pixels are only copied (one tap, or MG_NEAREST). Pixels
+ * outside of src become `constant`. Computed in float32; results in uint8 are rounded. MG_OOM. */
 
 /* Rows and columns independently: dst is {rows->n, columns->n}. */
 mg_status mg_resample(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
                       double constant, mg_pixels *dst);
-/* The same without instructions that not all processors have; the bits are the same. */
+/* The same with the baseline instruction set; the bits are the same. */
 mg_status mg_resample_baseline(const mg_pixels *src, const mg_axis *rows, const mg_axis *columns,
                                double constant, mg_pixels *dst);
 

@@ -1,11 +1,11 @@
-/* The steps of an augmentation (augment.h): one group of them a file. */
+/* The steps of an augmentation (augment.h): each group of steps has its own file. */
 #ifndef MG_DATA_TRANSFORMS_STEPS_H
 #define MG_DATA_TRANSFORMS_STEPS_H
 
 #include "data/transforms/augment.h"
 #include "data/transforms/resample.h"
 
-/* Of an image; -1: differs from image to image. */
+/* The sizes of an image; -1: differs from image to image. */
 typedef struct mg_sizes {
     int64_t height, width, channels;
 } mg_sizes;
@@ -14,8 +14,8 @@ typedef struct mg_sizes {
 mg_sizes mg_augment_resized(const mg_augment_spec *s, mg_sizes z);
 /* The part of an image that the geometric steps read for this row. MG_OOM. */
 mg_status mg_augment_region(const mg_augment_spec *s, mg_row_key key, mg_sizes z, mg_region *r);
-/* All geometric steps: from `in` to `out`, whose sizes and memory the caller gives. The dtypes are
- * as resample.h wants them. MG_OOM. */
+/* All geometric steps: from `in` to `out`, whose sizes and memory the caller provides. The dtypes
+ * must be those that resample.h allows. MG_OOM. */
 mg_status mg_augment_geometry(const mg_augment_spec *s, mg_row_key key, const mg_augment_choice *c,
                               const mg_pixels *in, mg_pixels *out);
 

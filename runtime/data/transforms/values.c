@@ -19,7 +19,7 @@ static mg_status whiten(const mg_augment_spec *s, float *x) {
 }
 
 static void normalize(const mg_augment_spec *s, float *x, int64_t n, int64_t c) {
-    /* One number for all channels: all values are one channel. */
+    /* A single mean or deviation for all channels: all values are treated as one channel. */
     if (s->n_mean > 0) {
         const bool each = s->n_mean > 1;
         mg_color_normalize(x, each ? n : n * c, each ? c : 1, s->mean, NULL);

@@ -185,7 +185,7 @@ test("a file of another number of elements is refused", function()
   end
   check.equal(values(mapped(4)), { 0, 1, 2, 3 })
   check.raises(mapped(3):iter(), "cache: .*other.cache has 4 elements, the dataset here has 3: it holds elements of "
-    .. "another dataset: give another path, or remove the file, and it is made anew", "data")
+    .. "another dataset: give another path, or remove the file to have it written again", "data")
   check.equal(#values(given(numbers(9)):cache(path)), 4) -- of unknown length: the file is believed
 end)
 

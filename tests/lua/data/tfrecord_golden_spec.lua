@@ -86,7 +86,7 @@ test("what TensorFlow wrote and the schema misnames is an error with record, exp
   raises({ "no", "string" }, place .. '"no" is missing; expected one string')
   raises({ "image/raw", "uint8", shape = { 4, 4 } },
     place .. '"image/raw": expected 16 uint8 elements for shape {4, 4}, found 12')
-  raises({ "image/raw", "float64", shape = { -1 } }, place .. '"image/raw": 12 bytes are no whole number of float64')
+  raises({ "image/raw", "float64", shape = { -1 } }, place .. '"image/raw": 12 bytes are not a whole number of float64')
 end)
 
 test("images of another shape, and strings that are not images, are errors", function()

@@ -146,7 +146,7 @@ test("files are compressed and found out by their contents, whatever their name"
     check.truthy(#check.read(path) < #check.read(plain) / 2, "compressed")
     check.equal(labels(mgpu.data.tfrecord(path, LABEL)), labels(mgpu.data.tfrecord(plain, LABEL)))
     check.equal(labels(mgpu.data.tfrecord({ path, plain }, LABEL):skip(299):take(2)), { 300, 1 })
-    check.raises(function() mgpu.data.tfrecord(path, LABEL, { compression = "none" }) end, "this is no TFRecord file",
+    check.raises(function() mgpu.data.tfrecord(path, LABEL, { compression = "none" }) end, "this is not a TFRecord file",
       "data")
   end
   check.raises(function() mgpu.data.tfrecord(plain, LABEL, { compression = "gzip" }) end, "gzip data is damaged",
@@ -233,7 +233,7 @@ test("files of another format are errors", function()
     "write_tfrecord: the dataset has no end: use :take%(n%)", "usage")
   check.raises(function() mgpu.data.tfrecord("/nowhere/file", LABEL) end, "cannot open /nowhere/file", "io")
   check.raises(function() mgpu.data.tfrecord("tests", LABEL) end, "tests is not a regular file", "io")
-  check.raises(function() mgpu.data.tfrecord("tests/golden/images/rgb.png", LABEL) end, "this is no TFRecord file",
+  check.raises(function() mgpu.data.tfrecord("tests/golden/images/rgb.png", LABEL) end, "this is not a TFRecord file",
     "data")
   check.raises(function() mgpu.data.tfrecord({}, LABEL) end, "a path, or a list of paths, is needed", "usage")
 end)

@@ -16,7 +16,7 @@ function Cache.memory(path) return { elements = {}, path = path } end
 local function check_count(dataset, n)
   if not dataset.count or dataset.count == n then return end
   core.fail("data", ("cache: %s has %d elements, the dataset here has %s: it holds elements of another dataset: give "
-    .. "another path, or remove the file, and it is made anew"):format(dataset.kept.path, n,
+    .. "another path, or remove the file to have it written again"):format(dataset.kept.path, n,
     dataset.count == math.huge and "no end" or dataset.count))
 end
 
