@@ -1,5 +1,5 @@
-/* luaopen_mgpu_core, the functions that belong to no other file, and how errors reach Lua: as
- * strings that begin with the user's file and line. */
+/* luaopen_mgpu_core, functions of mgpu.core that belong to no other file, and raising errors in
+ * Lua: as strings that begin with the user's file and line. */
 #include "bind/bind.h"
 #include "bind/source.h"
 #include "core/context.h"
@@ -69,7 +69,7 @@ void bind_check(lua_State *L, mg_status status) {
     if (status != MG_OK) bind_raise(L);
 }
 
-/* Anything callable will do for a function: jitted functions are userdata. */
+/* Any callable value is accepted as a function: jitted functions are userdata. */
 void bind_want(lua_State *L, int index, int type, const char *who) {
     if (lua_type(L, index) == type) return;
     if (type == LUA_TFUNCTION && luaL_getmetafield(L, index, "__call")) {
@@ -103,7 +103,7 @@ void bind_poll(lua_State *L) {
     if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
 }
 
-/* Lines cost a string for each op, so they are only kept for those who look at plans. */
+/* Lines cost a string for each op, so they are only stored if plans are logged or checked. */
 static bool lines_wanted(void) {
     static int wanted = -1;
     if (wanted < 0) wanted = getenv("MGPU_CHECK") || getenv("MGPU_LOG");
@@ -134,14 +134,15 @@ void bind_register(lua_State *L, const luaL_Reg *core_functions) {
 
 /* ---- functions of mgpu.core ---- */
 
-/* "usage", "data", ... to a status. */
+/* The status of a name: "usage", "data", ... */
 static mg_status status_of_name(const char *name) {
     for (int i = 0; i < MG_N_STATUS; i++)
         if (strcmp(mg_status_name((mg_status)i), name) == 0) return (mg_status)i;
     return MG_USAGE;
 }
 
-/* fail(code, message): raises, at the user's line. lua/mgpu raises all its errors so. */
+/* fail(code, message): raises an error at the user's line. lua/mgpu raises all its errors with
+ * it. */
 static int core_fail(lua_State *L) {
     const char *code = luaL_checkstring(L, 1), *message = luaL_checkstring(L, 2);
     return bind_fail(L, status_of_name(code), "%s", message);
@@ -154,9 +155,8 @@ static int core_error_code(lua_State *L) {
 }
 
 /* guard(ok, code, message): fails the evaluation, or the step of a plan, in which ok is false.
- *
- * Kernels cannot raise, so this is how labels out of range and losses that are not numbers are
- * found. */
+ * Kernels cannot raise errors, so labels out of range and losses that are not finite are detected
+ * by guards. */
 static int core_guard(lua_State *L) {
     mg_tensor *ok = bind_take_tensor(L, 1, NULL, "guard");
     const char *code = luaL_checkstring(L, 2), *message = luaL_checkstring(L, 3);
@@ -173,8 +173,8 @@ static void guard_finite(lua_State *L, mg_tensor *const *list, int n, const char
     lua_pop(L, n + 1);
 }
 
-/* guard_finite({t, ...}, message): one guard for the tensors, or for each 255 of them, as many as
- * an op takes; entries that are false are left out. */
+/* guard_finite({t, ...}, message): one guard for the tensors, or one for each 255 tensors, the
+ * maximum number of inputs of an op. Entries that are false are skipped. */
 static int core_guard_finite(lua_State *L) {
     enum { MOST = 255 };
     mg_tensor *list[MOST];
@@ -219,7 +219,7 @@ static int core_guard_variables(lua_State *L) {
     return each_variable(L, "guard_variables", mg_guard_variables);
 }
 
-/* Whether steps may go on from the variables' values. */
+/* Fails if a step has made one of the variables NaN or infinite. */
 static mg_status check_usable(mg_variable *const *v, int n, const char *text) {
     for (int i = 0; i < n; i++)
         if (v[i]->nonfinite) return mg_fail(MG_NONFINITE, "%s %s", v[i]->name, text);
@@ -265,8 +265,9 @@ static int core_clock(lua_State *L) {
     return 1;
 }
 
-/* interrupted() -> the name of the signal that made the last "interrupted" error or will make the
- * next: "SIGINT", "SIGTERM"; nil if there was none, or a host program called mg_interrupt(). */
+/* interrupted() -> the name of the signal that caused the last "interrupted" error or will cause
+ * the next one: "SIGINT", "SIGTERM"; nil if there was none, or a host program called
+ * mg_interrupt(). */
 static int core_interrupted(lua_State *L) {
     switch (mg_interrupt_signal()) {
     case SIGINT: lua_pushliteral(L, "SIGINT"); break;

@@ -1,14 +1,14 @@
-/* The Lua binding: what its files share.
+/* The Lua binding: functions that its files share.
  *
  * Errors. A C function that fails has stored a message (mg_fail). bind_raise turns it into a Lua
  * error whose text begins with the user's file and line. lua_error does not return and frees
  * nothing, hence the rules of ownership.
  *
- * Ownership. A tensor that a binding function makes goes into a userdata, made empty before, so
- * that no error can lose it: bind_new_tensor, then bind_fill at once. Other C objects (stores,
- * JSON, streams) are held by userdata with a __gc in the same way. Arguments that are not tensors
- * yet (numbers, tables, variables) are replaced on the stack by tensors, and so live as long as the
- * call. */
+ * Ownership. A tensor that a binding function makes goes into a userdata that was created empty
+ * before, so that an error cannot leak it: bind_new_tensor, then bind_fill at once. Other C objects
+ * (stores, JSON, streams) are held by userdata with a __gc in the same way. Arguments that are not
+ * tensors yet (numbers, tables, variables) are replaced on the stack by tensors, and so live as
+ * long as the call. */
 #ifndef MG_BIND_BIND_H
 #define MG_BIND_BIND_H
 
@@ -52,7 +52,7 @@ void bind_register(lua_State *L, const luaL_Reg *functions);
 
 /* ---- tensor.c: userdata of tensors and variables ---- */
 
-/* Pushes an empty tensor userdata and returns where its tensor goes; fill it at once. */
+/* Pushes an empty tensor userdata and returns the place for its tensor; fill it at once. */
 mg_tensor **bind_new_tensor(lua_State *L);
 /* Puts an owned tensor into the userdata at place, or raises the stored error if it is NULL. */
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned);
@@ -75,13 +75,13 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n);
 /* The dtype of numbers and tables without a stated one: float32 unless core.floatx changed it. */
 mg_dtype bind_floatx(void);
 
-/* The dtype that the string at index names; -1 for nothing or nil. Raises for anything else. */
+/* The dtype named by the string at index; -1 for nil or no value. Raises for anything else. */
 int bind_dtype_option(lua_State *L, int index, const char *who);
 
 /* ---- nested.c: arrays and nested tables ---- */
 
 /* The number of entries of the array at index (an absolute one), or -1 if it has holes or other
- * keys; `fault` says which. */
+ * keys; `fault` then describes the first one. */
 int64_t bind_array_length(lua_State *L, int index, char *fault, size_t size);
 /* Pushes a tensor made from the nested table at index (an absolute one) and returns it, borrowed.
  * dtype -1: bool if all values are booleans, else floatx. device NULL: the default. */
@@ -94,32 +94,31 @@ struct mg_zip *bind_check_zip(lua_State *L);
 
 /* ---- device.c ---- */
 
-/* The device of that name, opened. Raises, naming the visible ones, if it is not there or if
- * --devices leaves it out; cpu:0, where data come from, is never left out. */
+/* The device of that name, opened. Raises, with the names of the visible devices, if it does not
+ * exist or --devices does not list it; cpu:0, where data come from, is always visible. */
 mg_device *bind_device(lua_State *L, const char *name);
 
 /* ---- memory.c: garbage collection ---- */
 
-/* Tells the garbage collector that bytes outside the Lua heap are about to be taken. */
+/* Tells the garbage collector that memory outside the Lua heap is about to be allocated. */
 void bind_account(lua_State *L, size_t bytes);
 /* Inside mgpu.tidy: lists the tensor userdata on top of the stack among those to free. */
 void bind_note_made(lua_State *L);
 
 /* ---- io.c: paths, and owners of C objects ---- */
 
-/* The path at index; raises unless it is text without zero bytes, which C would take for its end.
- */
+/* The path at index; raises unless it is text without zero bytes, which would end the path in C. */
 const char *bind_path(lua_State *L, int index, const char *who);
 
-/* A userdata that frees a C object when it is collected, so that an error can be raised at any
- * time. */
+/* A userdata that owns a C object and frees it when it is collected, so that an error may be raised
+ * at any time. */
 typedef struct bind_owner {
     void *held; /* owned; NULL: nothing */
     void (*release)(void *held);
 } bind_owner;
-/* Pushes an owner of nothing; `release` frees what is put into it. */
+/* Pushes an empty owner; `release` frees the object that is put into it. */
 bind_owner *bind_new_owner(lua_State *L, void (*release)(void *));
-/* Frees what is held without waiting for the collector. */
+/* Frees the object without waiting for the collector. */
 void bind_release_owner(bind_owner *o);
 
 /* ---- store.c ---- */

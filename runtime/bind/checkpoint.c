@@ -1,4 +1,4 @@
-/* Checkpoints in Lua: writers with their thread, reading, and the wish to stop after a save. */
+/* Checkpoints in Lua: writers with their thread, reading, and requests to stop after a save. */
 #include "bind/bind.h"
 #include "io/checkpoint.h"
 #include "core/alloc.h"
@@ -16,7 +16,8 @@ static mg_checkpoint_writer *to_writer(lua_State *L) {
     return *box;
 }
 
-/* checkpoint_writer(folder, keep) -> a writer. Made closed, so that no error can lose it. */
+/* checkpoint_writer(folder, keep) -> a writer. The userdata is created closed, so that an error
+ * cannot leak the writer. */
 static int core_checkpoint_writer(lua_State *L) {
     const char *folder = bind_path(L, 1, "checkpoint_writer");
     const int keep = (int)luaL_checkinteger(L, 2);
@@ -47,8 +48,8 @@ static int writer_busy(lua_State *L) {
     return 1;
 }
 
-/* writer:wait() -> {number, saved, message}, how the last save ended: once for each, else nil.
- * message: the error, if there was one. */
+/* writer:wait() -> {number, saved, message}, the result of the last save, once for each save; else
+ * nil. message: the error, if there was one. */
 static int writer_wait(lua_State *L) {
     mg_checkpoint_result result;
     if (!mg_checkpoint_writer_wait(to_writer(L), &result)) return 0;
@@ -140,8 +141,8 @@ static int core_checkpoint_remove_all(lua_State *L) {
 
 /* ---- stopping after a save ---- */
 
-/* stop_listen(on): from here on the program's SIGTERM and SIGUSR1 are answered by stop_requested,
- * or not any more. */
+/* stop_listen(on): whether the program's SIGTERM and SIGUSR1 are stop requests, which
+ * stop_requested returns. */
 static int core_stop_listen(lua_State *L) {
     mg_stop_listen(lua_toboolean(L, 1));
     return 0;
@@ -158,7 +159,8 @@ static int core_stop_requested(lua_State *L) {
     return 1;
 }
 
-/* stop_saved(): the error that ends the script comes after a save: exit status 75. */
+/* stop_saved(): notes that a stop request was fulfilled by a save: the error that ends the script
+ * then gives the exit status 75. */
 static int core_stop_saved(lua_State *L) {
     (void)L;
     mg_stop_set_saved();

@@ -99,7 +99,7 @@ static int stream_close(lua_State *L) {
     return 0;
 }
 
-/* Pushes a closed one, which the collector may already find. */
+/* Pushes a closed stream, which the collector may already release. */
 static stream_userdata *new_stream_userdata(lua_State *L) {
     stream_userdata *box = lua_newuserdata(L, sizeof *box);
     *box = (stream_userdata){0};
@@ -169,9 +169,9 @@ static void read_shards(lua_State *L, int index, mg_stream_spec *spec) {
     lua_pop(L, 2);
 }
 
-/* Reads the device for each field, from the array `devices` of the table at index, and the one that
- * batches are made on for devices that are not in the host's memory, `host`. Leaves the devices
- * below the table, which is then on top. */
+/* Reads the device for each field, from the array `devices` of the table at index, and the device
+ * `host`, on which batches are put together for devices that are not host-visible. Leaves the
+ * devices on the stack below the table. */
 static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
     lua_getfield(L, index, "host");
     spec->host = bind_device(L, luaL_checkstring(L, -1));
@@ -193,8 +193,8 @@ static void read_devices(lua_State *L, int index, mg_stream_spec *spec) {
     lua_settop(L, index + 1);
 }
 
-/* How many threads make batches, where the user does not say: one is enough for copies. Without a
- * depth there are none, and counting the cores takes a while. */
+/* The default number of threads that make batches: one is enough for memory copies. Without a depth
+ * there are no threads, and counting the cores, which takes a while, is skipped. */
 static int default_threads(const mg_stream_spec *spec) {
     const int cores = spec->depth == 0 || spec->source->cheap ? 1 : mg_core_count();
     return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
@@ -294,7 +294,7 @@ static void push_parts(lua_State *L, const mg_element *e) {
 /* stream_next(stream) -> the parts, and the sizes of the batches around them; nothing at the end. A
  * text is a string, and in a batch an array of strings.
  *
- * If memory is short, collects garbage once and tries again. An element that an error left behind
+ * If memory is short, collects garbage once and tries again. An element that remains after an error
  * is freed by the next call. */
 static int core_stream_next(lua_State *L) {
     stream_userdata *box = luaL_checkudata(L, 1, BIND_STREAM);
@@ -326,8 +326,8 @@ static int core_stream_next(lua_State *L) {
     return 2;
 }
 
-/* stream_rows(stream, part, parts) -> where the rows of this part, from 1, of the last element come
- * from, as text; see mg_stream_describe. */
+/* stream_rows(stream, part, parts) -> the origin of the rows of this part (from 1) of the last
+ * element, as text; see mg_stream_describe. */
 static int core_stream_rows(lua_State *L) {
     const stream_userdata *box = luaL_checkudata(L, 1, BIND_STREAM);
     const int64_t part = (int64_t)luaL_checknumber(L, 2), parts = (int64_t)luaL_checknumber(L, 3);
@@ -338,8 +338,8 @@ static int core_stream_rows(lua_State *L) {
     return 1;
 }
 
-/* stream_seed() -> a seed for a shuffle that the user gave none: 53 bits, from the program's random
- * state, which moves on by one draw. */
+/* stream_seed() -> a seed for a shuffle without one: 53 bits, from the process's random state,
+ * which advances by one draw. */
 static int core_stream_seed(lua_State *L) {
     uint32_t words[4];
     mg_philox(words, 0, mg_rng_take(1), mg_rng_get().seed, SEED_STREAM);

@@ -39,8 +39,8 @@ static mg_cifar_format check_format(lua_State *L, int index) {
 }
 
 /* cifar_load(paths, members, {number of classes, ...}) -> images uint8 {rows, 32, 32, 3}, labels
- * uint8 {rows, number of labels}: the records of the files one after the other, or with an array of
- * members those of these files in the archive paths[1]. */
+ * uint8 {rows, number of labels}: the records of the files in order or, with an array of members,
+ * of these files in the archive paths[1]. */
 static int core_cifar_load(lua_State *L) {
     const char *paths[MOST_FILES], *members[MOST_FILES];
     luaL_checktype(L, 1, LUA_TTABLE);

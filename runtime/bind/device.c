@@ -1,5 +1,5 @@
-/* Devices and numeric settings in Lua: which devices there are, the default one, precision and
- * determinism, and planned faults for tests. */
+/* Devices and numeric settings in Lua: listing devices, the default device, precision and
+ * determinism, and injected faults for tests. */
 #include "bind/bind.h"
 #include "device/fault.h"
 #include "device/kinds.h"
@@ -13,7 +13,7 @@ static const char DEVICE_LIST[] =
     "mgpu.devices"; /* registry: the names that set_devices chose, or nil */
 
 /* Appends "kind:0", "kind:1", ... to the table on top of the stack: every card of a physical kind.
- * Of the other kinds any number can be opened, and the first is shown. */
+ * Of other kinds any number of devices can be opened, and only the first is listed. */
 static void add_devices_of_kind(lua_State *L, const mg_device_api *api) {
     const int n = api->physical ? api->count() : 1;
     for (int i = 0; i < n; i++) {
@@ -23,7 +23,7 @@ static void add_devices_of_kind(lua_State *L, const mg_device_api *api) {
 }
 
 /* Resolves the kind or alias named by argument 1; false if it is nil, which means all kinds. Raises
- * for an unknown kind; an alias that no available kind has leaves `kind` empty. */
+ * for an unknown kind; for an alias without an available kind, `kind` becomes empty. */
 static bool wanted_kind(lua_State *L, char kind[MG_KIND_NAME]) {
     kind[0] = 0;
     if (lua_isnoneornil(L, 1)) return false;
@@ -41,7 +41,7 @@ static bool is_of_kind(const char *name, const char *kind) {
     return strncmp(name, kind, n) == 0 && name[n] == ':';
 }
 
-/* Appends those names of the list at index `list` that are of the kind; NULL: all of them. */
+/* Appends the names in the list at index `list` that are of the kind; NULL: all names. */
 static void add_chosen_devices(lua_State *L, int list, const char *kind) {
     for (int i = 1; i <= (int)lua_objlen(L, list); i++) {
         lua_rawgeti(L, list, i);
@@ -89,8 +89,8 @@ static bool is_visible(lua_State *L, const char *name, bool host) {
     return found;
 }
 
-/* Raises the stored error of a device that could not be described or opened. Where it is missing,
- * the message tells which devices there are. */
+/* Raises the stored error of a device that could not be described or opened. If the device does not
+ * exist, the message lists the visible devices. */
 static void fail_missing(lua_State *L, const char *text) {
     char why[MG_ERROR_BYTES];
     const mg_status code = mg_error_code();
@@ -115,9 +115,9 @@ mg_device *bind_device(lua_State *L, const char *name) {
     return d;
 }
 
-/* device_name(text, host) -> the canonical name of a visible device; it is not opened. Raises for
- * one that is not there or that --devices leaves out; host: the first CPU may be used in any case.
- */
+/* device_name(text, host) -> the canonical name of a visible device; it is not opened. Raises for a
+ * device that does not exist or that --devices does not list; host: the first CPU is always
+ * accepted. */
 static int core_device_name(lua_State *L) {
     bind_want(L, 1, LUA_TSTRING, "device");
     mg_device_info info = {0};
@@ -129,7 +129,7 @@ static int core_device_name(lua_State *L) {
 
 /* devices([kind]) -> names, kinds of higher rank first.
  *
- * After set_devices, the names of its list instead of what the machine has. */
+ * After set_devices, the names of its list instead of the machine's devices. */
 static int core_devices(lua_State *L) {
     char kind[MG_KIND_NAME];
     const bool by_kind = wanted_kind(L, kind);
@@ -218,7 +218,7 @@ static int core_is_lost(lua_State *L) {
     return 1;
 }
 
-/* default_device([name]) -> its name, after setting it if one is given. */
+/* default_device([name]) -> the default device's name, after setting it if a name is given. */
 static int core_default_device(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) {
         bind_want(L, 1, LUA_TSTRING, "default_device");
@@ -248,7 +248,8 @@ static int core_precision(lua_State *L) {
     return 1;
 }
 
-/* deterministic([boolean]) -> the current value: algorithms by rule instead of by timing. */
+/* deterministic([boolean]) -> the current value: whether kernels are chosen by rule instead of by
+ * timing. */
 static int core_deterministic(lua_State *L) {
     if (!lua_isnoneornil(L, 1)) mg_deterministic_set(lua_toboolean(L, 1));
     lua_pushboolean(L, mg_deterministic());
@@ -258,7 +259,7 @@ static int core_deterministic(lua_State *L) {
 /* fault{device=, op=, phase = "compute" | "commit", at = n, again=, stuck=, lost=}: plans a failure
  * of a device, for tests; see device/fault.h.
  *
- * fault() takes it back. */
+ * fault() removes it. */
 static int core_fault(lua_State *L) {
     mg_fault fault = {.at = 1};
     if (lua_isnoneornil(L, 1)) {

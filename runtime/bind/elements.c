@@ -1,5 +1,5 @@
-/* What the operators of lua/mgpu/data/flow, which work on the elements of data sets as values, do
- * in C. */
+/* The C part of lua/mgpu/data/flow, whose operators work on the elements of data sets as Lua
+ * values. */
 #include "bind/bind.h"
 #include "data/element.h"
 #include "device/buffer.h"

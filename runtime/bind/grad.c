@@ -1,8 +1,8 @@
 /* Gradients in Lua: value_and_grad, grad, no_grad.
  *
  * While a recording is open, evaluated tensors keep their history, so that the function may read
- * values (item, print) and still be differentiated. Every way out of a call, errors included,
- * closes the recording again. */
+ * values (item, print) and still be differentiated. Every exit from a call, including errors,
+ * closes the recording. */
 #include "bind/bind.h"
 #include "graph/graph.h"
 
@@ -21,7 +21,8 @@ static mg_tensor *recorded_result(lua_State *L, int index, const char *who) {
 }
 
 /* Calls the function at index `fn` with the arguments above it. Leaves its results there and pushes
- * an array of the gradients of the first by wrt[0..n-1]; false where it does not depend on one. */
+ * an array of the gradients of the first result w.r.t. wrt[0..n-1], with false where it does not
+ * depend on wrt[i]. */
 static void differentiate(lua_State *L, int fn, mg_tensor *const *wrt, int n, const char *who) {
     mg_recording_begin();
     if (lua_pcall(L, lua_gettop(L) - fn, LUA_MULTRET, 0) != 0) {
@@ -44,15 +45,15 @@ static void differentiate(lua_State *L, int fn, mg_tensor *const *wrt, int n, co
     lua_remove(L, -2);
 }
 
-/* The values of the variables or tensors in the array at stack position `vars`, as they are when
- * the call begins. Pushes the list and a table that anchors its tensors. */
+/* The values of the variables or tensors in the array at stack position `vars`, at the beginning of
+ * the call. Pushes the list and a table that anchors its tensors. */
 static mg_tensor **entry_values(lua_State *L, int vars, int n) {
     mg_tensor **wrt = lua_newuserdata(L, ((size_t)n + 1) * sizeof *wrt);
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, vars, i + 1);
         mg_variable *v = bind_to_variable(L, -1);
-        if (v) { /* uncast: the gradient has the dtype of the variable, not of its reads */
+        if (v) { /* without autocast: the gradient has the dtype of the variable itself */
             lua_pop(L, 1);
             mg_tensor **place = bind_new_tensor(L);
             bind_fill(L, place, mg_variable_read(v));
@@ -76,7 +77,7 @@ static int value_and_grad_call(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(FN));
     lua_insert(L, 3);
     differentiate(L, 3, wrt, n, "value_and_grad");
-    lua_insert(L, 4); /* value, gradients, what else the function returned */
+    lua_insert(L, 4); /* value, gradients, further results of the function */
     return lua_gettop(L) - 2;
 }
 
@@ -100,7 +101,7 @@ static int core_value_and_grad(lua_State *L) {
     return 1;
 }
 
-/* The closure that grad returns: (x, ...) -> the gradient of fn(x, ...) by x. */
+/* The closure that grad returns: (x, ...) -> the gradient of fn(x, ...) w.r.t. x. */
 static int grad_call(lua_State *L) {
     bind_poll(L);
     mg_tensor *x = bind_take_tensor(L, 1, NULL, "grad");
@@ -113,7 +114,7 @@ static int grad_call(lua_State *L) {
     return 1;
 }
 
-/* grad(fn) -> a function that returns the gradient by its first argument. */
+/* grad(fn) -> a function that returns the gradient w.r.t. its first argument. */
 static int core_grad(lua_State *L) {
     bind_want(L, 1, LUA_TFUNCTION, "grad");
     lua_settop(L, 1);

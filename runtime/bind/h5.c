@@ -129,7 +129,7 @@ static mg_h5_tree *take_tree(lua_State *L, int at) {
     return tree;
 }
 
-/* h5_write(path, entries): the file is the old one or complete. */
+/* h5_write(path, entries): writes the file atomically. */
 static int core_h5_write(lua_State *L) {
     const char *path = bind_path(L, 1, "h5_write");
     bind_check(L, mg_h5_save(take_tree(L, 2), path));
@@ -137,7 +137,7 @@ static int core_h5_write(lua_State *L) {
     return 0;
 }
 
-/* The descriptor plus one, since NULL is nothing. */
+/* `descriptor` is the file descriptor plus one, because NULL stands for none. */
 static void close_image(void *descriptor) {
     close((int)(intptr_t)descriptor - 1);
 }

@@ -1,4 +1,4 @@
-/* Images in Lua: lua/mgpu/data/image.lua checks what users give and calls these functions. */
+/* Images in Lua: lua/mgpu/data/image.lua checks the users' arguments and calls these functions. */
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "data/image.h"

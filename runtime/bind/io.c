@@ -1,4 +1,4 @@
-/* Files and folders in Lua, and what the other bindings of files share: paths, and owners of C
+/* Files and folders in Lua, and helpers that the other bindings share: paths, and owners of C
  * objects. */
 #include "bind/bind.h"
 #include "core/alloc.h"
@@ -112,8 +112,8 @@ static mg_tfrecord *check_texts(lua_State *L, int index, const char *who, size_t
     return texts;
 }
 
-/* write_file(path, text) or write_file(path, {text, ...}): a file of the string, or of these
- * strings one after another, whole or not at all. */
+/* write_file(path, text) or write_file(path, {text, ...}): writes the string, or these strings one
+ * after another, to a file, atomically. */
 static int core_write_file(lua_State *L) {
     const char *path = bind_path(L, 1, "write_file");
     size_t n;
@@ -135,8 +135,8 @@ static int core_write_file(lua_State *L) {
     return 0;
 }
 
-/* tfrecord_append(path, size, {record, ...}) -> the new size: writes records behind the first
- * `size` bytes of a file; see io/tfrecord.h. */
+/* tfrecord_append(path, size, {record, ...}) -> the new size: writes records after the first `size`
+ * bytes of a file; see io/tfrecord.h. */
 static int core_tfrecord_append(lua_State *L) {
     const char *path = bind_path(L, 1, "tfrecord_append");
     int64_t size = luaL_checkinteger(L, 2);
@@ -148,7 +148,7 @@ static int core_tfrecord_append(lua_State *L) {
 }
 
 /* file_fault{at = n, error = "EIO", always=}: makes the n-th file call from now fail, for tests;
- * see core/io.h. file_fault() takes it back and returns whether a call has failed. */
+ * see core/io.h. file_fault() removes it and returns whether a call has failed. */
 static int core_file_fault(lua_State *L) {
     static const char *const names[] = {"EIO",   "ENOSPC", "EINTR", "EOPNOTSUPP",
                                         "short", "kill",   NULL};

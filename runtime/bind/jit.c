@@ -40,8 +40,8 @@ static void free_jit_entry(lua_State *L, bind_jit_entry *e) {
     *e = (bind_jit_entry){.template = LUA_NOREF};
 }
 
-/* An empty place in the list: a new one, or that of the least recently used plan without a run
- * under way. NULL if all have one. */
+/* An empty entry in the list: a new one, or that of the least recently used plan without a run in
+ * progress. NULL if all plans have one. */
 static bind_jit_entry *reserve_jit_entry(lua_State *L, bind_jitted *j) {
     bind_jit_entry *oldest = NULL;
     if (j->n_entries < MAX_PLANS) return &j->entries[j->n_entries++];
@@ -55,7 +55,7 @@ static bind_jit_entry *reserve_jit_entry(lua_State *L, bind_jitted *j) {
 
 /* Writes which argument, upvalue or setting differs first from the signature of the last call.
  *
- * The labels say up to which byte of the key each of them reaches. */
+ * Each label contains the end of its bytes in the key. */
 static void describe_change(const bind_jitted *j, const bind_signature *s, char *to, size_t size) {
     const bind_jit_entry *last = last_used_entry(j);
     size_t at = 0;
@@ -87,8 +87,8 @@ void bind_jit_push_function(lua_State *L) {
 }
 
 /* Keeps the upvalues that e was signed with by address alive in the environment of the jitted
- * function, for as long as e is in the list: a new object at the same address would be taken for
- * the old one. */
+ * function, for as long as e is in the list: otherwise a new object at the same address could be
+ * mistaken for the old one. */
 static void keep_signed_upvalues(lua_State *L, const bind_jitted *j, const bind_jit_entry *e) {
     lua_getfenv(L, 1);
     bind_jit_push_function(L);
@@ -143,8 +143,7 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
 
 /* Runs the plan on the call's tensors and pushes what fn would have returned.
  *
- * A run that fails for want of memory has committed nothing, so it may be tried again after a
- * collection. */
+ * A run that fails with MG_OOM has committed nothing, so it may be repeated after a collection. */
 static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
     bind_results *r = bind_new_results(L, e->n_outputs);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
@@ -170,8 +169,8 @@ static __attribute__((noinline)) int call_plan(lua_State *L, bind_jitted *j) {
 
 static int jit_call(lua_State *L);
 
-/* Raises if MAX_NESTED calls of jitted functions are on the stack: a function that calls itself
- * without end would overflow the C stack. */
+/* Raises if MAX_NESTED calls of jitted functions are on the stack: unbounded recursion would
+ * overflow the C stack. */
 static void check_nesting(lua_State *L) {
     lua_Debug frame;
     int n = 0;
@@ -189,8 +188,8 @@ static void check_nesting(lua_State *L) {
 
 /* The metamethod __call: returns what fn would have returned.
  *
- * Inside another trace, the outer one takes in fn's ops; while a gradient is recorded, their
- * history is needed, which a plan lacks. In both cases fn is simply called. */
+ * Inside another trace, fn's ops become part of the outer trace; while a gradient is recorded, the
+ * history of the ops is needed, which a plan does not have. In both cases fn is simply called. */
 static int jit_call(lua_State *L) {
     bind_jitted *j = bind_check_jitted(L);
     bind_poll(L);
@@ -261,7 +260,8 @@ static int jit_report(lua_State *L) {
     return 1;
 }
 
-/* Plans with a run under way are not here any more: the run's handle keeps the jitted function. */
+/* No plan has a run in progress here, because the handle of a run keeps the jitted function
+ * alive. */
 static int jit_gc(lua_State *L) {
     bind_jitted *j = bind_check_jitted(L);
     for (int i = 0; i < j->n_entries; i++) free_jit_entry(L, &j->entries[i]);
@@ -284,7 +284,7 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
         j->devices[i - 1] = mg_device_find(luaL_checkstring(L, -1));
         if (!j->devices[i - 1]) bind_raise(L);
         lua_pop(L, 1);
-        /* twice the same device would wait for itself */
+        /* a device that is listed twice would wait for itself */
         for (int k = 0; k < i - 1; k++)
             if (j->devices[k] == j->devices[i - 1])
                 bind_fail(L, MG_USAGE, "mgpu.jit: the device %s is given twice",

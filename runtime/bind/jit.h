@@ -3,9 +3,9 @@
  *
  *     jit.c         calls, the list of plans, the methods of jitted functions
  *     jit_trace.c   tracing, and the check MGPU_CHECK=retrace
- *     jit_submit.c  runs that go on beside the caller
+ *     jit_submit.c  runs in the background (submit)
  *     signature.c   what a plan depends on, as a string of bytes
- *     results.c     what fn returned, and the tensors of later runs put in its place */
+ *     results.c     the results of fn, and putting the tensors of later runs into them */
 #ifndef MG_BIND_JIT_H
 #define MG_BIND_JIT_H
 
@@ -18,15 +18,15 @@
  * Calls with equal signatures run the same plan.
  *
  * The bytes hold the settings, then each argument, then each upvalue of the function that can be
- * signed: of a tensor argument the dtype, shape and device; of numbers, strings and booleans the
- * value; of variables, and of tensors in upvalues, the identity (address), because they are part of
- * the plan. */
+ * signed: the dtype, shape and device of a tensor argument; the value of a number, string or
+ * boolean; the identity (address) of a variable, or of a tensor in an upvalue, because it is part
+ * of the plan. */
 
 /* Limits of one call: bytes, tensors in its arguments, labels. */
 enum { BIND_MAX_KEY = 4096, BIND_MAX_TENSORS = 512, BIND_MAX_LABELS = 64 };
 
-/* Names what the bytes up to `end`, from the end of the label before, describe: for the warning
- * that says what keeps changing. */
+/* Names the bytes from the end of the previous label up to `end`, for the warning that says which
+ * value keeps changing. */
 typedef struct bind_label {
     size_t end;
     const char *kind, *name; /* "upvalue", "rate"; borrowed; name may be NULL */
@@ -51,12 +51,12 @@ void bind_sign_settings(bind_signature *s);
  * cannot be an argument. */
 void bind_sign_arguments(bind_signature *s, int first, int last);
 /* Adds the upvalues of the function at `fn` that are numbers, strings, booleans, tensors or
- * variables. Tables are not looked into; see MGPU_CHECK=retrace. */
+ * variables. The contents of tables are not signed; see MGPU_CHECK=retrace. */
 void bind_sign_upvalues(bind_signature *s, int fn);
-/* Pushes a table of the upvalues that are signed by address. It is kept with the signature, so that
- * no other object gets such an address. */
+/* Pushes a table of the upvalues that are signed by address. It is kept as long as the signature,
+ * so that no other object gets the same address. */
 void bind_push_upvalues(lua_State *L, int fn);
-/* To be called when `trainable` of a layer or variable changes to its opposite. */
+/* To be called whenever `trainable` of a layer or variable is toggled. */
 void bind_turn_trainable(const void *object);
 /* Writes the label in words: `argument 2`, `upvalue "rate"`. */
 void bind_label_text(char *to, size_t size, const bind_label *l);
@@ -67,7 +67,8 @@ uint64_t bind_signature_hash(const bind_signature *s);
 
 /* ---- results.c ----
  *
- * What a traced function returned, and how later runs return the same with their own tensors.
+ * The results of a traced function, from which later runs return equal results with their own
+ * tensors.
  *
  * The results are kept as a template: a table of the returned values, nested tables included, with
  * a light userdata i in the place of the i-th tensor. */
@@ -78,9 +79,8 @@ typedef struct bind_outputs {
     int n, n_results;                  /* tensors; values that the function returned */
 } bind_outputs;
 
-/* The stack holds the n_results returned values and nothing else. Leaves in their place the
- * anchors, a table that keeps the tensors alive, and the template. Raises for a value that cannot
- * be a result. */
+/* The stack must hold only the n_results returned values. Replaces them by the anchors, a table
+ * that keeps the tensors alive, and the template. Raises for a value that cannot be a result. */
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results);
 
 /* The tensors of one run, in a userdata whose collection releases them. */
@@ -91,8 +91,8 @@ typedef struct bind_results {
 
 /* Pushes one with room for n tensors. */
 bind_results *bind_new_results(lua_State *L, int n);
-/* Pushes what the function would have returned: n_results values by the template (a registry
- * reference), with the tensors of r, all filled in, in their places. Returns n_results. */
+/* Pushes the results of the function: n_results values made from the template (a registry
+ * reference), with the tensors of r, which are all filled in. Returns n_results. */
 int bind_push_results(lua_State *L, bind_results *r, int template, int n_results);
 
 /* Makes the metatable of bind_results. */
@@ -121,8 +121,8 @@ typedef struct bind_jit_entry {
  * by address (bind_push_upvalues). */
 typedef struct bind_jitted {
     bind_jit_entry entries[MAX_PLANS];
-    mg_device *devices[MG_MAX_DEVICES]; /* that share the rows of a step; borrowed */
-    double weights[MG_MAX_DEVICES];     /* their shares, if weighted */
+    mg_device *devices[MG_MAX_DEVICES]; /* devices of a step; borrowed */
+    double weights[MG_MAX_DEVICES];     /* relative shares of the rows, if weighted */
     int n_devices, n_stages;            /* 0 devices: the default one; groups of devices */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
     mg_device *central;                 /* strategy "central": the device that has the weights */
@@ -144,13 +144,13 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
 
 /* ---- jit_trace.c ---- */
 
-/* Calls fn with placeholders for the tensors in arguments first..last and makes a plan of what it
- * returned: *o lists the results, and their anchors and template are pushed. Owned by the caller.
- * Raises, with fn's own error unchanged. */
+/* Calls fn with placeholders for the tensors in arguments first..last and makes a plan of its
+ * results: *o lists them, and their anchors and template are pushed. Owned by the caller. Raises,
+ * with fn's own error unchanged. */
 mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o);
 /* Whether MGPU_CHECK=retrace asks for a second trace of every call. */
 bool bind_jit_checks_retraces(void);
-/* Traces again and raises if the plan is another than that of e: then fn depends on something that
+/* Traces again and raises if the plan differs from the plan of e: then fn depends on something that
  * is not in the signature. */
 void bind_jit_check_retrace(lua_State *L, const bind_jitted *j, bind_jit_entry *e, int first,
                             int last);

@@ -1,14 +1,15 @@
-/* Runs of jitted functions beside the caller: submit(...) begins a run on the device's thread and
- * returns a handle with done(), wait() and cancel(). */
+/* Background runs of jitted functions: submit(...) begins a run on the device's thread and returns
+ * a handle with done(), wait() and cancel(). */
 #include "bind/jit.h"
 #include "graph/graph.h"
 
 /* The userdata of a run. Its environment table holds the jitted function, which keeps the plan. */
 typedef struct jit_run {
-    bind_jit_entry e; /* a copy: once the run has ended, another plan may take the entry's place */
-    bool running;     /* the result has not been taken */
+    bind_jit_entry
+        e;        /* a copy, because another plan may replace the entry once the run has ended */
+    bool running; /* the result has not been taken */
     int n;
-    mg_tensor *args[]; /* retained: the run reads them, whatever the caller does meanwhile */
+    mg_tensor *args[]; /* retained: the run reads them even if the caller releases them */
 } jit_run;
 
 /* The handle is complete before the run begins, so that pending_gc can end it whatever happens. */
@@ -45,17 +46,17 @@ static int pending_done(lua_State *L) {
     return 1;
 }
 
-/* wait() -> what fn returned, once. Raises what went wrong in the run. */
+/* wait() -> the results of fn, once. Raises the error of the run. */
 static int pending_wait(lua_State *L) {
     jit_run *h = check_pending(L);
     if (!h->running) return bind_fail(L, MG_USAGE, "wait: the result was taken already");
     bind_results *r = bind_new_results(L, h->e.n_outputs);
-    h->running = false; /* whatever mg_plan_end says, the run is over */
+    h->running = false; /* the run is over even if mg_plan_end fails */
     bind_check(L, mg_plan_end(h->e.plan, h->args, r->list));
     return bind_push_results(L, r, h->e.template, h->e.n_results);
 }
 
-/* cancel(): stops the run, if it was not waited for; nothing of it is committed. */
+/* cancel(): stops the run, unless it was waited for; nothing is committed. */
 static int pending_cancel(lua_State *L) {
     jit_run *h = check_pending(L);
     if (h->running) mg_plan_cancel(h->e.plan, h->args);
@@ -63,7 +64,7 @@ static int pending_cancel(lua_State *L) {
     return 0;
 }
 
-/* A run that nobody can wait for any more is cancelled. */
+/* Cancels the run: nobody can wait for it any more. */
 static int pending_gc(lua_State *L) {
     jit_run *h = check_pending(L);
     pending_cancel(L);

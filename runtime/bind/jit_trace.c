@@ -1,8 +1,8 @@
 /* Tracing a function for mgpu.jit: its tensors are replaced by placeholders, it is called once, and
- * what it returned becomes a plan.
+ * a plan is made from its results.
  *
  * MGPU_CHECK=retrace: every later call traces again and compares the plans, to find values that fn
- * reads from elsewhere (fields, globals) and that were therefore baked into the plan. */
+ * reads from elsewhere (fields, globals), which are therefore baked into the plan. */
 #include "bind/jit.h"
 #include "core/alloc.h"
 #include "core/context.h"
@@ -26,7 +26,7 @@ static void push_traced(lua_State *L, mg_trace *trace) {
         return;
     }
     if (!lua_istable(L, -1)) return;
-    const char *names[64] = {NULL}; /* signing has refused more */
+    const char *names[64] = {NULL}; /* signing refuses more than 64 */
     int n_names = 0;
     const int from = lua_gettop(L), n = (int)lua_objlen(L, from);
     luaL_checkstack(L, 8, "jit");

@@ -16,7 +16,7 @@ static void release_json(void *value) {
 static char empty_array_key;
 #define EMPTY_ARRAY ((void *)&empty_array_key)
 
-/* jansson returns NULL without a message of the library. */
+/* For functions of jansson that return NULL: they set no error message. */
 static int fail_no_memory(lua_State *L) {
     return bind_fail(L, MG_OOM, "json_encode: out of memory");
 }
@@ -86,7 +86,7 @@ static void fill_json_from_table(lua_State *L, json_t *into, int depth) {
         bind_fail(L, MG_USAGE, "json_encode: tables nest deeper than %d: does one contain itself?",
                   MG_JSON_MAX_DEPTH);
     luaL_checkstack(L, 6, "json_encode");
-    /* an object: is_array has looked at every key of an array */
+    /* an object: is_array has checked every key of an array */
     lua_pushnil(L);
     while (!json_is_array(into) && lua_next(L, table)) {
         if (lua_type(L, -2) != LUA_TSTRING)

@@ -3,10 +3,10 @@
 #include "bind/bind.h"
 #include <string.h>
 
-/* version_of(file, function, form) -> the number that the function of the library tells, or
- * nil and why there is none. The library is sought as the devices seek theirs. form: how the number
- * is told: "result" size_t f(void); "pointer" int f(int *); "pair" int f(int *major, int *minor),
- * which gives 1000 * major + minor. */
+/* version_of(file, function, form) -> the version that the library's function returns, or nil and
+ * the reason. The library is searched for in the same way as the devices' libraries. form: how the
+ * function returns the number: "result" size_t f(void); "pointer" int f(int *); "pair" int f(int
+ * *major, int *minor), which gives 1000 * major + minor. */
 static int core_version_of(lua_State *L) {
     static const char *const forms[] = {"result", "pointer", "pair", NULL};
     const char *const symbols[] = {luaL_checkstring(L, 2), NULL};

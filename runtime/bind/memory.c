@@ -1,24 +1,26 @@
 /* Garbage collection and memory outside the Lua heap.
  *
- * A tensor costs Lua a few dozen bytes, but the machine perhaps megabytes, which Lua's collector
- * does not see. So every n KiB taken outside the heap advance the collector by n * heap / budget
- * KiB: one collection cycle for each `budget` of such memory. The budget is the larger of 64 MiB
- * and 1.4 times what the devices held at the end of the last cycle, when there was least garbage.
+ * A tensor takes a few dozen bytes of the Lua heap, but perhaps megabytes outside, which Lua's
+ * collector does not see. So every n KiB allocated outside the heap advance the collector by n *
+ * heap / budget KiB: one collection cycle for each `budget` of such memory. The budget is the
+ * larger of 64 MiB and 1.4 times the memory of the devices at the end of the last cycle, when there
+ * was least garbage.
  *
- * Measured: the peak lies about half a budget above what is alive, with pauses below a millisecond.
- * Tried before: steps of a fixed size collected nothing, and steps of one KiB for each KiB taken
- * cost seconds. With a budget of 1.4 times what the devices hold now, garbage made the budget
- * larger, and freed more at once than the cpu device keeps for the next tensors. */
+ * Measured: the peak lies about half a budget above the live memory, with pauses below a
+ * millisecond. Alternatives that failed: steps of a fixed size collected nothing; steps of one KiB
+ * for each KiB allocated cost seconds; with a budget of 1.4 times the current memory of the
+ * devices, garbage increased the budget, and collections freed more at once than the cpu device
+ * keeps for the next tensors. */
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "device/device.h"
 #include "graph/graph.h"
 
-/* The collector is not told of less than BATCH_BYTES at a time. */
+/* Allocations are reported to the collector in batches of at least BATCH_BYTES. */
 enum { LEAST_BUDGET_KIB = 64 << 10, BATCH_BYTES = 64 << 10 };
 
-static _Thread_local size_t unreported; /* bytes taken since then */
-static _Thread_local int64_t live_kib;  /* of the devices, at the end of the last cycle */
+static _Thread_local size_t unreported; /* bytes allocated since the last report */
+static _Thread_local int64_t live_kib;  /* memory of the devices at the end of the last cycle */
 
 static int64_t used_kib(void) {
     int64_t bytes = 0;
@@ -89,8 +91,8 @@ static void free_made(lua_State *L, int made, int kept) {
     }
 }
 
-/* Runs inside pcall, since marking may run out of memory: marks what the results hold. Stack: kept,
- * results. */
+/* Runs inside pcall, since marking may run out of memory: marks the tensors that the results hold.
+ * Stack: kept, results. */
 static int keep_results(lua_State *L) {
     const int last = lua_gettop(L);
     for (int i = 2; i <= last; i++) mark_kept(L, i, 1);
@@ -148,7 +150,7 @@ static int core_memory(lua_State *L) {
 }
 
 /* alloc_fault(n [, always]): makes the n-th allocation of the library from now fail, for tests, and
- * if `always` all later ones; see core/alloc.h. alloc_fault() takes it back. */
+ * if `always` all later ones; see core/alloc.h. alloc_fault() removes it. */
 static int core_alloc_fault(lua_State *L) {
     const int64_t n = luaL_optinteger(L, 1, 0);
     (lua_toboolean(L, 2) ? mg_alloc_fail_from : mg_alloc_fail_after)(n);

@@ -1,8 +1,8 @@
 /* Arrays, and nested tables of numbers that become tensors.
  *
- * Lua's length operator stops at some hole and does not see named fields, so trusting it would lose
- * data silently. Every key of a table is looked at, and one that is not a position 1..n is an error
- * that says where it is. */
+ * Lua's length operator may stop at any hole and does not see named fields, so relying on it would
+ * silently lose data. Every key of a table is looked at, and one that is not a position 1..n is an
+ * error that says where it is. */
 #include "bind/bind.h"
 #include "device/buffer.h"
 #include <stdio.h>

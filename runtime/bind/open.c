@@ -1,4 +1,4 @@
-/* Where the Lua files are, and luaopen_mgpu, with which a host program opens all of mgpu. */
+/* Finding the Lua files, and luaopen_mgpu, with which a host program opens all of mgpu. */
 #define _GNU_SOURCE /* dladdr */
 #include "bind/bind.h"
 #include "core/io.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pushes the folder that holds lua/ and models/, looked for from where this library lies (in a
- * build tree or under an installed prefix), or nil. Links to the library are followed. */
+/* Pushes the folder that holds lua/ and models/, found relative to this library (in a build tree or
+ * under an installed prefix), or nil. Links to the library are followed. */
 static void push_root_of_library(lua_State *L) {
     static const char *const places[] = {"..", "../..", "../../share/mgpulua",
                                          "../../../share/mgpulua"};
@@ -32,8 +32,8 @@ static void push_root_of_library(lua_State *L) {
         lua_pushnil(L);
 }
 
-/* Pushes what the program stored in the registry, else MGPU_ROOT, else what is found, which the
- * registry then keeps for bind_is_ours. */
+/* Pushes the root folder: the one that the program stored in the registry, else MGPU_ROOT, else the
+ * one found relative to the library. The registry then keeps it for bind_is_ours. */
 static void push_root(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     if (!lua_isnil(L, -1)) return;

@@ -13,7 +13,7 @@
 
 enum { MAX_INPUTS = 255 };
 
-/* A call under way; its tensors are borrowed from the Lua stack. */
+/* A call in progress; its tensors are borrowed from the Lua stack. */
 typedef struct op_call {
     lua_State *L;
     const mg_op *op;
@@ -199,14 +199,14 @@ static const mg_attr *find_attr(const mg_op *op, const char *name) {
     return NULL;
 }
 
-/* The names that PyTorch has for two common options. */
+/* Our names for two common options of PyTorch. */
 static const char *own_name(const char *name) {
     if (strcmp(name, "dim") == 0) return "axis";
     if (strcmp(name, "keepdim") == 0) return "keepdims";
     return name;
 }
 
-/* Raises for a name that no attribute has, with the nearest that one has. */
+/* Raises for an unknown option name; the message suggests the nearest known name. */
 static void fail_unknown_option(op_call *c, const char *name) {
     const char *names[16];
     int n = 0;
@@ -236,8 +236,8 @@ static void read_named_attrs(op_call *c, int index) {
     }
 }
 
-/* An empty table is no options at all, except where the first attribute is a shape: reshape {}
- * makes a scalar. */
+/* An empty table stands for no options, unless the first attribute is a shape: reshape {} makes a
+ * scalar. */
 static bool is_empty_options(const op_call *c, int index) {
     if (!lua_istable(c->L, index) || lua_objlen(c->L, index) > 0) return false;
     const mg_attr_type t = c->op->n_attrs ? c->op->attrs[0].type : MG_ATTR_INT;
@@ -273,8 +273,8 @@ static void read_attrs(op_call *c) {
 /* Every op's Lua function; the row of the op table is upvalue 1.
  *
  * mg_apply checks shapes and dtypes, so errors come at the user's line, and computes nothing.
- * mg_eval_pending evaluates every 2,000th tensor, so that a loop which never reads a value does not
- * pile up history without bound. */
+ * mg_eval_pending evaluates every 2,000th tensor, so that the history of a loop that never reads a
+ * value stays bounded. */
 static int call_op(lua_State *L) {
     op_call c = {.L = L, .op = lua_touserdata(L, lua_upvalueindex(1)), .next = 1};
     union { /* aligned room for any attribute struct */
@@ -302,7 +302,7 @@ static int call_op(lua_State *L) {
     return 1;
 }
 
-/* The table is then that of tensor methods, so `t:name` needs no further wrapper. */
+/* For the visible ops it is the table of tensor methods, so `t:name` needs no further wrapper. */
 void bind_open_ops(lua_State *L, bool hidden) {
     for (int i = 0; i < mg_op_count(); i++) {
         const mg_op *op = mg_op_at(i);

@@ -5,9 +5,9 @@
 #include <math.h>
 
 #define MAX_SEED 4294967295.0       /* of 32 bits */
-#define MAX_BASE 9007199254740992.0 /* 2^53: up to there Lua's numbers are exact */
+#define MAX_BASE 9007199254740992.0 /* 2^53: Lua's numbers are exact up to this */
 
-/* seed(n): the random state of a fresh program with this seed. */
+/* seed(n): sets the random state to that of a new process with this seed. */
 static int core_seed(lua_State *L) {
     bind_want(L, 1, LUA_TNUMBER, "seed");
     const double n = lua_tonumber(L, 1);

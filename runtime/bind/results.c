@@ -40,7 +40,7 @@ static void push_template(lua_State *L, void *outputs) {
         return;
     }
     const int type = lua_type(L, -1);
-    /* these could not be made anew for each run */
+    /* a run could not create a new value of these types */
     if (type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA ||
         type == LUA_TTHREAD)
         bind_fail(L, MG_USAGE,
@@ -50,7 +50,7 @@ static void push_template(lua_State *L, void *outputs) {
     if (type == LUA_TTABLE) map_table(L, push_template, o);
 }
 
-/* Mirrors bind_push_results: what is taken apart here is put together there. */
+/* The inverse of bind_push_results. */
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
     lua_newtable(L);
     lua_insert(L, ANCHORS);
@@ -98,9 +98,8 @@ bind_results *bind_new_results(lua_State *L, int n) {
     return r;
 }
 
-/* The collector is told of the tensors first.
- *
- * Once a tensor is in its userdata, r gives its own reference up. */
+/* Reports the tensors to the collector first. Once a tensor is in its userdata, r drops its own
+ * reference. */
 int bind_push_results(lua_State *L, bind_results *r, int template, int n_results) {
     size_t bytes = 0;
     r->n = r->room; /* from here on the collector may release them */

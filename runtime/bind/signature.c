@@ -46,7 +46,7 @@ int bind_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Raises for a number key outside 1..n: the array part ends at the first hole, and what follows it
+/* Raises for a number key outside 1..n: the array part ends at the first hole, and entries after it
  * would be lost. */
 static void check_position(bind_signature *s, double key, int n, int argument) {
     if (key >= 1 && key <= n && key == (int)key) return;
@@ -56,8 +56,8 @@ static void check_position(bind_signature *s, double key, int n, int argument) {
               argument, key);
 }
 
-/* The array part in order, then the named fields sorted by name, because tables have no order of
- * their own. */
+/* The array part in order, then the named fields sorted by name, because the fields of a table have
+ * no order. */
 static void put_table(bind_signature *s, int index, int argument) {
     lua_State *L = s->L;
     const char *names[64] = {NULL};
@@ -132,7 +132,7 @@ static void end_label(bind_signature *s, const char *kind, const char *name, int
         (bind_label){.end = s->n, .kind = kind, .name = name, .number = number};
 }
 
-/* The bar at the end keeps arguments and upvalues apart. */
+/* The bar at the end separates arguments from upvalues. */
 void bind_sign_arguments(bind_signature *s, int first, int last) {
     for (int i = first; i <= last; i++) {
         put_value(s, i, i - first + 1);
@@ -143,12 +143,12 @@ void bind_sign_arguments(bind_signature *s, int first, int last) {
 
 /* ---- settings ---- */
 
-/* Which layers and variables are frozen, as one bit pattern: each object whose `trainable` was
- * changed from what it was made with adds a hash of its address, by exclusive or. Changing it back
- * takes the hash out, so that the plans made before are found again. */
+/* The set of frozen layers and variables as a hash: the exclusive or of a hash of the address of
+ * each object whose `trainable` differs from its initial value. Changing it back removes the
+ * object's hash, so that earlier plans are found again. */
 static _Thread_local uint64_t frozen_pattern;
 
-/* An exclusive or: the second change takes the first back. */
+/* By exclusive or, a second change undoes the first. */
 void bind_turn_trainable(const void *object) {
     uint64_t h = (uint64_t)(uintptr_t)object; /* splitmix64's finalizer */
     h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
@@ -156,7 +156,7 @@ void bind_turn_trainable(const void *object) {
     frozen_pattern ^= h ^ h >> 31;
 }
 
-/* Two labels, so that the warning can tell freezing layers from the rest. */
+/* Two labels, so that the warning can distinguish frozen layers from other settings. */
 void bind_sign_settings(bind_signature *s) {
     const mg_device *device = mg_device_default();
     /* each changes which kernels a plan is made of */
@@ -171,7 +171,7 @@ void bind_sign_settings(bind_signature *s) {
 /* ---- upvalues ---- */
 
 /* Adds the upvalue at index if it can be signed; false otherwise. A tensor that an earlier trace
- * left in an upvalue is a dead placeholder, which nothing depends on. */
+ * left in an upvalue is a dead placeholder, and it is skipped because nothing depends on it. */
 static bool put_upvalue(bind_signature *s, int index) {
     switch (lua_type(s->L, index)) {
     case LUA_TNUMBER:
@@ -188,7 +188,7 @@ static bool put_upvalue(bind_signature *s, int index) {
     return true;
 }
 
-/* One level deep: what a table in an upvalue holds is not signed.
+/* Only one level deep: the contents of a table in an upvalue are not signed.
  *
  * Upvalues of types that cannot be signed (functions, tables, nil) add nothing. */
 void bind_sign_upvalues(bind_signature *s, int fn) {
@@ -200,7 +200,7 @@ void bind_sign_upvalues(bind_signature *s, int fn) {
     }
 }
 
-/* All userdata upvalues, which is more than is signed by address, and does no harm. */
+/* Pushes all userdata upvalues: more than are signed by address, which does no harm. */
 void bind_push_upvalues(lua_State *L, int fn) {
     lua_newtable(L);
     for (int i = 1; lua_getupvalue(L, fn, i) != NULL; i++) {
@@ -211,7 +211,7 @@ void bind_push_upvalues(lua_State *L, int fn) {
     }
 }
 
-/* Without a name or number, the kind says it all. */
+/* A label without a name or number is described by its kind alone. */
 void bind_label_text(char *to, size_t size, const bind_label *l) {
     if (l->name)
         snprintf(to, size, "%s \"%s\"", l->kind, l->name);

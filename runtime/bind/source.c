@@ -1,4 +1,5 @@
-/* Sources and transforms in Lua: userdata, released by the collector, and what a source holds. */
+/* Sources and transforms in Lua: userdata, released by the collector, and information about
+ * sources. */
 #include "bind/source.h"
 #include "bind/bind.h"
 #include "data/sources/sources.h"
@@ -38,7 +39,7 @@ mg_transform **bind_new_transform(lua_State *L) {
     return new_userdata(L, BIND_TRANSFORM);
 }
 
-/* What the userdata at index holds; NULL if it is not of this type or is empty. */
+/* The object of the userdata at index; NULL if it is not of this type or is empty. */
 static void *held(lua_State *L, int index, const char *type) {
     void **place = lua_touserdata(L, index);
     if (!place || !lua_getmetatable(L, index)) return NULL;
@@ -73,7 +74,7 @@ void bind_open_source(lua_State *L) {
     define_userdata(L, BIND_TRANSFORM, transform_gc);
 }
 
-/* ---- what a source holds ---- */
+/* ---- information about sources ---- */
 
 static void push_field(lua_State *L, const mg_field *f) {
     lua_createtable(L, 0, 3);
@@ -102,7 +103,7 @@ static int core_source_info(lua_State *L) {
     return 1;
 }
 
-/* ---- sources made of what Lua has ---- */
+/* ---- sources made from values of Lua ---- */
 
 /* source_tensors({tensor, ...}) -> a source of their rows. They must be evaluated and in host
  * memory. */

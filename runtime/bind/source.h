@@ -7,7 +7,7 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Pushes an empty userdata and returns where its source goes; fill it at once:
+/* Pushes an empty userdata and returns the place for its source; fill it at once:
  *     mg_source **place = bind_new_source(L);
  *     if (!(*place = mg_tfrecord_source(...))) return bind_raise(L); */
 mg_source **bind_new_source(lua_State *L);
@@ -19,7 +19,7 @@ mg_transform *bind_to_transform(lua_State *L, int index, const char *who);
 /* Defines the metatables; called once for a state. */
 void bind_open_source(lua_State *L);
 
-/* ---- source_files.c: what the bindings of sources of files share ---- */
+/* ---- source_files.c: helpers for the bindings of file sources ---- */
 
 /* The strings of the array at index (an absolute one), which must stay on the stack; their number
  * in *n. Pushes the block that holds them. Raises for anything else and for zero bytes. */
@@ -27,7 +27,7 @@ const char **bind_take_texts(lua_State *L, int index, const char *who, int *n);
 /* Whether the field of the table at `at` is true. */
 bool bind_true_field(lua_State *L, int at, const char *name);
 
-/* Moves what is on the stack above the table at `at` into the table, which keeps it alive. */
+/* Moves the values on the stack above the table at `at` into the table, which keeps them alive. */
 void bind_keep(lua_State *L, int at);
 
 #endif

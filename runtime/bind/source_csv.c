@@ -1,4 +1,5 @@
-/* CSV files in Lua. lua/mgpu/data/csv.lua checks what users give; the checks here only guard C. */
+/* CSV files in Lua. lua/mgpu/data/csv.lua checks the users' arguments; the checks here only protect
+ * the C code. */
 #include "bind/bind.h"
 #include "bind/source.h"
 #include "core/alloc.h"
@@ -34,7 +35,7 @@ static void take_table(lua_State *L, mg_csv_table *t) {
     t->no_value = bind_take_texts(L, lua_gettop(L), "csv", &t->n_no_value);
 }
 
-/* Pushes {rows =, {name =, kind =, missing =}, ...}: what the scan found. */
+/* Pushes {rows =, {name =, kind =, missing =}, ...}: the result of the scan. */
 static void push_columns(lua_State *L, const mg_csv_table *t) {
     static const char *const kinds[] = {"int32", "int64", "float32", "string"};
     lua_createtable(L, t->n_columns, 1);
@@ -70,7 +71,7 @@ static const int *take_columns(lua_State *L, int at, int *n) {
     return columns;
 }
 
-/* The field that the table at `at` describes; leaves on the stack what it borrows. */
+/* The field that the table at `at` describes; leaves the values it borrows on the stack. */
 static mg_csv_field take_field(lua_State *L, int at) {
     mg_csv_field f = {.matrix = bind_true_field(L, at, "matrix"), .dtype = MG_I32};
     f.columns = take_columns(L, at, &f.n_columns);
@@ -126,8 +127,8 @@ static void push_names(lua_State *L, const mg_class_names *names) {
 }
 
 /* csv_source(paths, format, choose) -> source, classes. format: {delimiter =, quote =, comment =,
- * trim =, skip =, header =, no_value =}. choose(columns), with what the files hold, returns the
- * fields {{dtype =, columns =, matrix =, classes =}, ...}, whose dtype may be "string" or
+ * trim =, skip =, header =, no_value =}. choose(columns) gets the result of the scan and returns
+ * the fields {{dtype =, columns =, matrix =, classes =}, ...}, whose dtype may be "string" or
  * "classes", and the values for missing ones, by column. */
 static int core_csv_source(lua_State *L) {
     mg_class_names *classes = NULL;

@@ -1,5 +1,5 @@
 /* Sources of files in Lua: folders of images, lines of text, NumPy's arrays. The functions of
- * lua/mgpu/data check what users give; the checks here only guard C. */
+ * lua/mgpu/data check the users' arguments; the checks here only protect the C code. */
 #include "bind/source.h"
 #include "bind/bind.h"
 #include "data/sources/image_folder.h"
@@ -57,7 +57,7 @@ static mg_folder_labels take_labels(lua_State *L, int at) {
     return (mg_folder_labels)labels;
 }
 
-/* What the arguments 1 and 2 say; leaves on the stack what it borrows. */
+/* Reads the arguments 1 and 2; leaves the values it borrows on the stack. */
 static mg_image_folder take_folder(lua_State *L) {
     mg_image_folder f = {.path = bind_path(L, 1, "image_folder")};
     luaL_checktype(L, 2, LUA_TTABLE);

@@ -68,7 +68,7 @@ bind_owner *bind_push_store(lua_State *L) {
 }
 
 /* store_save(path, {name = tensor, ...}, [{key = text, ...}], [format]): in the format of that
- * name, or else the one that the path's extension names.
+ * name, or of the path's extension.
  *
  * Values that are not tensors yet are converted, so variables can be given as they are. */
 static int core_store_save(lua_State *L) {
@@ -83,7 +83,7 @@ static int core_store_save(lua_State *L) {
     return 0;
 }
 
-/* ---- tables of what a store holds ---- */
+/* ---- tables of a store's contents ---- */
 
 /* Pushes {name = tensor, ...}. */
 static void push_tensors(lua_State *L, const mg_store *store) {
@@ -180,8 +180,8 @@ static const luaL_Reg methods[] = {{"tensors", file_tensors},
                                    {"close", file_close},
                                    {NULL, NULL}};
 
-/* store_open(path) -> an open file, whose tensors are known but not read: their names, shapes and
- * dtypes can be compared with what is wanted first. Closed by the collector, if not before. */
+/* store_open(path) -> an open file, whose tensors are not read yet: their names, shapes and dtypes
+ * can be checked first. Closed by the collector, if not before. */
 static int core_store_open(lua_State *L) {
     const char *path = bind_path(L, 1, "store_open");
     mg_store_file **place = lua_newuserdata(L, sizeof *place);

@@ -30,7 +30,7 @@ mg_tensor **bind_new_tensor(lua_State *L) {
     return place;
 }
 
-/* About 1 KiB is what a tensor without a value costs outside the Lua heap. */
+/* A tensor without a value takes about 1 KiB outside the Lua heap. */
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned) {
     if (!owned) bind_raise(L);
     *place = owned;
@@ -47,8 +47,8 @@ static void *userdata_of_kind(lua_State *L, int index, const char *name) {
     return same ? p : NULL;
 }
 
-/* "Was freed" is an error of the program: a tensor that :free() or tidy has released is still in
- * use. */
+/* A freed tensor is an error of the user's program, which still uses a tensor that :free() or tidy
+ * has released. */
 mg_tensor *bind_to_tensor(lua_State *L, int index) {
     mg_tensor **place = userdata_of_kind(L, index, BIND_TENSOR);
     if (!place) return NULL;
@@ -88,7 +88,7 @@ static mg_tensor *push_scalar(lua_State *L, double v, mg_dtype dtype) {
     return *place;
 }
 
-/* What every op does with its operands.
+/* Called for every operand of every op.
  *
  * The new userdata replaces the argument on the stack, so it lives as long as the call. */
 mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, const char *who) {
@@ -115,11 +115,11 @@ mg_tensor *bind_take_tensor(lua_State *L, int index, const mg_tensor *like, cons
 
 /* ---- evaluation ---- */
 
-/* Tells the collector of the results first: it may free garbage, and with it the memory for them.
- * Tensors on the way that are still referenced, if only by garbage, get values too: they are
- * reported afterwards.
+/* Reports the results to the collector first, so that it can free garbage to make room for them.
+ * Other tensors of the history that are still referenced, even if only by garbage, get values too;
+ * these are reported afterwards.
  *
- * Nothing is committed by an evaluation that ran out of memory, so it can be tried again. */
+ * An evaluation that ran out of memory has committed nothing, so it can be repeated. */
 void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) bytes += t[i]->buffer ? 0 : mg_tensor_bytes(t[i]);
@@ -192,7 +192,7 @@ static int core_tensor(lua_State *L) {
                      luaL_typename(L, 1));
 }
 
-/* ---- settings and questions ---- */
+/* ---- settings and queries ---- */
 
 /* dtype_name(name) -> the canonical spelling ("float32"), or nil if there is no such dtype. */
 static int core_dtype_name(lua_State *L) {

@@ -86,9 +86,9 @@ static int tensor_totable(lua_State *L) {
     return 1;
 }
 
-/* ---- questions: t:shape() -> {2, 3}, t:dtype(), t:device(), t:rank(), t:count(), #t ---- */
+/* ---- queries: t:shape() -> {2, 3}, t:dtype(), t:device(), t:rank(), t:count(), #t ---- */
 
-/* Like all questions, answered from the lazy tensor: nothing is computed. */
+/* Like all queries, it reads the lazy tensor and computes nothing. */
 static int tensor_shape(lua_State *L) {
     const mg_tensor *t = bind_take_tensor(L, 1, NULL, "shape");
     lua_createtable(L, t->shape.rank, 0);
@@ -128,7 +128,7 @@ static int tensor_len(lua_State *L) {
     return 1;
 }
 
-/* t:free(): gives up the memory now; any later use raises. */
+/* t:free(): frees the memory now; any later use raises an error. */
 static int tensor_free(lua_State *L) {
     if (!bind_to_tensor(L, 1))
         return bind_fail(L, MG_USAGE, "free: the argument must be a tensor, got %s",
@@ -148,8 +148,8 @@ static mg_tensor **push_placed(lua_State *L, mg_tensor *t, mg_device *d) {
 
 /* copy_to(t, [device]) -> a copy, made now: the method :to, and :clone without a device.
  *
- * Inside a trace nothing is copied. A plan never writes to its inputs, so a copy would be of no
- * use, and which device computes what is decided by the layers. */
+ * Inside a trace nothing is copied. A plan never writes to its inputs, so a copy would be useless,
+ * and the layers decide which device computes what. */
 static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
@@ -202,8 +202,8 @@ static int core_address(lua_State *L) {
 
 /* t[i] calls the Lua function `entry`; t.name is a method. Upvalue 1: the table of methods.
  *
- * A name that no method has is an error, where Lua would give nil, so that a misspelt call says so:
- * the Lua function `unknown` raises it. */
+ * An unknown name is an error, raised by the Lua function `unknown`, and not nil as usual in Lua,
+ * so that misspelt calls are reported. */
 static int tensor_index(lua_State *L) {
     if (lua_type(L, 2) == LUA_TNUMBER) {
         lua_getfield(L, lua_upvalueindex(1), "entry");

@@ -1,4 +1,4 @@
-/* The terminal in Lua: its size, and what it answers to a question. */
+/* The terminal in Lua: its size, and its answers to queries (escape sequences). */
 #include "bind/bind.h"
 #include "core/status.h"
 #include "core/threads.h"
@@ -12,8 +12,8 @@
 
 enum { ANSWER_BYTES = 256 };
 
-/* columns() -> the width of the terminal on standard output (80 if it does not say), or nil if
- * standard output is no terminal: progress bars. */
+/* columns() -> the width of the terminal on standard output (80 if it is unknown), or nil if
+ * standard output is no terminal; for progress bars. */
 static int core_columns(lua_State *L) {
     struct winsize size;
     if (!isatty(STDOUT_FILENO)) return 0;
@@ -23,7 +23,7 @@ static int core_columns(lua_State *L) {
 }
 
 /* terminal_size() -> columns, rows, width and height in pixels of the terminal on standard output;
- * 0 for what it does not say; nothing if standard output is no terminal. */
+ * 0 for unknown values; no results if standard output is not a terminal. */
 static int core_terminal_size(lua_State *L) {
     struct winsize size = {0};
     if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
@@ -60,7 +60,8 @@ static size_t read_answer(int fd, char last, double seconds, char *answer) {
     return n;
 }
 
-/* Asks with the terminal in a mode that neither echoes the answer nor waits for a line. */
+/* Sends a query, with the terminal in a mode that neither echoes the answer nor waits for a
+ * line. */
 static size_t ask(int fd, const char *question, size_t n, char last, double seconds, char *answer) {
     struct termios before, raw;
     if (tcgetattr(fd, &before) != 0) return 0;
@@ -74,9 +75,9 @@ static size_t ask(int fd, const char *question, size_t n, char last, double seco
     return got;
 }
 
-/* terminal_ask(question, last, seconds) -> what the controlling terminal answers up to the byte
- * `last`; "" if it says nothing in that time, or if the process has no terminal in the foreground.
- */
+/* terminal_ask(question, last, seconds) -> the answer of the controlling terminal up to the byte
+ * `last`; "" if it does not answer in time, or if the process is not in the foreground of a
+ * terminal. */
 static int core_terminal_ask(lua_State *L) {
     size_t n;
     const char *question = luaL_checklstring(L, 1, &n), *last = luaL_checkstring(L, 2);

@@ -1,5 +1,6 @@
-/* TFRecord files in Lua. lua/mgpu/data/tfrecord_schema.lua checks what users give; the checks here
- * only guard C. tfrecord_values.c turns the values of rows that are written into features. */
+/* TFRecord files in Lua. lua/mgpu/data/record_schema.lua checks the users' arguments; the checks
+ * here only protect the C code. When rows are written, tfrecord_values.c turns their values into
+ * features. */
 #include "bind/tfrecord.h"
 #include "bind/source.h"
 #include "core/alloc.h"
@@ -42,7 +43,8 @@ static mg_shape take_shape(lua_State *L, int at, const char *who) {
     return shape;
 }
 
-/* The default of the table at `at`: a text, an array of texts, or as many numbers as a cell has. */
+/* Reads the default from the table at `at`: a text, an array of texts, or a number for each element
+ * of a cell. */
 static void take_fallback(lua_State *L, int at, mg_record_field *f, const char *who) {
     size_t n;
     lua_getfield(L, at, "default");
@@ -99,7 +101,7 @@ bind_record_fields *bind_push_record_fields(lua_State *L, int index, const char 
         mg_alloc_zero(sizeof *fields + (size_t)n * sizeof fields->field[0]);
     if (!fields) bind_raise(L);
     owner->held = fields;
-    while (fields->n < n) { /* counted first: an error leaves a field in part */
+    while (fields->n < n) { /* counted first, because an error may leave the field partly filled */
         lua_rawgeti(L, index, fields->n + 1);
         take_field(L, &fields->field[fields->n++], who);
         lua_pop(L, 1);
@@ -191,8 +193,8 @@ static int core_tfrecord_writer(lua_State *L) {
     return 1;
 }
 
-/* tfrecord_write(writer, value, ...): a row, with a value for each field; nil where the feature is
- * to be left out. Rows go to the files in turn. */
+/* tfrecord_write(writer, value, ...): writes a row, with a value for each field; nil leaves the
+ * feature out. Rows are distributed over the files in turn. */
 static int core_tfrecord_write(lua_State *L) {
     record_writer *w = luaL_checkudata(L, 1, BIND_RECORD_WRITER);
     enum { FIRST = 2 };

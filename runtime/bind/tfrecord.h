@@ -20,12 +20,12 @@ bind_record_fields *bind_push_record_fields(lua_State *L, int index, const char 
  * Raises; `who` begins the message. */
 const void *bind_record_numbers(lua_State *L, int index, const mg_record_field *f, const char *who);
 
-/* Pushes a block of the n strings in the array at index, which is to keep them. Raises; `who`
+/* Pushes a block of the n strings in the array at index, which must keep them alive. Raises; `who`
  * begins the message. */
 const mg_text *bind_record_texts(lua_State *L, int index, size_t n, const char *who);
 
-/* The value at index as the feature that holds it; it may push what it points to. Raises, naming
- * row (from 1) and feature. */
+/* The value at index as a feature; may push memory that the feature points to. Raises, naming row
+ * (from 1) and feature. */
 mg_feature_value bind_record_value(lua_State *L, int index, const mg_record_field *f, int64_t row);
 
 #endif

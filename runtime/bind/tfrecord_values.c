@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where messages come from: "write_tfrecord: row 3: feature \"label\"". */
+/* Room for the beginning of messages: "write_tfrecord: row 3: feature \"label\"". */
 enum { WHO = 512 };
 #define TWO_63 9223372036854775808.0
 
@@ -56,7 +56,7 @@ static void range_of(mg_dtype dtype, int64_t *least, int64_t *most) {
                               : 1;
 }
 
-/* Element i of the numbers, whose doubles are v, as a whole number that `range` can hold. */
+/* Element i of the numbers (v: the numbers as doubles) as an integer that `range` can hold. */
 static int64_t whole(lua_State *L, const numbers *given, const double *v, size_t i, mg_dtype range,
                      const char *who) {
     int64_t least, most;
@@ -178,7 +178,7 @@ static mg_feature_value texts_value(lua_State *L, int index, const mg_record_fie
                               .count = n};
 }
 
-/* A string holds the elements as they are in memory. */
+/* A string must hold the elements in their memory representation. */
 static mg_feature_value raw_value(lua_State *L, int index, const mg_record_field *f,
                                   const char *who) {
     const size_t element = mg_dtype_size(f->dtype);

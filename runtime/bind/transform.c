@@ -41,7 +41,7 @@ static bool flag(lua_State *L, const char *name) {
     return v;
 }
 
-/* The number of the name in a list that ends with NULL; the first if nothing is given. */
+/* The index of the option's name in a list that ends with NULL; 0 if the option is missing. */
 static int choice(lua_State *L, const char *name, const char *const *names) {
     lua_getfield(L, 1, name);
     const int v = luaL_checkoption(L, -1, names[0], names);
@@ -68,14 +68,14 @@ static int numbers(lua_State *L, const char *name, double *v, int most) {
     return (int)n;
 }
 
-/* {lo, hi}; nothing given: off. */
+/* {lo, hi}; off if the option is missing. */
 static mg_range range(lua_State *L, const char *name) {
     double v[2] = {0, 0};
     const int n = numbers(L, name, v, 2);
     return (mg_range){.on = n == 2, .lo = v[0], .hi = v[1]};
 }
 
-/* {height, width}; nothing given: 0. */
+/* {height, width}; 0 if the option is missing. */
 static void size(lua_State *L, const char *name, int64_t *height, int64_t *width) {
     double v[2] = {0, 0};
     numbers(L, name, v, 2);
@@ -172,7 +172,7 @@ static void read_geometry(lua_State *L, mg_augment_spec *s) {
     s->cutout_value = number(L, "cutout_value", 0);
 }
 
-/* Leaves what the spec points to on the stack. */
+/* Leaves the memory that the spec points to on the stack. */
 static void read_values(lua_State *L, mg_augment_spec *s) {
     static const char *const ways[] = {[MG_STANDARDIZE_NONE] = "none",
                                        [MG_STANDARDIZE_TF] = "tf",
@@ -229,8 +229,8 @@ static mg_augment_choice choose(lua_State *L, mg_row_key *key, int64_t *height, 
     return mg_augment_choose(s, *key, *height, *width);
 }
 
-/* augment_choose(transform, epoch, row, height, width) -> the choices for an image of that size, in
- * the names of Keras's get_random_transform where it has one. */
+/* augment_choose(transform, epoch, row, height, width) -> the choices for an image of that size,
+ * with the names of Keras's get_random_transform where it has the same choice. */
 static int core_augment_choose(lua_State *L) {
     mg_row_key key;
     int64_t height, width;

@@ -1,5 +1,5 @@
-/* Variables in Lua: userdata that behave as their current value in every op (bind_take_tensor reads
- * it), and can be assigned.
+/* Variables in Lua: userdata that behave like their current value in every op (bind_take_tensor
+ * reads it), and can be assigned.
  *
  * They share the metamethods of tensors (bind_open_tensor); this file adds the fields name,
  * trainable, value and assign. */
@@ -105,8 +105,8 @@ static int variable_gc(lua_State *L) {
     return 0;
 }
 
-/* v.name, v.trainable and the methods value and assign; everything else is looked up as a tensor's.
- * Upvalue 1: the tensors' __index. */
+/* v.name, v.trainable and the methods value and assign; everything else is looked up as for a
+ * tensor. Upvalue 1: the tensors' __index. */
 static int variable_index(lua_State *L) {
     mg_variable *v = check_variable(L, 1, "variable");
     lua_settop(L, 2); /* a script may call the metamethod itself */
@@ -170,8 +170,8 @@ void bind_open_variable(lua_State *L) {
     lua_pop(L, 1);
 }
 
-/* prune_variables(): the list of variables whose values are not computed yet forgets those that
- * have a value by now, and those that nobody else holds; it keeps both alive otherwise. */
+/* prune_variables(): removes from the list of pending variables those that have a value now, and
+ * those that nobody else holds; the list would keep both alive. */
 static int core_prune_variables(lua_State *L) {
     (void)L;
     mg_variables_prune();

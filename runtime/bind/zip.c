@@ -6,7 +6,7 @@
  *       {name = "a.json", bytes = text},
  *       {name = "b.h5", file = other_path, deflate = true},
  *     })
- * io/zip.h says what is read and refused. */
+ * io/zip.h describes which archives are accepted. */
 #include "bind/bind.h"
 #include "io/zip.h"
 
