@@ -166,7 +166,7 @@ test("bias and relu are a kernel after the plan if there is no memory to try whe
     collectgarbage()
     print(y:totable()[1][3][3][4])
   ]])
-  check.matches(out, "bias and relu run behind cuDNN: cuDNN's conv2d: no memory to check whether relu keeps NaN")
+  check.matches(out, "bias and relu run after cuDNN: cuDNN's conv2d: no memory to check whether relu keeps NaN")
   check.matches(out, "\n65\n")
 end)
 

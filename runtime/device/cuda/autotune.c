@@ -21,7 +21,7 @@ static const double WARM_UP_SECONDS = 0.02;
  * events resolve about half a microsecond. */
 static const float SHORT_MS = 0.1F;
 
-/* What the cache holds where no candidate passed the checks. */
+/* The cache entry for a problem for which no candidate passed the checks. */
 static const char no_candidate[] = "none";
 
 typedef struct trial { /* the candidates' results so far */
@@ -34,7 +34,7 @@ typedef struct trial { /* the candidates' results so far */
 
 /* ---- trial memory ---- */
 
-/* Frees what alloc_buffers has allocated, also after it failed half way. */
+/* Frees the buffers of alloc_buffers, also after it has failed half way. */
 static void free_buffers(mg_autotune *t) {
     for (int i = 0; i < MG_AUTOTUNE_BUFFERS; i++) {
         if (t->buffers[i]) mg_device_free(t->device, t->buffers[i], t->buffer_bytes[i]);
@@ -44,7 +44,7 @@ static void free_buffers(mg_autotune *t) {
     t->workspace = NULL;
 }
 
-/* What was allocated before an error is for free_buffers. */
+/* After an error, free_buffers must still be called. */
 static mg_status alloc_buffers(mg_autotune *t) {
     for (int i = 0; i < MG_AUTOTUNE_BUFFERS; i++)
         if (t->buffer_bytes[i])
@@ -70,7 +70,7 @@ static int64_t checked_element(const mg_value *result) {
     return result->shape.rank == 4 ? (dim[1] / 2 * dim[2] + dim[2] / 2) * dim[3] : 0;
 }
 
-/* Runs candidate i over buffers all of whose bytes are `byte` -> whether the result is NaN. */
+/* Runs candidate i on buffers filled with `byte`; *is_nan: whether the result is NaN. */
 static mg_status run_over(mg_autotune *t, int i, uint8_t byte, bool *is_nan) {
     const size_t size = mg_dtype_size(t->result->dtype);
     const char *result = t->buffers[t->result_buffer];
@@ -88,8 +88,8 @@ static mg_status run_over(mg_autotune *t, int i, uint8_t byte, bool *is_nan) {
     return MG_OK;
 }
 
-/* A candidate that failed is out, and the trial goes on with the others; but not after an interrupt
- * or on a lost device: then the status is that failure. */
+/* A candidate that failed is out, and the trial continues with the others. After an interrupt or on
+ * a lost device the trial ends with that failure. */
 static mg_status drop_candidate(const mg_autotune *t, int i, trial *r, mg_status failure) {
     r->out[i] = true;
     r->failure = failure;
@@ -177,7 +177,7 @@ static void log_candidate(const mg_autotune *t, int i, const trial *r) {
         mg_log("dispatch", "%s: %s: %s takes %.4f ms", device, t->what, name, (double)r->ms[i]);
 }
 
-/* -1: all are out. Of those that are equally fast it is the first. */
+/* The fastest candidate, the first one of equals; -1 if all are out. */
 static int fastest(const mg_autotune *t, const trial *r) {
     int best = -1;
     for (int i = 0; i < t->n; i++)
@@ -209,28 +209,28 @@ static mg_status choose_by_time(mg_autotune *t, trial *r, int *best) {
     return MG_OK;
 }
 
-/* What is known after a choice, and so what the cache may keep. */
+/* The outcome of a choice, which decides what is written to the cache. */
 typedef enum outcome { UNTRIED, CHOSEN, NONE_PASSES } outcome;
 
-/* The error for a problem that no candidate solves with NaN treated as it must be. */
+/* The error for a problem for which every candidate loses or makes NaN. */
 static mg_status none_passes(const mg_autotune *t) {
-    return mg_fail(MG_UNSUPPORTED, "%s: no candidate treats NaN as it must", t->what);
+    return mg_fail(MG_UNSUPPORTED, "%s: no candidate treats NaN correctly", t->what);
 }
 
-/* A choice with trial memory: by rule or by time. */
+/* Allocates the trial memory and chooses by rule or by time. */
 static mg_status choose_by_trial(mg_autotune *t, int *best, outcome *known) {
     trial r = {.failure = MG_OK};
     for (int i = 0; i < t->n; i++) r.ms[i] = INFINITY;
     MG_TRY(mg_deterministic() ? choose_by_rule(t, &r, best) : choose_by_time(t, &r, best));
     if (*best < 0 && r.failure != MG_OK) return r.failure;
     mg_error_clear();
-    MG_TRY(mg_cuda_enter(t->device)); /* a failure may have brought the device down */
+    MG_TRY(mg_cuda_enter(t->device)); /* a failure may have made the device unusable */
     *known = *best < 0 ? NONE_PASSES : CHOSEN;
     return MG_OK;
 }
 
-/* Without memory for a trial, or where there is nothing to compare or to check, it is the first
- * candidate. */
+/* Chooses the first candidate if there is no memory for a trial, or nothing to compare or to
+ * check. */
 static mg_status choose(mg_autotune *t, int *best, outcome *known) {
     *best = -1;
     *known = UNTRIED;
@@ -254,7 +254,7 @@ static mg_status choose(mg_autotune *t, int *best, outcome *known) {
 
 /* ---- the cache ---- */
 
-/* Whether the choice was in the cache; *none: it was that no candidate passes the checks. */
+/* Whether the cache has the choice; *none: it says that no candidate passes the checks. */
 static bool load_choice(mg_autotune *t, bool *none) {
     size_t bytes = 0;
     void *data = mg_cuda_cache_read(t->kind, t->key, &bytes);
@@ -265,7 +265,7 @@ static bool load_choice(mg_autotune *t, bool *none) {
     return loaded;
 }
 
-/* A choice that has no form as bytes is made again by the next process. */
+/* A choice that cannot be saved is made again by the next process. */
 static void save_choice(mg_autotune *t, int best) {
     size_t bytes = 0;
     void *data = t->save(t, best, &bytes);

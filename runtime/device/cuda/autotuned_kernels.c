@@ -19,7 +19,7 @@
 
 enum { MOST_KERNELS = 3, MOST_PORTS = MG_AUTOTUNE_BUFFERS };
 
-/* Of each op, the kernels that compete: the one preferred without timing first. */
+/* The competing kernels of each op; the one that is preferred without timing comes first. */
 static const mg_kernel *const competitors[][MOST_KERNELS] = {
     {&mg_cuda_direct_conv2d, &mg_cuda_depth_conv2d, &mg_cuda_conv2d},
     {&mg_cuda_depth_conv2d_grad_input, &mg_cuda_conv2d_grad_input},
@@ -57,7 +57,7 @@ static void find_candidates(contest *c, const mg_kernel_plan *plan) {
         }
 }
 
-/* A single kernel needs no choice: it stands further down in the device's list. */
+/* Refuses if there is only one kernel: it comes later in the device's list anyway. */
 static const char *accepts_autotuned(const mg_kernel_plan *plan) {
     contest c;
     if (mg_deterministic()) return "mgpu.deterministic(true) rules out timing";
@@ -83,8 +83,8 @@ static void release_candidate(candidate *k) {
     k->plan.state = NULL;
 }
 
-/* Prepares all candidates; one that finds out only now that it cannot do the step leaves the list.
- * After an error those prepared so far are still in it. */
+/* Prepares all candidates; one whose `prepare` cannot handle the step is removed from the list.
+ * After an error the list holds the candidates prepared so far. */
 static mg_status prepare_candidates(contest *c) {
     int kept = 0;
     const int n = c->n;
@@ -110,7 +110,7 @@ static mg_status prepare_candidates(contest *c) {
     return mg_fail(MG_UNSUPPORTED, "no kernel can be prepared for it");
 }
 
-/* ---- what the autotuner asks for ---- */
+/* ---- the functions of the tuning problem ---- */
 
 /* Operands and the result are the buffers, in the order of the ports; scratch is the workspace. */
 static mg_status list_kernels(mg_autotune *t) {
@@ -129,7 +129,7 @@ static mg_status list_kernels(mg_autotune *t) {
     return MG_OK;
 }
 
-/* The trial buffers take the place of the step's operands. */
+/* Runs candidate i on the trial buffers. */
 static mg_status run_kernel(mg_autotune *t, int i) {
     contest *c = t->problem;
     const candidate *k = &c->list[i];
@@ -166,7 +166,7 @@ static bool load_kernel(mg_autotune *t, const void *name, size_t bytes) {
     return false;
 }
 
-/* 0 if there is no cuDNN: our own kernels may compete with one another. */
+/* 0 without cuDNN: then only our own kernels compete. */
 static size_t cudnn_version(void) {
     if (mg_dnn_open() == MG_OK) return mg_dnn.cudnnGetVersion();
     mg_error_clear();
@@ -235,7 +235,7 @@ static mg_status choose_kernel(contest *c, int *best) {
     return status;
 }
 
-/* The step's plan becomes what the winner asked for. */
+/* Copies the layouts and scratch that the winner requested to the step's plan. */
 static void adopt_plan(mg_kernel_plan *plan, const candidate *winner) {
     autotuned_state *s = plan->state;
     for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = winner->plan.in[i].layout;

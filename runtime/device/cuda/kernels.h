@@ -1,5 +1,5 @@
-/* The kernels of the cuda device: those of launchers/, of cuDNN and of cuBLASLt, and those that
- * choose among several. plugin.c lists them in order of preference. */
+/* The kernels of the cuda device: kernels of launchers/, of cuDNN and of cuBLASLt, and autotuned
+ * kernels, which choose among several. plugin.c lists them in order of preference. */
 #ifndef MG_DEVICE_CUDA_KERNELS_H
 #define MG_DEVICE_CUDA_KERNELS_H
 

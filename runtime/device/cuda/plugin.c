@@ -10,7 +10,7 @@
 #include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 
-/* Of an op, the first kernel that accepts a step takes it. */
+/* For each op, the first kernel that accepts a step runs it. */
 static const mg_kernel *const kernels[] = {&mg_cuda_fused,
                                            &mg_cuda_fused_sums,
                                            &mg_cuda_sum,

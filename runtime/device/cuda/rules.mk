@@ -13,7 +13,7 @@ $B/runtime/device/cuda/codegen/nvrtc.o: $(wildcard runtime/device/cuda/kernels/*
 # Kernels are compiled for two architectures and for later ones; the plug-in carries the images.
 GPUS = -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_random.cu = -fmad=false # the reference's bits
-NVCC_images.cu = -fmad=false # the places where the reference reads
+NVCC_images.cu = -fmad=false # the coordinates of the reference
 $B/%.fatbin: %.cu $(wildcard runtime/device/cuda/kernels/*.h runtime/*/*formulas.h runtime/ops/elementwise_*.h)
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)

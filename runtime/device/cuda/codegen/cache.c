@@ -1,4 +1,4 @@
-/* The disk cache: one file per entry, {header, key, data}, checked before it is believed. */
+/* The disk cache: one file per entry, {header, key, data}, which is checked before it is used. */
 #include "device/cuda/codegen/codegen.h"
 #include "core/alloc.h"
 #include "core/io.h"
@@ -11,7 +11,7 @@
 /* FORMAT: version of the file layout. PATH: bytes of a path. TRIM_EVERY: writes between two trims.
  */
 enum { FORMAT = 1, PATH = 4096, TRIM_EVERY = 256 };
-/* Bytes of all entries that trimming leaves. */
+/* The maximum bytes of all entries after trimming. */
 #define MOST ((int64_t)512 << 20)
 
 static const char magic[8] = "MGCACHE";
@@ -25,7 +25,7 @@ typedef struct header {
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static int writes; /* since the process began, for TRIM_EVERY */
 
-/* Fast enough for sources of some kilobytes, and the full key is compared anyway. */
+/* FNV-1a is fast enough for sources of some kilobytes, and the full key is compared anyway. */
 uint64_t mg_cuda_hash(uint64_t hash, const void *data, size_t n) {
     const unsigned char *p = data;
     if (hash == 0) hash = 0xcbf29ce484222325u;
@@ -126,7 +126,7 @@ static mg_status write_entry(const char *path, const char *key, const void *data
     return status;
 }
 
-/* Errors are swallowed: without the entry the next process does the work again. */
+/* Errors are ignored: without the entry the next process does the work again. */
 void mg_cuda_cache_write(const char *kind, const char *key, const void *data, size_t bytes) {
     char folder[PATH], path[PATH + 64];
     if (!find_folder(folder, sizeof folder) || !find_entry(path, sizeof path, kind, key)) return;

@@ -14,7 +14,7 @@
  * Sizes, strides and immediates are parameters of the kernel and not part of its source, so that a
  * script needs few kernels. The generated functions are put into the frame of kernels/fused.h. */
 
-/* Threads of a block; and how many blocks of a kernel with sums a multiprocessor runs at once. */
+/* Threads of a block; and blocks of a kernel with sums that a multiprocessor runs at once. */
 enum { MG_FUSED_THREADS = 256, MG_FUSED_FULL = 4 };
 
 /* How an input is indexed as the kernel walks over the outputs. */
@@ -29,7 +29,7 @@ typedef struct mg_fused_form {
     int rank;        /* of the iteration space; 0: flat, every tensor is walked as one run */
     int vector;      /* elements that a thread loads and stores at once */
     int tensors;     /* how many tensors of each input one launch may take (multi-tensor updates) */
-    int summed;      /* 1 + the number of the result whose columns are summed too; 0: none */
+    int summed;      /* 1 + the index of the result whose columns are also summed; 0: none */
     bool wide_index; /* positions need 64 bits */
     uint8_t way[MG_FUSE_MAX_INPUTS]; /* enum mg_way */
     uint8_t out_dtype[MG_FUSE_MAX_OUTPUTS];
@@ -55,7 +55,7 @@ mg_status mg_nvrtc_open(char version[16]);
 mg_status mg_nvrtc_compile(const char *name, const char *source, int major, int minor, void **image,
                            size_t *bytes);
 
-/* The cache key of that: a text of everything that decides the result, which is the source, its
+/* The cache key of a compilation: a text of everything that determines the result: the source, its
  * headers, the compiler's version and its options. After an error there is nothing to free. */
 mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
                        int minor);
@@ -69,24 +69,23 @@ mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *sour
 
 typedef struct mg_cuda_image mg_cuda_image;
 
-/* *image: that of kernel `name` of a source, for GPUs of compute capability major.minor, perhaps
- * not compiled yet. The caller holds a reference until it drops it. MG_UNSUPPORTED without NVRTC.
- */
+/* *image: the image of kernel `name` of a source, for GPUs of compute capability major.minor,
+ * possibly not compiled yet. The caller holds a reference until mg_cuda_image_drop. MG_UNSUPPORTED
+ * without NVRTC. */
 mg_status mg_cuda_image_want(const char *name, const char *source, int major, int minor,
                              mg_cuda_image **image);
 void mg_cuda_image_drop(mg_cuda_image *image); /* NULL: nothing happens */
 
-/* Compiles those of the n images that are not compiled yet, with at most `threads` threads, and
- * waits for all of them. The error is that of the first image that failed, with its kernel's name.
- */
+/* Compiles the images that are not compiled yet, with at most `threads` threads, and waits for all
+ * of them. The error is that of the first image that failed, with its kernel's name. */
 mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads);
 
 /* The machine code of a compiled image, for cuModuleLoadData. */
 const void *mg_cuda_image_data(const mg_cuda_image *image);
 const char *mg_cuda_image_name(const mg_cuda_image *image);
 
-/* Replaces an image from the disk cache that the driver refuses to load by one compiled now. One
- * that this process compiled stays. */
+/* Replaces an image from the disk cache that the driver refuses to load by a newly compiled one.
+ * Does nothing for an image that this process has compiled. */
 mg_status mg_cuda_image_again(mg_cuda_image **image);
 
 /* ---- cache.c: compiled kernels and tuned choices, kept on disk between processes ----
@@ -100,8 +99,8 @@ mg_status mg_cuda_image_again(mg_cuda_image **image);
 void *mg_cuda_cache_read(const char *kind, const char *key, size_t *bytes);
 void mg_cuda_cache_write(const char *kind, const char *key, const void *data, size_t bytes);
 
-/* Removes the oldest entries until the rest have at most `most` bytes. Writing calls it now and
- * then, with 512 MB. */
+/* Removes the oldest entries until the rest have at most `most` bytes. Called with 512 MB after
+ * every 256th write. */
 void mg_cuda_cache_trim(int64_t most);
 
 /* The FNV-1a hash of n bytes, continuing from `hash` (0 begins a new one). */

@@ -17,7 +17,7 @@ struct mg_cuda_image {
     int holders; /* references; the last one to go frees the image */
     enum { WANTED, BUSY, MADE, FAILED } state;
     bool from_disk;            /* read from the disk cache */
-    bool refused;              /* by the driver: it is not shared any more */
+    bool refused;              /* refused by the driver: it is not shared any more */
     char *name, *source, *key; /* owned */
     int major, minor;
     void *data;     /* owned: the machine code */
@@ -32,7 +32,7 @@ static mg_cuda_image *images_held;                        /* all images of the p
 
 /* ---- making and freeing images ---- */
 
-/* Also of an image that was only half made. */
+/* Also accepts a partly constructed image. */
 static void free_image(mg_cuda_image *m) {
     mg_free(m->name);
     mg_free(m->source);
@@ -206,7 +206,7 @@ mg_status mg_cuda_images_make(mg_cuda_image *const *images, int n, int threads) 
     return MG_OK;
 }
 
-/* The refused image stays with those who hold it, but find_image no longer returns it. */
+/* The refused image stays valid for its holders, but find_image no longer returns it. */
 mg_status mg_cuda_image_again(mg_cuda_image **image) {
     const mg_cuda_image *old = *image;
     if (!old->from_disk) return MG_OK;

@@ -1,5 +1,5 @@
-/* A device's list of generated kernels. Requests are added at its head, so those of the program in
- * the making are always the first ones. */
+/* A device's list of generated kernels. Requests are added at its head, so the requests of the
+ * program that is being compiled always come first. */
 #include "device/cuda/codegen/module.h"
 #include "core/alloc.h"
 #include "core/threads.h"
@@ -39,7 +39,7 @@ mg_status mg_cuda_module_want(mg_device *d, const char *name, const char *source
 /* Loads the compiled image, and looks up its kernel. */
 static mg_status load_module(mg_device *d, mg_cuda_module *m) {
     CUresult r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
-    if (r != CUDA_SUCCESS) { /* perhaps compiled for another driver: compile it again */
+    if (r != CUDA_SUCCESS) { /* possibly compiled for another driver: compile it again */
         MG_TRY(mg_cuda_image_again(&m->image));
         r = mg_cu.cuModuleLoadData(&m->module, mg_cuda_image_data(m->image));
     }
@@ -50,7 +50,7 @@ static mg_status load_module(mg_device *d, mg_cuda_module *m) {
     return mg_cuda_check(d, r, name);
 }
 
-/* Requests that are not loaded yet. */
+/* The number of requests that are not loaded yet. */
 static int count_wanted(const mg_cuda *s) {
     int n = 0;
     for (const mg_cuda_module *m = s->modules; m && !m->function; m = m->next) n++;

@@ -1,7 +1,7 @@
 /* The generated kernels that a device has loaded.
  *
  * A kernel is requested while a program's steps are prepared. When the program is complete, all
- * that it requested are compiled and loaded. One thread at a time does so for a device: the
+ * requested kernels are compiled and loaded. Only one thread at a time does this for a device: the
  * functions below are called with the device's mutex `compiling` held. */
 #ifndef MG_DEVICE_CUDA_CODEGEN_MODULE_H
 #define MG_DEVICE_CUDA_CODEGEN_MODULE_H

@@ -56,7 +56,7 @@ extern const char mg_cuda_kernel_h[], mg_cuda_params_h[], mg_cuda_elements_h[], 
     mg_cuda_fused_sums_h[], mg_cuda_reduce_h[], mg_cuda_scan_h[], mg_cuda_finite_h[],
     mg_cuda_elementwise_double_h[], mg_cuda_elementwise_float_h[];
 
-/* Under these names sources include them. */
+/* The path under which sources include the headers. */
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {
     FOLDER "kernel.h",          FOLDER "params.h",        FOLDER "elements.h", FOLDER "fused.h",
@@ -100,7 +100,8 @@ static int choose_architecture(int wanted, char *option, size_t room) {
 }
 
 /* Without contraction to FMA (--fmad=false) a fused group gives the same bits as its ops one by
- * one, and x - x is 0 even where x is a product. It costs nothing: memory bounds these kernels. */
+ * one, and x - x is 0 even if x is a product. It costs no time, because these kernels are
+ * memory-bound. */
 typedef struct options {
     char architecture[64];
     const char *list[5];
@@ -108,7 +109,7 @@ typedef struct options {
 } options;
 enum { N_OPTIONS = sizeof((options *)0)->list / sizeof(char *) };
 
-/* All options are the same for every kernel, but for the architecture. */
+/* Only the architecture differs between kernels. */
 static void set_options(options *o, int major, int minor) {
     o->own = choose_architecture(10 * major + minor, o->architecture, sizeof o->architecture);
     o->list[0] = o->architecture;
@@ -118,7 +119,8 @@ static void set_options(options *o, int major, int minor) {
     o->list[4] = "--diag-suppress=177"; /* functions of a header that a kernel does not use */
 }
 
-/* The headers count by their hash: they are part of the plug-in and seldom change. */
+/* The key contains only a hash of the headers, because they are part of the plug-in and seldom
+ * change. */
 mg_status mg_nvrtc_key(mg_string_buffer *key, const char *name, const char *source, int major,
                        int minor) {
     char version[16];

@@ -4,9 +4,9 @@
  * stringified here: each op that the group uses becomes a function. Operand n of the group is the
  * variable vn, and each result is rounded to its dtype, as if the ops ran one by one.
  *
- * The text has, in this order: numbers as macros, vector types, op functions, load_scalars (what is
- * the same for all elements), compute (one element, in registers), element (load, compute and store
- * one), vector (the same for VECTOR of them). */
+ * The generated text contains, in this order: numbers as macros, vector types, op functions,
+ * load_scalars (operands that are the same for all elements), compute (one element, in registers),
+ * element (load, compute and store one element), vector (the same for VECTOR elements). */
 #include "device/cuda/codegen/codegen.h"
 #include "core/dtype.h"
 #include "ops/elementwise.h"
@@ -27,7 +27,7 @@ static const op_text ops[] = {
 };
 _Static_assert(sizeof ops / sizeof *ops == MG_N_ELEMENTWISE, "a text for each op");
 
-/* The text in the making, and what it is about. */
+/* The text being generated, and the group it is generated from. */
 typedef struct writer {
     mg_string_buffer *t;
     const mg_fused *e;
@@ -180,8 +180,8 @@ static void add_element_load(const writer *w, int i) {
     mg_string_buffer_add(w->t, "])");
 }
 
-/* The heading of element and vector. With sums they get one more argument, to which they add what
- * they store of the summed result. */
+/* The heading of element and vector. With sums they get one more argument, to which they add the
+ * stored values of the summed result. */
 static void add_head(const writer *w, const char *name) {
     mg_string_buffer_add(w->t, "\nDEVICE void %s(const tensor *t, place at, scalars s%s) {\n", name,
                          w->form->summed ? ", SUM *sum" : "");

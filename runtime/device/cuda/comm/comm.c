@@ -4,8 +4,8 @@
  * The devices' threads meet at a barrier on the host, which moves no data. Before it, each rank
  * writes down the addresses of its operands and records an event on its stream. After it, each
  * stream waits for the other ranks' events, and the host waits for nothing. A second barrier with
- * events keeps every stream from going on, and so from overwriting its operand, before all ranks
- * have read it. */
+ * events makes every stream wait until all ranks have read its operand, so that later work cannot
+ * overwrite the operand too early. */
 #include "device/cuda/comm/comm.h"
 #include "core/alloc.h"
 #include "core/placement.h"
@@ -19,7 +19,7 @@ typedef struct rank {
     CUevent ready; /* on its stream: its operand is computed */
     CUevent done;  /* on its stream: it has read the other ranks' operands */
     CUfunction reduce[MG_N_DTYPES];
-    const void *in; /* the operands of the collective under way, for the other ranks to read */
+    const void *in; /* the operands of the current collective, for the other ranks to read */
     void *out;
 } rank;
 
@@ -43,8 +43,8 @@ static CUdeviceptr address(const void *data) {
 
 /* ---- enqueueing on a rank's stream ----
  *
- * With the device's turn, because it would otherwise become part of a graph that another thread is
- * capturing on that stream. */
+ * The device's turn is held, because otherwise the work could become part of a graph that another
+ * thread is capturing on that stream. */
 
 /* Locks and unlocks the turn of a rank's device. */
 static void take_turn(const rank *r) {
@@ -96,8 +96,8 @@ static mg_status launch_on_rank(const rank *r, CUfunction f, int64_t n, const vo
 
 /* ---- barriers ---- */
 
-/* Publishes this rank's operands and waits for those of all ranks. What this rank's stream does
- * next comes after all operands were computed. */
+/* Publishes this rank's operands and waits for those of all ranks. Later work on this rank's stream
+ * runs after all operands were computed. */
 static mg_status begin_collective(cuda_comm *c, int i, const void *in, void *out) {
     rank *r = &c->ranks[i];
     r->in = in;
@@ -109,7 +109,7 @@ static mg_status begin_collective(cuda_comm *c, int i, const void *in, void *out
     return MG_OK;
 }
 
-/* What this rank's stream does next comes after all ranks have read its operand. */
+/* Later work on this rank's stream runs after all ranks have read its operand. */
 static mg_status end_collective(cuda_comm *c, int i) {
     const rank *r = &c->ranks[i];
     MG_TRY(record_event(r, r->done));
@@ -139,7 +139,7 @@ static mg_status reduce_share(cuda_comm *c, int i, const mg_collective_call *x, 
     return launch_on_rank(r, r->reduce[x->dtype], p.last - p.first, &p);
 }
 
-/* Copies a rank's block, `outer` times, to where it stands in the whole. Sizes are in bytes. */
+/* Copies a rank's block, `outer` times, to its position in the whole. Sizes are in bytes. */
 static mg_status gather_block(const rank *r, const rank *from, int64_t bytes, char *to,
                               int64_t outer, int64_t whole) {
     if (bytes == 0 || outer == 0) return MG_OK;
@@ -214,7 +214,7 @@ static mg_status transfer(cuda_comm *c, int i, const mg_collective_call *x, int 
     return transfer_on_host(host, i, x->to, x->root, &answer, NULL, 1);
 }
 
-/* The operands of a bucket go one after another: the ranks meet for each. */
+/* The operands of a bucket are processed one after another: the ranks synchronize for each. */
 static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
     cuda_comm *c = comm_of(comm);
     for (int o = 0; o < x->n_operands; o++) {
@@ -232,7 +232,7 @@ static mg_status cuda_run(mg_comm *comm, int i, const mg_collective_call *x) {
 
 /* ---- making and freeing ---- */
 
-/* The events belong to contexts; those of a lost GPU are gone already. */
+/* The events belong to contexts; the events of a lost GPU do not exist any more. */
 static void cuda_free(mg_comm *comm) {
     cuda_comm *c = comm_of(comm);
     for (int i = 0; i < comm->n; i++) {
@@ -265,8 +265,8 @@ static mg_status set_up_rank(rank *r, mg_device *d) {
     return mg_cuda_check(d, result, "make an event");
 }
 
-/* NCCL comes first. With team->id the ranks are spread over several processes, and only NCCL can
- * reach those. */
+/* NCCL is preferred. With team->id the ranks are spread over several processes, which only NCCL
+ * supports. */
 mg_comm *mg_cuda_connect(const mg_device_team *team) {
     const int n = team->n;
     mg_comm *nccl = mg_nccl_connect(team);

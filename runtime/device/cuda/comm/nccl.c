@@ -1,5 +1,5 @@
 /* Cuda devices as ranks of NCCL. NCCL itself is used by a separate plug-in (comm/nccl/plugin.c),
- * which knows nothing of devices: it gets a stream and two callbacks of each. */
+ * which does not depend on devices: it gets a stream and two callbacks for each device. */
 #include "device/cuda/comm/comm.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/context/context.h"
@@ -23,9 +23,9 @@ static bool share_a_gpu(const mg_device_team *team) {
     return false;
 }
 
-/* Lets NCCL's kernels access the pools of other GPUs of this process directly. Where that is
- * refused, NCCL must copy through buffers of its own: inside one process it uses the pointers of
- * other ranks as they are. It reads this setting when it makes its first communicator. */
+/* Lets NCCL's kernels access the pools of other GPUs of this process directly. If that is refused,
+ * NCCL must copy through its own buffers, because inside one process it uses the pointers of other
+ * ranks directly. It reads this setting when it makes its first communicator. */
 static mg_status open_pools(const mg_device_team *team) {
     bool all_open = true, open;
     for (int i = 0; i < team->here; i++)
@@ -37,8 +37,8 @@ static mg_status open_pools(const mg_device_team *team) {
     return MG_OK;
 }
 
-/* Hands over what NCCL needs of each device of this process. `mark` is a byte of device memory
- * for its barrier. */
+/* Passes NCCL the stream and the callbacks of each device of this process. `mark` is a byte of
+ * device memory for its barrier. */
 static mg_comm *join_team(const mg_comm_kind *nccl, const mg_device_team *team) {
     mg_comm_end ends[MG_MAX_DEVICES];
     for (int i = 0; i < team->here; i++) {

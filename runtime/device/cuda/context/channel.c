@@ -1,12 +1,12 @@
 /* Channels: copies between the host and a GPU by way of pinned memory.
  *
- * A channel has two pinned halves, which the pieces of a copy use in turns: the host is at one
- * while the other travels. An event for each half tells when its piece has left or arrived; before
- * that the half is not used again, whatever became of the copy. */
+ * A channel has two pinned halves, which the pieces of a copy use alternately: the host fills or
+ * reads one half while the other is being transferred. An event per half marks the end of its
+ * transfer; the half is not used again before that, even if the copy has failed. */
 #include "device/cuda/context/context.h"
 #include <string.h>
 
-/* Bytes of a half: for small copies, and for all. */
+/* Bytes of a half: enough for small copies, or for copies of any size. */
 enum { SMALL = 64 << 10, PIECE = 4 << 20 };
 
 CUresult mg_cuda_channel_open(mg_cuda_channel *c, CUstream stream, pthread_mutex_t *turn) {
@@ -24,8 +24,8 @@ void mg_cuda_channel_close(const mg_cuda_channel *c) {
         if (c->done[i]) mg_cu.cuEventDestroy(c->done[i]);
 }
 
-/* *there: whether the halves are large enough for a copy of `bytes` bytes. They are allocated when
- * they are first needed; without pinned memory copies are only slower. */
+/* *there: whether the halves are large enough for a copy of `bytes` bytes. They are allocated on
+ * first use; without pinned memory, copies are slower but work. */
 static mg_status want_pinned(mg_device *d, mg_cuda_channel *c, size_t bytes,
                              const mg_cuda_stop *stop, bool *there) {
     const size_t wanted = bytes <= SMALL ? SMALL : PIECE;
@@ -77,7 +77,8 @@ mg_status mg_cuda_channel_send(mg_device *d, mg_cuda_channel *c, void *dst, cons
     return MG_OK;
 }
 
-/* Without pinned memory the driver waits for the copy itself, so the work before it comes first. */
+/* Without pinned memory the driver waits for the copy itself, so this waits for the earlier work
+ * first. */
 static mg_status fetch_unpinned(mg_device *d, const mg_cuda_channel *c, void *dst, void *src,
                                 size_t bytes, const mg_cuda_stop *stop) {
     pthread_mutex_lock(c->turn);

@@ -111,7 +111,8 @@ static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     return mg_cuda_find(d, "rng_advance", &s->rng_advance);
 }
 
-/* Waits until the GPU has done all its work; not if that was interrupted before. */
+/* Waits until the GPU has done all its work, unless an earlier wait was interrupted. Returns
+ * whether the GPU is idle. */
 static bool is_idle(mg_cuda *s) {
     if (!s->reached || mg_cu.cuEventRecord(s->reached, s->stream) != CUDA_SUCCESS) return true;
     if (s->interrupted && mg_cu.cuEventQuery(s->reached) == CUDA_ERROR_NOT_READY) return false;
@@ -119,8 +120,8 @@ static bool is_idle(mg_cuda *s) {
     return status != MG_INTERRUPTED && !mg_device_is_lost(s->device);
 }
 
-/* Frees everything that was made so far. On a lost GPU setting the context fails; what lay there is
- * gone with it. A GPU that is still at work could let every call wait, so all is left as it is. */
+/* Frees everything that was made so far. On a lost GPU setting the context fails, and its resources
+ * are gone anyway. On a GPU that is still busy every call could block, so nothing is freed. */
 static void close_gpu(mg_cuda *s) {
     if (mg_device_is_lost(s->device)) return;
     if (s->context && mg_cu.cuCtxSetCurrent(s->context) == CUDA_SUCCESS) {

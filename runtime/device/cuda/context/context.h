@@ -23,20 +23,21 @@
 
 enum { MG_CUDA_FILES = 32 };
 
-/* Asked while the host waits: whether to end that with MG_INTERRUPTED. */
+/* Polled while the host waits: whether to end the wait with MG_INTERRUPTED. */
 typedef struct mg_cuda_stop {
     bool (*is_asked)(void *context);
     void *context;
 } mg_cuda_stop;
 
-/* A way between the host and the GPU: channel.c. */
+/* Pinned memory for copies between the host and the GPU: channel.c. */
 typedef struct mg_cuda_channel {
     CUstream stream;
-    pthread_mutex_t *turn; /* to be held to enqueue on the stream; NULL: it is the channel's own */
-    pthread_mutex_t busy;  /* held by the thread whose copy is under way */
-    void *pinned;          /* host memory, in two halves; NULL: none yet */
+    pthread_mutex_t
+        *turn; /* must be held to enqueue on the stream; NULL: only the channel uses the stream */
+    pthread_mutex_t busy; /* held by the thread whose copy is in progress */
+    void *pinned;         /* host memory, in two halves; NULL: none yet */
     size_t half_bytes;
-    CUevent done[2]; /* of each half: its last piece has left or arrived */
+    CUevent done[2]; /* per half: its last transfer is complete */
     int next;        /* the half to use next */
 } mg_cuda_channel;
 
@@ -65,11 +66,11 @@ typedef struct mg_cuda {
     struct mg_cuda_module *modules;  /* generated kernels: codegen/module.h */
     pthread_mutex_t compiling;       /* guards the list; held while a program is compiled */
     CUdeviceptr rng; /* an mg_rng_cell with the run's random state, and a byte for barriers */
-    mg_rng_state rng_there;  /* what the cell holds once the stream is done; guarded by the turn */
-    bool rng_known;          /* rng_there is right */
+    mg_rng_state rng_there;  /* the cell's contents after all enqueued work; guarded by the turn */
+    bool rng_known;          /* rng_there is valid */
     CUfunction rng_advance;  /* the kernel that advances the cell */
     mg_cuda_channel in, out; /* copies from and to the host, on the stream */
-    struct mg_cuda_stage *stage;    /* copies made ahead of need: stage.c; NULL: none yet */
+    struct mg_cuda_stage *stage;    /* staged copies: stage.c; NULL: none yet */
     uint8_t *answer;                /* pinned host memory for readbacks of a byte: a ring */
     CUevent answered[MG_READBACKS]; /* the byte is there */
     unsigned asked, told;           /* readbacks so far: begun, waited for */
@@ -126,7 +127,7 @@ extern const mg_cuda_stop mg_cuda_on_interrupt;
 
 /* ---- channel.c: the caller holds `busy` ---- */
 
-/* Into zeroed memory. mg_cuda_channel_close also frees what an error has left unmade. */
+/* Initializes a zeroed channel. mg_cuda_channel_close also frees a partly opened channel. */
 CUresult mg_cuda_channel_open(mg_cuda_channel *c, CUstream stream, pthread_mutex_t *turn);
 void mg_cuda_channel_close(const mg_cuda_channel *c);
 /* Enqueues a copy to the GPU; the source may be reused. */
@@ -160,8 +161,8 @@ mg_status mg_cuda_copy(mg_device *d, void *dst, const void *src, size_t bytes);
 /* Waits until the stream has done all its work. */
 mg_status mg_cuda_sync(mg_device *d);
 mg_status mg_cuda_finish(mg_device *d, const mg_cuda_stop *stop);
-/* Enqueues the copy of one byte to the host; the second function waits for the first of those that
- * are under way, MG_READBACKS at most. */
+/* Enqueues the copy of one byte to the host; the second function waits for the oldest pending
+ * readback, of which there are at most MG_READBACKS. */
 mg_status mg_cuda_readback_begin(mg_device *d, const void *byte);
 mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer);
 
@@ -170,8 +171,8 @@ mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer);
  * Peer access: whether a GPU may use the memory of another, and copies between devices. */
 
 /* Lets the GPU of `reader` read and write the memory of `owner`; *open: whether it can. The first
- * call for two GPUs tries it with a copy, later ones answer from memory. Fails if an interrupt or
- * the loss of a device ends the trial. */
+ * call for two GPUs tries it with a copy; later calls return the stored result. Fails if an
+ * interrupt or the loss of a device ends the trial. */
 mg_status mg_cuda_enable_peer(mg_device *owner, mg_device *reader, bool *open);
 /* The entry of mg_device_api: enqueues the copy and does not wait. MG_UNSUPPORTED without peer
  * access. */

@@ -34,7 +34,7 @@ static void driver_start(void) {
                  (int)result);
     else if (mg_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version < CUDA_VERSION)
         snprintf(problem, sizeof problem,
-                 "the NVIDIA driver is too old: it speaks CUDA %d.%d, wanted is %d.%d or newer",
+                 "the NVIDIA driver is too old: it speaks CUDA %d.%d, %d.%d or newer is needed",
                  version / 1000, version % 1000 / 10, CUDA_VERSION / 1000,
                  CUDA_VERSION % 1000 / 10);
     else if (mg_cu.cuDeviceGetCount(&n) != CUDA_SUCCESS || n == 0)
@@ -49,7 +49,7 @@ mg_status mg_cuda_driver_open(void) {
     return opened == MG_OK ? MG_OK : mg_fail(opened, "%s", problem);
 }
 
-/* Errors that concern one call are excepted from the range of errors that end a context. */
+/* Errors that concern only one call are excluded from the range of errors that end a context. */
 int mg_cuda_is_fatal(CUresult result) {
     return (result >= CUDA_ERROR_ILLEGAL_ADDRESS && result <= CUDA_ERROR_TENSOR_MEMORY_LEAK &&
             result != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES &&

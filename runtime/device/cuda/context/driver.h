@@ -1,4 +1,4 @@
-/* The driver API (libcuda), loaded at run time, and what its errors mean to us. */
+/* The driver API (libcuda), loaded at run time, and the mapping of its errors to ours. */
 #ifndef MG_DEVICE_CUDA_CONTEXT_DRIVER_H
 #define MG_DEVICE_CUDA_CONTEXT_DRIVER_H
 
@@ -31,7 +31,7 @@ extern mg_cuda_driver mg_cu; /* usable once mg_cuda_driver_open has returned MG_
 mg_status mg_cuda_driver_open(void);
 
 /* MG_OK; MG_OOM if the GPU's memory is full; else MG_DEVICE with CUDA's name and text of the error.
- * `what` was being done, such as "copy to the GPU". */
+ * `what` names the action, such as "copy to the GPU". */
 mg_status mg_cuda_result(CUresult result, const char *what);
 
 /* Whether the error ends the context for good: an illegal address, a failed launch, an ECC error,

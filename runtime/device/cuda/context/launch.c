@@ -90,7 +90,8 @@ mg_status mg_cuda_launch(const mg_device *d, CUfunction f, int64_t blocks, int t
                              : mg_cuda_check((mg_device *)(uintptr_t)d, r, "start a kernel");
 }
 
-/* A multiprocessor runs up to 2,048 threads at once; four times that evens out its blocks' ends. */
+/* A multiprocessor runs up to 2,048 threads at once. Four times that many balances blocks that end
+ * at different times. */
 int64_t mg_cuda_blocks(const mg_device *d, int64_t n, int threads) {
     const mg_cuda *s = d->state;
     const int64_t wanted = (n + threads - 1) / threads;

@@ -4,11 +4,11 @@
  * allocated again while earlier work still reads it, because the new owner's work comes later on
  * the same stream. Freed blocks are first kept in a cache (`kept`) for the next request of the same
  * size. That saves the driver call, and it lets the steps of a loop reuse the same addresses, which
- * CUDA graphs need. Before an allocation fails for want of memory, the cache and the pool are
+ * CUDA graphs need. Before an allocation fails because memory is full, the cache and the pool are
  * emptied.
  *
- * Copies from and to the host go by a channel (channel.c), but for small ones to the GPU, which the
- * driver itself buffers: the host does not wait for them. */
+ * Copies from and to the host go through a channel (channel.c), except small copies to the GPU: the
+ * driver buffers these, so the host does not wait for them. */
 #include "device/cuda/context/context.h"
 #include "device/cuda/context/stage.h"
 
@@ -26,7 +26,7 @@ static void free_cached(mg_cuda *s) {
     while ((data = mg_cuda_stage_drop(s))) free_to_pool(s, data);
 }
 
-/* Waits until the stream has done what it has now. */
+/* Waits until the stream has done all work enqueued so far. */
 static mg_status finish_stream(mg_device *d, const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     CUevent end;
@@ -40,7 +40,7 @@ static mg_status finish_stream(mg_device *d, const mg_cuda_stop *stop) {
     return status;
 }
 
-/* When the pool is full: gives all unused memory back, which it is when the stream is done. */
+/* When the pool is full: gives all unused memory back, after waiting for the stream. */
 static mg_status make_room(mg_device *d, const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
     mg_cuda_free_kept(d);
@@ -51,7 +51,7 @@ static mg_status make_room(mg_device *d, const mg_cuda_stop *stop) {
     return MG_OK;
 }
 
-/* From the cache if a block of this size was freed, else from the pool. */
+/* Takes memory from the cache if it has a block of this size, else from the pool. */
 static CUresult take_memory(mg_cuda *s, size_t bytes, void **data) {
     CUdeviceptr address = 0;
     CUresult r = CUDA_SUCCESS;
@@ -77,8 +77,8 @@ mg_status mg_cuda_alloc(mg_device *d, size_t bytes, void **data) {
     return mg_cuda_alloc_or_stop(d, bytes, &mg_cuda_on_interrupt, data);
 }
 
-/* To the cache, from which the oldest blocks go to the pool until `kept_most` bytes are left. On
- * a lost GPU there is nothing to free. */
+/* Puts the block into the cache, whose oldest blocks go to the pool until `kept_most` bytes are
+ * left. On a lost GPU there is nothing to free. */
 void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
     size_t old_bytes;
@@ -86,7 +86,7 @@ void mg_cuda_free(mg_device *d, void *data, size_t bytes) {
     if (mg_cu.cuCtxSetCurrent(s->context) != CUDA_SUCCESS) return;
     pthread_mutex_lock(&s->turn);
     if (mg_cuda_stage_free(s, data)) {
-        data = NULL; /* kept there */
+        data = NULL; /* the stage keeps it */
     } else if (bytes > s->kept_most) {
         free_to_pool(s, data);
     } else {
@@ -127,7 +127,7 @@ mg_status mg_cuda_copy_in(mg_device *d, void *dst, const void *src, size_t bytes
     return mg_cuda_send(d, dst, src, bytes, &mg_cuda_on_interrupt);
 }
 
-/* Used for trial memory and peer access tests; ops are filled by kernels of their own. */
+/* Used for trial memory and peer access tests; ops have their own fill kernels. */
 mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
     mg_cuda *s = d->state;
     MG_TRY(mg_cuda_enter(d));
@@ -137,7 +137,7 @@ mg_status mg_cuda_fill(mg_device *d, void *dst, uint8_t byte, size_t bytes) {
     return mg_cuda_check(d, r, "fill memory");
 }
 
-/* Waits for the stream, and so for whatever computes the source. */
+/* Waits for the stream, and so for the work that computes the source. */
 mg_status mg_cuda_fetch(mg_device *d, void *dst, const void *src, size_t bytes,
                         const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;
@@ -184,7 +184,7 @@ mg_status mg_cuda_readback_begin(mg_device *d, const void *byte) {
     return mg_cuda_check(d, r, "read a byte back");
 }
 
-/* After an interrupt, the same one can be waited for again. */
+/* After an interrupt, the same readback can be waited for again. */
 mg_status mg_cuda_readback_wait(mg_device *d, uint8_t *answer) {
     mg_cuda *s = d->state;
     const unsigned i = s->told % MG_READBACKS;

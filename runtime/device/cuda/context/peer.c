@@ -32,7 +32,8 @@ static mg_status wait_for_mark(mg_device *d, const mg_cuda *other) {
     return mg_cuda_check(d, r, "wait for an event");
 }
 
-/* On d's stream, from memory of the device `from`. Devices on one GPU share a context. */
+/* Enqueues a copy on d's stream from memory of the device `from`. Devices on one GPU share a
+ * context. */
 static mg_status enqueue_copy(mg_device *d, void *dst, const mg_cuda *from, const void *src,
                               size_t bytes) {
     mg_cuda *s = d->state;
@@ -52,8 +53,8 @@ static mg_status enqueue_copy(mg_device *d, void *dst, const mg_cuda *from, cons
 
 enum { PATTERN = 64 }; /* bytes of a trial copy */
 
-/* *right: whether bytes copied from `reader` to memory of `owner` and back come back the same. Some
- * drivers report that peer access is on, and then copy nothing. */
+/* *right: whether bytes copied from `reader` to memory of `owner` and back are unchanged. Some
+ * drivers report that peer access is on, but then copy nothing. */
 static mg_status try_both_ways(mg_device *owner, void *there, mg_device *reader, char *here,
                                bool *right) {
     unsigned char sent[PATTERN], got[PATTERN];
@@ -82,7 +83,7 @@ static mg_status try_copies(mg_device *owner, mg_device *reader, bool *right) {
     return status;
 }
 
-/* Sets what GPU `reader` may do with the pool of `owner`. */
+/* Sets the access rights of GPU `reader` to the pool of `owner`. */
 static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_flags flags) {
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = reader->handle}, .flags = flags};
@@ -90,7 +91,8 @@ static bool set_access(const mg_cuda *owner, const mg_cuda *reader, CUmemAccess_
 }
 
 /* Turns access on and tries it; turns it off again, and logs why, if the trial fails. After an
- * interrupt or on a lost device, which may still be at the trial's copies, access stays on. */
+ * interrupt or on a lost device, which may still be executing the trial's copies, access stays
+ * on. */
 static mg_status open_pool(mg_device *owner, mg_device *reader, bool *open) {
     const mg_cuda *from = owner->state, *to = reader->state;
     bool right = false;
@@ -126,8 +128,8 @@ mg_status mg_cuda_enable_peer(mg_device *owner, mg_device *reader, bool *open) {
 
 /* ---- copies ---- */
 
-/* Host threads of other devices may be at work: the functions called here lock each device's turn
- * in turns. */
+/* Host threads of other devices may be working, so the functions called here lock the turn of each
+ * device separately. */
 mg_status mg_cuda_copy_peer(mg_device *to, void *dst, mg_device *from, const void *src,
                             size_t bytes) {
     if (bytes == 0) return MG_OK;

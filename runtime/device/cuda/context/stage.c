@@ -1,9 +1,9 @@
 /* Staging: data that a device will need are copied to it ahead of time, beside its work.
  *
- * The copies have a stream and pinned memory of their own, so they neither wait for the device's
- * work nor hold it up. Events keep the order. A block's copy waits for its event `released`, which
- * the device's stream reached after the last reader of the block before; and the device's stream
- * waits for the block's event `copied` when the block is handed over, or at the latest when it is
+ * The copies have their own stream and pinned memory, so they neither wait for the device's work
+ * nor delay it. Events keep the order: a block's copy waits for the event `released`, recorded on
+ * the device's stream after the last reader of the block's previous contents; and the device's
+ * stream waits for the event `copied` when the block is handed over, or at the latest when it is
  * freed. Blocks that were freed are kept for copies of the same size: a loop has a few, and gives
  * the same addresses to its steps again and again. */
 #include "device/cuda/context/stage.h"
@@ -14,7 +14,7 @@ typedef struct staged_block {
     void *data;
     size_t bytes;
     CUevent released, copied;
-    bool free;   /* nobody has it */
+    bool free;   /* not in use */
     bool joined; /* the device's stream waits for the copy */
 } staged_block;
 
@@ -49,7 +49,7 @@ void mg_cuda_stage_close(mg_cuda *s) {
     s->stage = NULL;
 }
 
-/* Makes it at its first use. With the turn held. */
+/* Makes the stage on first use. The turn must be held. */
 static mg_status open_stage(mg_device *d) {
     mg_cuda *s = d->state;
     if (s->stage) return MG_OK;
@@ -82,7 +82,7 @@ static staged_block *take_free(mg_cuda_stage *g, size_t bytes) {
     return NULL;
 }
 
-/* Adds a block, whose memory the device's stream may still use for what it held before. */
+/* Adds a block, whose previous contents the device's stream may still use. */
 static mg_status add_block(mg_device *d, void *data, size_t bytes) {
     mg_cuda *s = d->state;
     staged_block b = {.data = data, .bytes = bytes};
@@ -140,7 +140,7 @@ void *mg_cuda_stage_drop(mg_cuda *s) {
 
 /* ---- copies ---- */
 
-/* *data: a block for a copy, new or one that was freed. */
+/* *data: a block for a copy, new or reused. */
 static mg_status find_place(mg_device *d, size_t bytes, const mg_cuda_stop *stop, void **data) {
     mg_cuda *s = d->state;
     pthread_mutex_lock(&s->turn);
@@ -157,8 +157,8 @@ static mg_status find_place(mg_device *d, size_t bytes, const mg_cuda_stop *stop
     return status;
 }
 
-/* Copies into the block on the stream for copies. Whatever comes of it, `copied` is recorded. With
- * the channel's `busy` held. */
+/* Copies into the block on the stream for copies. `copied` is recorded even if the copy fails. The
+ * channel's `busy` must be held. */
 static mg_status copy_ahead(mg_device *d, void *data, const mg_staging *what,
                             const mg_cuda_stop *stop) {
     mg_cuda *s = d->state;

@@ -1,15 +1,16 @@
 /* Waiting for a GPU.
  *
- * The driver's own waits end only when the GPU does. So the host asks an event again and again: at
- * first without a pause, because most waits are short, then with pauses that grow with the time
- * waited. A GPU that does not answer within the deadline (MGPU_DEADLINE, MGPU_GRACE) is lost, as
- * any other device. */
+ * The driver's own waits cannot be ended before the GPU is done. So the host polls an event: first
+ * without pauses, because most waits are short, then with pauses that grow with the time waited. A
+ * GPU that does not answer within the deadline (MGPU_DEADLINE, MGPU_GRACE) is lost, like any other
+ * device. */
 #include "device/cuda/context/context.h"
 #include "core/threads.h"
 #include "device/worker.h"
 #include <time.h>
 
-/* Seconds: without a pause; a pause at most. A pause is this share of the time waited. */
+/* Seconds of polling without pauses; the longest pause in seconds; a pause's share of the time
+ * waited. */
 static const double SPIN = 1e-4, MOST_PAUSE = 2e-3, SHARE = 0.05;
 
 static bool was_interrupted(void *context) {

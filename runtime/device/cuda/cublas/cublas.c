@@ -18,7 +18,8 @@ mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what) {
                    mg_blas.cublasLtGetStatusString(status));
 }
 
-/* A handle has no stream: each product names its own, so one handle serves all threads. */
+/* A handle has no stream, because each product names its stream, so one handle serves all
+ * threads. */
 mg_status mg_blas_open(mg_device *d, cublasLtHandle_t *handle) {
     mg_cuda *s = d->state;
     MG_TRY(mg_library_open(&library));

@@ -24,7 +24,7 @@ mg_status mg_blas_open(mg_device *d, cublasLtHandle_t *handle);
 void mg_blas_close(mg_cuda *s);
 
 /* MG_OK; MG_OOM if memory ran out; MG_DEVICE if something failed on the GPU; else MG_INTERNAL.
- * `what` was being done. */
+ * `what` names the action. */
 mg_status mg_blas_check(mg_device *d, cublasStatus_t status, const char *what);
 
 #endif

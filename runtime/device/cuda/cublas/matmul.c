@@ -1,8 +1,8 @@
 /* matmul by cuBLASLt, with bias and relu, or with the column sums of an operand, as its epilogue.
  *
- * cuBLASLt is column-major, and a row-major matrix read column by column is its transpose. So
- * y = a b is requested as y' = b' a', with b as the first operand. What cuBLASLt calls the bias
- * gradient of its first operand (BGRADA) are then the sums of the columns of b.
+ * cuBLASLt is column-major, and a row-major matrix read column by column is its transpose. So y = a
+ * b is requested as y' = b' a', with b as the first operand. The bias gradient of cuBLASLt's first
+ * operand (BGRADA) is then the sum of the columns of b.
  *
  * The autotuner picks one of the algorithms that cuBLASLt's heuristic offers. cuBLASLt's relu may
  * turn NaN into 0, which would hide a failed step, so it is used only if a trial shows that NaN
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* OFFERED: algorithms asked for. WORKSPACE: bytes that one may use, as NVIDIA recommends for sm_90.
- * ALIGNED: bytes; all operands are at least that much aligned. */
+/* OFFERED: requested algorithms. WORKSPACE: the largest workspace of one in bytes, as NVIDIA
+ * recommends for sm_90. ALIGNED: the smallest alignment of operands in bytes. */
 enum { OFFERED = MG_AUTOTUNE_CANDIDATES, WORKSPACE = 32 << 20, ALIGNED = 16 };
 
 typedef struct state {
@@ -31,10 +31,10 @@ typedef struct state {
     int64_t step_a, step_b; /* matrices from one product of the batch to the next: 0 or 1 */
     bool wide;              /* alpha and beta are doubles */
     bool relu;              /* the epilogue has relu */
-    mg_bias_relu apart;     /* the kernel that follows where the step wants relu and it has not */
+    mg_bias_relu apart;     /* the kernel that applies relu if the epilogue cannot */
 } state;
 
-/* Also of a state that was only half made. */
+/* Also accepts a partly constructed state. */
 static void release_matmul(void *kept) {
     state *s = kept;
     if (s->what) mg_blas.cublasLtMatmulDescDestroy(s->what);
@@ -60,8 +60,8 @@ static cublasComputeType_t compute_type(mg_dtype t) {
     return t == MG_F32 && mg_precision_fast() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* *layout: a row-major matrix {rows, columns}, of which the next one in the batch lies `step`
- * matrices further. */
+/* *layout: a row-major matrix {rows, columns}; the next matrix of the batch begins `step` matrices
+ * later. */
 static cublasStatus_t describe_matrix(const state *s, cublasLtMatrixLayout_t *layout, mg_dtype t,
                                       int64_t rows, int64_t columns, int64_t step) {
     const int32_t batch = (int32_t)s->product.matrices;
@@ -87,7 +87,7 @@ static bool has_vector(const mg_product *p) {
     return p->bias || p->sums;
 }
 
-/* Sets the address of that bias or those sums. */
+/* Sets the address of the bias or of the sums. */
 static cublasStatus_t set_vector(const state *s, const void *vector) {
     if (!has_vector(&s->product)) return CUBLAS_STATUS_SUCCESS;
     return set_attribute(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
@@ -149,8 +149,8 @@ static int keep_usable(cublasLtMatmulHeuristicResult_t *list, int n) {
 
 /* Asks the heuristic for algorithms, best first, and returns how many there are. Split sums are
  * allowed only by reductions whose order is fixed; in "highest" precision partial sums in f16 and
- * bf16 are ruled out, too. The vector's memory need not exist yet, but the library reads its
- * alignment off the address, so a made-up address is set. */
+ * bf16 are ruled out, too. The vector's memory need not exist yet, but the library derives its
+ * alignment from the address, so a dummy address is set. */
 static int ask_heuristic(const state *s, cublasLtMatmulHeuristicResult_t list[OFFERED]) {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -199,7 +199,7 @@ typedef struct algorithm_choice { /* the problem of the tuning */
 /* The trial's buffers. */
 enum { BUFFER_A, BUFFER_B, BUFFER_Y, BUFFER_VECTOR };
 
-/* The vector buffer holds a bias, or takes the sums. */
+/* The vector buffer holds the bias or receives the sums. */
 static mg_status list_algorithms(mg_autotune *t) {
     algorithm_choice *c = t->problem;
     const mg_product *p = &c->state->product;
@@ -226,7 +226,7 @@ static mg_status run_algorithm(mg_autotune *t, int i) {
     return mg_blas_check(t->device, r, "matmul");
 }
 
-/* The library's struct as it is: cuBLASLt documents that it may be saved and used again. */
+/* Saves the library's struct unchanged: cuBLASLt documents that it may be saved and reused. */
 static void *save_algorithm(mg_autotune *t, int i, size_t *bytes) {
     const algorithm_choice *c = t->problem;
     void *copy = mg_alloc(sizeof c->list[i]);
@@ -280,8 +280,8 @@ static mg_status choose_algorithm(state *s) {
 
 /* ---- the kernel ---- */
 
-/* *made: the step's product, described; relu says whether the epilogue has it. Also after an error
- * it is for release_matmul, unless it is NULL. */
+/* *made: the description of the step's product, with relu as epilogue if `relu`. Unless it is NULL,
+ * release_matmul must be called also after an error. */
 static mg_status new_state(const mg_kernel_plan *plan, bool relu, state **made) {
     const mg_dtype t = plan->out[0].value->dtype;
     state *s = *made = mg_alloc_zero(sizeof *s);
@@ -315,7 +315,8 @@ static const char *accepts_matmul(const mg_kernel_plan *plan) {
     return n > 0 ? NULL : status == MG_UNSUPPORTED ? "there is no cuBLASLt" : "no algorithm";
 }
 
-/* With relu in the epilogue; if no algorithm keeps NaN then, once more without. */
+/* Tries relu in the epilogue first. If no algorithm then keeps NaN, prepares the product again
+ * without it. */
 static mg_status prepare_matmul(mg_kernel_plan *plan) {
     bool relu = mg_product_of(plan).relu;
     state *s;

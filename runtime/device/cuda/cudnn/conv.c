@@ -1,6 +1,6 @@
 /* conv2d and its backward forms by cuDNN, in f16, bf16 and f32.
  *
- * cuDNN wants convolution kernels in the layout MG_KRSC; the program converts to and from it at
+ * cuDNN needs convolution kernels in the layout MG_KRSC; the program converts to and from it at
  * most once per step. The autotuner picks one of cuDNN's execution plans. Bias and relu are part of
  * the plan if an engine can fuse them and its relu keeps NaN; otherwise our own bias_relu kernel
  * follows the convolution. */
@@ -38,7 +38,7 @@ static const char *why_missing(void) {
     return mg_error_message();
 }
 
-/* Which engines exist is found out in prepare: asking cuDNN takes milliseconds. */
+/* The available engines are queried in prepare, because asking cuDNN takes milliseconds. */
 static const char *accepts_conv(const mg_kernel_plan *plan) {
     const mg_step *step = plan->step;
     if (plan->out[0].value->dtype == MG_F64) return "cuDNN computes in float, not in double";
@@ -135,20 +135,20 @@ static mg_status list_plans(mg_autotune *t) {
     return MG_OK;
 }
 
-/* Over the trial's buffers, which are in the order of s->numbers. */
+/* Runs on the trial's buffers, which are in the order of s->numbers. */
 static mg_status run_plan(mg_autotune *t, int i) {
     const plan_choice *p = t->problem;
     return mg_dnn_plan_run(&p->plans[i], p->target.handle, p->state->n, p->state->numbers,
                            t->buffers, t->workspace);
 }
 
-/* As the text that cuDNN makes of a plan. */
+/* Saves the plan in cuDNN's text form. */
 static void *save_plan(mg_autotune *t, int i, size_t *bytes) {
     const plan_choice *p = t->problem;
     return mg_dnn_plan_write(&p->plans[i], bytes);
 }
 
-/* A plan that this version of cuDNN cannot read any more is made anew. */
+/* If this version of cuDNN cannot read the plan, the plan is chosen again. */
 static bool load_plan(mg_autotune *t, const void *text, size_t bytes) {
     const plan_choice *p = t->problem;
     pthread_mutex_lock(&mg_cuda_of(t->device)->turn);
@@ -204,8 +204,8 @@ static mg_status choose_plan(const mg_kernel_plan *plan, state *s, const mg_dnn_
     return status;
 }
 
-/* First with bias and relu in the plan; if there is none, or none of them can be run, once more
- * with the plain convolution and a kernel behind it. */
+/* Tries bias and relu in the plan first. If there is no such plan, or none can be run, prepares the
+ * plain convolution and a kernel that runs after it. */
 static mg_status prepare_conv(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     mg_dnn_target target = {0};
@@ -218,7 +218,7 @@ static mg_status prepare_conv(mg_kernel_plan *plan) {
         char why[300];
         snprintf(why, sizeof why, "%s", mg_error_message());
         MG_TRY(mg_cuda_enter(plan->device)); /* fails if the device is lost */
-        mg_log("dispatch", "%s: %s: bias and relu run behind cuDNN: %s", plan->device->name,
+        mg_log("dispatch", "%s: %s: bias and relu run after cuDNN: %s", plan->device->name,
                plan->step->op->name, why);
         mg_error_clear();
         c.bias = c.relu = false;
@@ -234,7 +234,7 @@ static mg_status prepare_conv(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-/* The plan's descriptors promise 16-byte alignment; the arena and external values keep that. */
+/* The plan's descriptors promise 16-byte alignment, which the arena and external values have. */
 static mg_status run_conv(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;

@@ -1,7 +1,7 @@
 /* A convolution described as cuDNN's graph of operations.
  *
- * The graph is conv, then + bias, then relu, as far as the convolution has them. Results between
- * two operations are virtual tensors: cuDNN fuses the operations and never stores them. */
+ * The graph is conv, then + bias and relu if the convolution has them. Results between two
+ * operations are virtual tensors: cuDNN fuses the operations and never stores them. */
 #include "device/cuda/cudnn/conv_plan.h"
 #include <assert.h>
 
@@ -9,8 +9,8 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { SUM = 100, CONVOLVED }; /* numbers of the virtual tensors; real ones are MG_DNN_X etc. */
 
-/* A graph in the making. After the first failure the functions below do nothing, so that only the
- * end has to look at the status. */
+/* A graph under construction. After the first failure the functions below do nothing, so that the
+ * status is checked only at the end. */
 typedef struct builder {
     mg_dnn_graph *g;
     cudnnStatus_t status;
@@ -108,13 +108,13 @@ static const form forms[] = {
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
 
-/* The convolution with result or, as a gradient, operand y. */
+/* The convolution; y is its result or, for a gradient, an operand. */
 static descriptor convolution(builder *b, const mg_dnn_conv *c, descriptor y) {
     const form *f = &forms[c->result];
     const cudnnDataType_t type = mg_dnn_type(c->dtype);
     const descriptor x = tensor(b, MG_DNN_X, c->x, type), w = tensor(b, MG_DNN_W, c->w, type);
     const descriptor shape = geometry(b, c), d = begin(b, f->type);
-    const float one = 1, zero = 0; /* the result is 1 * conv + 0 * what was there */
+    const float one = 1, zero = 0; /* the result is 1 * conv + 0 * the old contents */
     set_descriptor(b, d, f->geometry, shape);
     set_descriptor(b, d, f->x, x);
     set_descriptor(b, d, f->w, w);
@@ -164,7 +164,7 @@ static int add_operations(builder *b, const mg_dnn_conv *c, descriptor ops[3]) {
     return n;
 }
 
-/* The status of the first failure is that of the whole. */
+/* Returns the status of the first failure. */
 mg_status mg_dnn_graph_make(mg_dnn_graph *g, const mg_dnn_target *target, const mg_dnn_conv *conv) {
     builder b = {.g = g, .status = CUDNN_STATUS_SUCCESS};
     descriptor ops[3];

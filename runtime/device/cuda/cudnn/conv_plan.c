@@ -1,8 +1,8 @@
 /* cuDNN's execution plans: finding, saving and running them.
  *
- * An engine configuration is an algorithm with its settings; an execution plan is one that was
- * compiled for a graph. cuDNN's heuristics name configurations, best first. We look at each one's
- * notes (its numerical and its general behaviour) and make plans of those that precision and
+ * An engine configuration is an algorithm with its settings; an execution plan is a configuration
+ * compiled for a graph. cuDNN's heuristics list configurations, best first. We check the notes of
+ * each (about its numerical and general behaviour) and make plans from those that precision and
  * determinism allow. */
 #include "device/cuda/cudnn/conv_plan.h"
 #include "core/alloc.h"
@@ -48,7 +48,7 @@ typedef struct engines {
     int64_t n;
 } engines;
 
-/* cuDNN fills configurations that the caller has made; e->n is how many it used. */
+/* cuDNN fills in configurations that the caller has made; e->n is the number of those it used. */
 static cudnnStatus_t ask_heuristics(descriptor heuristics, const mg_dnn_target *target,
                                     const mg_dnn_graph *g, cudnnBackendHeurMode_t mode,
                                     engines *e) {
@@ -65,7 +65,8 @@ static cudnnStatus_t ask_heuristics(descriptor heuristics, const mg_dnn_target *
                MOST_ENGINES, &e->n, e->at);
 }
 
-/* Configurations for the graph by one mode of the heuristics. All of e->at are to be dropped. */
+/* Finds configurations for the graph by one mode of the heuristics. The caller drops all of
+ * e->at. */
 static cudnnStatus_t find_engines(const mg_dnn_target *target, const mg_dnn_graph *g,
                                   cudnnBackendHeurMode_t mode, engines *e) {
     descriptor heuristics;
@@ -78,7 +79,7 @@ static cudnnStatus_t find_engines(const mg_dnn_target *target, const mg_dnn_grap
     return status;
 }
 
-/* ---- notes: what an engine says of itself ---- */
+/* ---- notes: cuDNN's properties of an engine ---- */
 
 typedef struct engine_notes { /* true: the engine has this note */
     bool numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT], behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -114,9 +115,9 @@ static cudnnStatus_t read_config_notes(descriptor config, engine_notes *c) {
     return status;
 }
 
-/* Whether an engine may be used under the present precision and determinism. "highest" precision
- * rules out algorithms that lose digits (Winograd, FFT, reduced reductions) and, for float32, TF32.
- */
+/* Whether an engine may be used with the current precision and determinism. "highest" precision
+ * rules out algorithms that lose digits (Winograd, FFT, reduced reductions) and, for float32,
+ * TF32. */
 static bool is_allowed(const engine_notes *c, mg_dtype dtype) {
     const bool *is = c->numerical;
     if (mg_deterministic() && is[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC]) return false;
@@ -152,8 +153,8 @@ static cudnnStatus_t make_plan(mg_dnn_plan *p, const mg_dnn_target *target, desc
     return finish_plan(p);
 }
 
-/* Appends plans of these configurations, up to `most`. Without `reluctant`, those that compile at
- * run time or want very much workspace are left out. Returns the status of the last attempt. */
+/* Appends plans of these configurations, up to `most`. Without `reluctant`, plans that compile at
+ * run time or need a very large workspace are left out. Returns the status of the last attempt. */
 static cudnnStatus_t add_plans(const mg_dnn_target *target, engines *e, mg_dtype dtype,
                                bool reluctant, int most, mg_dnn_plan *plans, int *n) {
     cudnnStatus_t last = CUDNN_STATUS_NOT_SUPPORTED;
@@ -177,8 +178,8 @@ static cudnnStatus_t add_plans(const mg_dnn_target *target, engines *e, mg_dtype
     return last;
 }
 
-/* Four rounds, until one gives plans: the heuristics and then cuDNN's fallback list, first without
- * and then with the plans that are taken reluctantly. */
+/* Up to four rounds, until one gives plans: the heuristics and then cuDNN's fallback list, first
+ * without and then with the reluctant plans. */
 mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dtype dtype, int most,
                        mg_dnn_plan *plans, int *n) {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
@@ -197,7 +198,7 @@ mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dt
     return mg_dnn_check(last, "find an algorithm");
 }
 
-/* The plan refers to its engine, so it goes first. */
+/* The plan refers to its engine, so the plan is destroyed first. */
 void mg_dnn_plan_drop(mg_dnn_plan *p) {
     drop(&p->plan);
     drop(&p->engine);
@@ -205,7 +206,7 @@ void mg_dnn_plan_drop(mg_dnn_plan *p) {
 
 /* ---- plans as text, for the disk cache ---- */
 
-/* Asked for no bytes, cuDNN tells the length. */
+/* A request of 0 bytes returns the length. */
 char *mg_dnn_plan_write(const mg_dnn_plan *p, size_t *bytes) {
     const cudnnBackendAttributeName_t json = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
     int64_t n = 0;

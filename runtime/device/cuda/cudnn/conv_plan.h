@@ -1,5 +1,5 @@
-/* A convolution, with bias and relu behind it, as cuDNN's graph of operations, and the execution
- * plans by which cuDNN can run that graph.
+/* A convolution followed by bias and relu, as cuDNN's graph of operations, and the execution plans
+ * with which cuDNN can run that graph.
  *
  * cuDNN lists sizes in the order N, C, H, W and K, C, R, S whatever the strides; here images lie
  * row-major as {N, H, W, C} and kernels as {K, R, S, C / groups} (the layout MG_KRSC). It computes
@@ -11,20 +11,20 @@
 #include "device/cuda/cudnn/cudnn.h"
 #include <stdbool.h>
 
-/* The tensors of a convolution: image, kernel, result, bias. Also their numbers in the graph, by
- * which a run says where they lie. */
+/* The tensors of a convolution: image, kernel, result, bias. The values are also their numbers in
+ * the graph, by which a run gives their addresses. */
 enum { MG_DNN_X = 1, MG_DNN_W, MG_DNN_Y, MG_DNN_BIAS };
 
 typedef struct mg_dnn_conv {
-    int result;               /* MG_DNN_Y: forward; MG_DNN_X, MG_DNN_W: the gradient of that one */
-    mg_dtype dtype;           /* of all tensors: f16, bf16 or f32 */
+    int result;     /* MG_DNN_Y: forward; MG_DNN_X, MG_DNN_W: the gradient of that tensor */
+    mg_dtype dtype; /* of all tensors: f16, bf16 or f32 */
     int64_t x[4], w[4], y[4]; /* in cuDNN's order; the groups are x[1] / w[1] */
     int64_t strides[2], dilations[2], before[2], after[2]; /* rows, columns; padding */
     bool bias, relu; /* of the forward form; the bias has K elements */
 } mg_dnn_conv;
 
-/* The GPU that plans are made for: that of a handle, or one that is only described and need not
- * exist (in tests). */
+/* The GPU that plans are made for: the GPU of a handle, or a described one that need not exist (in
+ * tests). */
 typedef struct mg_dnn_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
@@ -38,7 +38,7 @@ typedef struct mg_dnn_graph {
     int n;
 } mg_dnn_graph;
 
-/* Describes a convolution. Also after an error the graph is to be dropped. */
+/* Describes a convolution. The graph must be dropped also after an error. */
 mg_status mg_dnn_graph_make(mg_dnn_graph *g, const mg_dnn_target *target, const mg_dnn_conv *conv);
 void mg_dnn_graph_drop(mg_dnn_graph *g);
 
@@ -50,8 +50,8 @@ typedef struct mg_dnn_plan {
 } mg_dnn_plan;
 
 /* Makes up to `most` plans, in the order of cuDNN's heuristics; *n is their number. Algorithms that
- * the present precision or determinism forbids are left out. One that compiles at run time or wants
- * very much workspace is used only if there is no other. MG_UNSUPPORTED if there is none. */
+ * the current precision or determinism forbids are left out. Plans that compile at run time or need
+ * a very large workspace are made only if there are no others. MG_UNSUPPORTED if there is none. */
 mg_status mg_dnn_plans(const mg_dnn_target *target, const mg_dnn_graph *g, mg_dtype dtype, int most,
                        mg_dnn_plan *plans, int *n);
 void mg_dnn_plan_drop(mg_dnn_plan *plan);

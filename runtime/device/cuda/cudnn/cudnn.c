@@ -32,7 +32,7 @@ static mg_status status_of(cudnnStatus_t result) {
     }
 }
 
-/* Both of cuDNN's texts: the name of the status, and what exactly it refers to. */
+/* The message has both texts of cuDNN: the name of the status, and the details. */
 mg_status mg_dnn_check(cudnnStatus_t result, const char *what) {
     char words[256] = "";
     if (result == CUDNN_STATUS_SUCCESS) return MG_OK;

@@ -28,22 +28,22 @@ extern mg_cudnn mg_dnn; /* usable once mg_dnn_open has returned MG_OK */
 mg_status mg_dnn_open(void);
 
 /* The device's handle, made on first use and freed by mg_dnn_close. The device's context must be
- * current. cuDNN lets only one thread at a time use a handle: the one that holds the device's turn,
- * to make plans as well as to run them, because nothing in cuDNN's documents says that a plan may
- * run on another handle than it was finalised with. It must be made before a capture, in which
- * making it is not allowed. */
+ * current. cuDNN allows only one thread at a time to use a handle: the thread that holds the
+ * device's turn, for making plans as well as for running them. There is only this handle, because
+ * cuDNN's documentation does not say that a plan may run on another handle than it was finalised
+ * with. It must be made before a capture, in which making it is not allowed. */
 mg_status mg_dnn_handle(mg_device *d, cudnnHandle_t *handle);
 struct mg_cuda;
 void mg_dnn_close(struct mg_cuda *s);
 
-/* Bytes of workspace: plans that want more are used only if there is no other. */
+/* Bytes of workspace: plans that need more are used only if there is no other. */
 #define MG_DNN_MUCH_WORKSPACE ((size_t)4 << 30)
 
 /* cuDNN's name of a floating dtype. */
 cudnnDataType_t mg_dnn_type(mg_dtype t);
 
-/* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine can do it), MG_INTERNAL (we asked wrongly) or MG_DEVICE,
- * with cuDNN's own message. `what` was being done. */
+/* MG_OK, MG_OOM, MG_UNSUPPORTED (no engine can do it), MG_INTERNAL (wrong use of cuDNN) or
+ * MG_DEVICE, with cuDNN's own message. `what` names the action. */
 mg_status mg_dnn_check(cudnnStatus_t result, const char *what);
 
 #endif

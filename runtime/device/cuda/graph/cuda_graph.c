@@ -1,14 +1,14 @@
 /* Running a program: its calls are captured into CUDA graphs, so that a step costs the host one
  * launch.
  *
- * A graph holds for one list of addresses, because calls are captured with the memory they work on.
- * Freed memory is kept and reused at the same few addresses (context/memory.c), and values that
+ * A graph is valid for one list of addresses, because calls are captured with the memory they work
+ * on. Freed memory is kept and reused at the same few addresses (context/memory.c), and values that
  * move are copied to stable ones (graph_inputs.c), so a handful of graphs serves a training loop.
  * When all slots are taken, the least recently used graph is updated to the new addresses.
  *
  * The first run of a program is not captured: most programs run only once. Calls that wait for
- * something (collectives between streams, the host fallback) cannot be captured and stand between
- * two graphs. */
+ * something (collectives between streams, the host fallback) cannot be captured and run between two
+ * graphs. */
 #include "device/cuda/graph/cuda_graph.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -29,13 +29,13 @@ typedef struct recording {
     int first;                   /* its first call */
     const void *arena;           /* the arena's address */
     const mg_comm *comm, *world; /* the communicators, */
-    int generation;              /* and the sum of their generations: resets since they were made */
+    int generation;              /* and the sum of their generations, which change at resets */
     void **external;             /* owned: the addresses of the external values */
     uint64_t used;               /* the program's clock at its last launch */
 } recording;
 
-/* MGPU_CUDA_GRAPH, to look into trouble. parallel, the default: edges only where one call must wait
- * for another (graph_edges.c). chain: one call after the other. no: nothing is captured. */
+/* MGPU_CUDA_GRAPH, for debugging. parallel (the default): edges only where one call must wait for
+ * another (graph_edges.c). chain: one call after the other. no: nothing is captured. */
 typedef enum capture_mode { PARALLEL, CHAIN, NO_CAPTURE } capture_mode;
 
 typedef struct program {
@@ -45,7 +45,7 @@ typedef struct program {
     mg_cuda_graph_inputs *inputs;
     bool draws[N_PHASES]; /* the phase draws random numbers relative to the run's state */
     capture_mode mode;
-    bool told;               /* that a capture has failed */
+    bool told;               /* the failure of a capture was logged */
     uint64_t runs[N_PHASES]; /* so far */
     uint64_t clock;          /* counts launches of graphs */
     recording graphs[MOST_GRAPHS];
@@ -53,8 +53,8 @@ typedef struct program {
 
 /* ---- finding a graph ---- */
 
-/* Aborting and resetting a communicator raises its generation; graphs captured before that are
- * void. */
+/* Aborting and resetting a communicator raises its generation; graphs captured before are
+ * invalid. */
 static int generation_of(const mg_run *run) {
     return (run->comm ? run->comm->generation : 0) + (run->world ? run->world->generation : 0);
 }
@@ -79,7 +79,8 @@ static void drop_graph(recording *r) {
     r->graph = NULL;
 }
 
-/* Drops graphs of a communicator that was aborted since: it is freed with the last of them. */
+/* Drops graphs of a communicator that was aborted later, because it is freed with the last of
+ * them. */
 static void drop_aborted(program *p, const mg_run *run) {
     for (int i = 0; i < MOST_GRAPHS; i++) {
         recording *r = &p->graphs[i];
@@ -107,8 +108,8 @@ static void note_refusal(program *p, CUresult r) {
         p->mode = NO_CAPTURE;
 }
 
-/* After a failure to capture, which has changed nothing: whether the calls can run without a graph.
- * Says so once. A lost device and an aborted communicator cannot, and an interrupt must not. */
+/* Whether the calls can run without a graph after a failed capture, which has changed nothing. Logs
+ * this once. False for a lost device, an aborted communicator and an interrupt. */
 static bool can_run_uncaptured(program *p, mg_status status) {
     if (mg_cuda_of(p->device)->dead || status == MG_COMM || status == MG_INTERRUPTED) return false;
     if (!p->told)
@@ -125,7 +126,7 @@ mg_status mg_cuda_advance_rng(const mg_device *d, uint64_t draws) {
     return mg_cuda_launch(d, s->rng_advance, 1, 1, 0, &p);
 }
 
-/* Whether a graph of these calls advances the random state itself, to where the next step wants it:
+/* Whether a graph of these calls advances the random state itself, to the state of the next step:
  * only if it is the graph of a whole step. */
 static bool advances_rng(const program *p, const mg_run *run, int first, int last) {
     int begin, end;
@@ -142,7 +143,7 @@ static mg_status capture_calls(program *p, const mg_run *run, int first, int las
     return advances ? mg_cuda_advance_rng(p->device, run->draws) : MG_OK;
 }
 
-/* *graph: the calls [first, last), not launched yet. The stream ends its capture in any case. */
+/* *graph: the calls [first, last), not launched yet. The capture is ended also after a failure. */
 static mg_status capture(program *p, const mg_run *run, int first, int last, CUgraph *graph) {
     const mg_cuda *s = p->device->state;
     MG_TRY(mg_cuda_check(p->device,
@@ -154,13 +155,14 @@ static mg_status capture(program *p, const mg_run *run, int first, int last, CUg
     const bool made = r == CUDA_SUCCESS && *graph;
     if (failed && made) mg_cu.cuGraphDestroy(*graph);
     if (status == MG_OK) status = mg_cuda_check(p->device, r, "end a capture");
-    /* Calls that failed half way leave the stream's work unjoined: no refusal. */
+    /* Calls that failed half way leave the stream's work unjoined, which does not count as a
+     * refusal. */
     if (status != MG_OK && (!failed || r != CUDA_ERROR_STREAM_CAPTURE_UNJOINED)) note_refusal(p, r);
     return status;
 }
 
-/* Puts the graph in place of r's: by updating the addresses in r's if both have the same calls,
- * which is cheaper than instantiating a new one. */
+/* Replaces r's graph. If both have the same calls, the addresses in r's graph are updated, which is
+ * cheaper than instantiating a new one. */
 static CUresult replace_graph(recording *r, bool same_calls, CUgraph graph) {
     CUgraphExecUpdateResultInfo info;
     if (r->graph && same_calls && mg_cu.cuGraphExecUpdate(r->graph, graph, &info) == CUDA_SUCCESS)
@@ -214,9 +216,9 @@ static mg_status launch_graph(program *p, const mg_run *run, int first, int last
     return mg_cuda_check(p->device, result, "start a graph");
 }
 
-/* Makes the random state in device memory that of the run. Kernels read it there, so that a graph
- * draws new numbers at every launch. It is often there already, unless another thread ran a program
- * in between. */
+/* Copies the run's random state to device memory. Kernels read it there, so that a graph draws new
+ * numbers at every launch. The copy is skipped if device memory already has this state: usually,
+ * unless another thread ran a program in between. */
 static mg_status send_rng(program *p, const mg_run *run) {
     mg_cuda *s = p->device->state;
     const mg_rng_cell cell = {.base = run->rng.base, .seed = run->rng.seed};
@@ -241,16 +243,16 @@ static mg_status run_piece(program *p, const mg_run *run, int first, int last, b
     return status;
 }
 
-/* A run for which a fault is planned (device/fault.h), without graphs and without the turn: a call
- * that hangs must not keep other threads from the device. */
+/* A run with an injected fault (device/fault.h), without graphs and without holding the turn: a
+ * call that hangs must not block the device for other threads. */
 static mg_status run_with_fault(program *p, const mg_run *run, int first, int last) {
     if (p->draws[run->phase] && first < last) MG_TRY(send_rng(p, run));
     mg_cuda_of(p->device)->rng_known = false; /* other threads may send theirs */
     return mg_program_run_calls(p->calls, run, first, last);
 }
 
-/* Alternates between pieces that can be captured and calls that wait. Nothing has changed yet
- * when the first piece begins, so that is where an interrupt from the keyboard may stop the run. */
+/* Alternates between pieces that can be captured and calls that wait. Nothing has changed yet when
+ * the first piece begins, so Ctrl-C may stop the run there. */
 mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     program *p = (program *)calls;
     int first, last, after;
@@ -275,7 +277,7 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
 
 /* ---- life ---- */
 
-/* Makes the program's calls, and compiles and loads all generated kernels that they want. */
+/* Makes the program's calls, and compiles and loads all generated kernels that they need. */
 static mg_status compile_calls(program *p, const mg_kernel_set *set, const mg_kernel_graph *graph) {
     mg_cuda *s = p->device->state;
     pthread_mutex_lock(&s->compiling);
@@ -324,7 +326,7 @@ mg_status mg_cuda_program_compile(mg_device *d, const mg_kernel_set *set,
     return MG_OK;
 }
 
-/* The graphs go before the memory that they use. */
+/* The graphs are freed before the memory that they use. */
 void mg_cuda_program_release(mg_program *calls) {
     program *p = (program *)calls;
     if (!p) return;

@@ -15,7 +15,7 @@ mg_status mg_cuda_program_run(mg_program *program, const mg_run *run);
 void mg_cuda_program_release(mg_program *program);
 size_t mg_cuda_program_arena_bytes(const mg_program *program);
 
-/* Enqueues the kernel that advances the random state in device memory by so many draws. */
+/* Enqueues the kernel that advances the random state in device memory by `draws` draws. */
 mg_status mg_cuda_advance_rng(const mg_device *d, uint64_t draws);
 
 /* ---- graph_edges.c ---- */
@@ -28,7 +28,7 @@ mg_status mg_cuda_capture_calls(mg_device *d, mg_program *calls, const mg_run *r
 
 /* ---- graph_inputs.c ---- */
 
-/* Memory of a program's own for those of its external values whose address keeps changing. */
+/* Memory that a program owns for those of its external values whose address keeps changing. */
 typedef struct mg_cuda_graph_inputs mg_cuda_graph_inputs;
 
 /* NULL is MG_OOM. */
@@ -44,9 +44,7 @@ mg_status mg_cuda_graph_inputs_copy_out(const mg_cuda_graph_inputs *p, const mg_
 
 /* ---- epilogue_fusion.c ---- */
 
-/* For mg_kernel_set.merge: column sums are fused into the step that reads or makes what they add
- * up.
- */
+/* For mg_kernel_set.merge: fuses column sums into the step that reads or makes their operand. */
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
 
 #endif

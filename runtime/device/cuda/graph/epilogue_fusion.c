@@ -1,10 +1,10 @@
 /* Epilogue fusion: column sums computed by the kernel that already reads or makes their operand.
  *
- * The gradient of a layer's bias is the sum of dz over all axes but the last. As a step of its own
- * it reads all of dz from memory once more. Two kinds of steps can add up columns on the side:
- * cuBLASLt's product dW = x' dz, which reads dz, and the fused group that makes dz. Such a step
- * gets the sums as one more result; the step that computed them stays, empty, so that steps keep
- * their numbers. Where no kernel accepts the two together, both steps stay as they were. */
+ * The gradient of a layer's bias is the sum of dz over all axes but the last. As a separate step it
+ * reads all of dz from memory once more. Two kinds of steps can also add up columns: cuBLASLt's
+ * product dW = x' dz, which reads dz, and the fused group that makes dz. Such a step gets the sums
+ * as one more result; the step that computed them stays, empty, so that steps keep their numbers.
+ * If no kernel accepts the fused step, both steps stay unchanged. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cuda/graph/cuda_graph.h"
@@ -20,7 +20,7 @@ typedef struct fusion {
     int *origin;    /* per value: the value it is a reshape of, through any number of reshapes */
 } fusion;
 
-/* A step whose sums were fused away has no results any more, and is no op. */
+/* False for a step whose sums were fused into another one: it has no results any more. */
 static bool is_op(const mg_step *s, const char *name) {
     return s->op && s->n_out && strcmp(s->op->name, name) == 0;
 }
@@ -38,7 +38,7 @@ static bool reads_value(const mg_step *s, int value) {
 
 /* ---- fusing two steps ---- */
 
-/* Whether the kernel takes the fused step. The dispatch log says why not. */
+/* Whether the kernel accepts the fused step. The dispatch log has the reason for a refusal. */
 static bool is_accepted(const fusion *f, const mg_step *s, const mg_kernel *kernel) {
     mg_port in[MG_FUSE_MAX_INPUTS] = {{0}}, out[MG_FUSE_MAX_OUTPUTS + 1] = {{0}};
     for (int i = 0; i < s->n_in; i++) in[i].value = value_of(f, s->in[i]);
@@ -83,7 +83,7 @@ static bool multiplies_columns(const fusion *f, const mg_step *s, const mg_step 
            value_of(f, s->out[0])->dtype == value_of(f, sum->out[0])->dtype;
 }
 
-/* The sums may move to a later product unless somebody reads them before it. */
+/* The sums may move to a later product unless a step before it reads them. */
 static bool fuse_into_matmul(fusion *f, int sum) {
     const mg_step *s = &f->steps[sum];
     for (int i = 0; i < f->graph->n_compute; i++) {
@@ -110,8 +110,8 @@ static bool keeps_sums(const mg_step *s) {
     return a->strides.v[0] >= a->size.v[0] && a->strides.v[1] >= a->size.v[1];
 }
 
-/* The earliest value before `step` whose columns have the same sums as those of `value`; -1 if its
- * columns are others. */
+/* The earliest value, made before `step`, whose column sums equal those of `value`; -1 if `value`
+ * has other columns. */
 static int sum_source(const fusion *f, int step, int value) {
     const int64_t columns = columns_of(f, value);
     value = f->origin[value];
@@ -121,8 +121,8 @@ static int sum_source(const fusion *f, int step, int value) {
     return columns_of(f, value) == columns ? value : -1;
 }
 
-/* Which result of a fused group this value is; -1 if it is none. A group of a multi-tensor update
- * is left alone (batch_count), and so is one that has sums already. */
+/* The index of the value among the results of a fused group, or -1. A group of a multi-tensor
+ * update is left alone (batch_count), and so is one that has sums already. */
 static int result_index(const mg_step *s, int value) {
     if (!s->fused || s->batch_count != 1 || s->n_out != s->fused->n_outputs) return -1;
     for (int o = 0; o < s->n_out; o++)
@@ -130,7 +130,7 @@ static int result_index(const mg_step *s, int value) {
     return -1;
 }
 
-/* The sums move to an earlier step here, so whoever reads them still comes after. */
+/* The sums move to an earlier step here, so all their readers still come later. */
 static bool fuse_into_group(fusion *f, int sum) {
     const int source = sum_source(f, sum, f->steps[sum].in[0]);
     for (int i = 0; i < sum; i++) {
@@ -159,14 +159,15 @@ static void find_origins(fusion *f) {
             f->origin[w->steps[i].out[0]] = f->origin[w->steps[i].in[0]];
 }
 
-/* Integers for the results of all steps, and for each step the sums and a result's number. */
+/* The number of integers needed: the results of all steps, and two more per step for the sums and a
+ * result's number. */
 static size_t room_for(const mg_kernel_graph *graph) {
     size_t n = 0;
     for (int i = 0; i < graph->n_steps; i++) n += (size_t)graph->steps[i].n_out + 2;
     return n;
 }
 
-/* Only steps of the compute phase are looked at: the commit phase has no sums of columns. */
+/* Only steps of the compute phase are considered: the commit phase has no column sums. */
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
     const size_t n = (size_t)graph->n_steps;
     fusion f = {.device = d, .graph = graph};

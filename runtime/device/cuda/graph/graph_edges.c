@@ -1,14 +1,14 @@
 /* The edges of a CUDA graph: which captured call waits for which.
  *
- * A stream captures a chain, each kernel behind the one before. But a step has many small kernels
- * that do not depend on each other, and a GPU has room for several at once. A call must wait for an
+ * By default a stream captures a chain, in which each kernel waits for the previous one. But a step
+ * has many small independent kernels, and a GPU can run several at once. A call must wait for an
  * earlier one only if one of the two writes bytes that the other reads or writes. The program knows
- * all bytes that a call touches, its scratch and the reuse of the arena included. So before each
- * call is captured, the stream's capture dependencies are set to exactly the calls it conflicts
- * with.
+ * all bytes that a call touches, including its scratch and reused parts of the arena. So before
+ * each call is captured, the stream's capture dependencies are set to exactly the calls it
+ * conflicts with.
  *
- * At the end the stream depends on every leaf of the graph. A library that draws a stream of its
- * own into the capture (NCCL does) otherwise leaves work there that the capturing stream has not
+ * At the end the stream is made to depend on every leaf of the graph. Otherwise a library that
+ * captures on its own stream (as NCCL does) would leave work that the capturing stream has not
  * joined, and the driver may refuse to end the capture. */
 #include "core/alloc.h"
 #include "device/cuda/context/context.h"
@@ -22,9 +22,9 @@ enum { MOST_RANGES = 2048 };
 typedef struct node {
     mg_range *ranges; /* owned: the bytes it reads or writes */
     int n_ranges;
-    uint64_t *before; /* owned, a bit set: all nodes that it comes after, by any path */
-    /* Owned: the graph nodes captured last. A call that enqueued nothing has those that the stream
-     * depended on at that moment, so whoever waits for the call waits for them. */
+    uint64_t *before; /* owned, a bit set: all nodes that it depends on, by any path */
+    /* Owned: the graph nodes captured last. For a call that enqueued nothing, the nodes that the
+     * stream depended on at that moment, so that waiting for the call means waiting for them. */
     CUgraphNode *ends;
     size_t n_ends;
 } node;
@@ -80,8 +80,8 @@ static int find_leaves(edge_builder *b) {
 
 /* ---- the stream's capture dependencies ---- */
 
-/* The graph nodes that the stream's next work would depend on. *ends is the driver's, valid until
- * the next call about this capture. */
+/* The graph nodes that the stream's next work would depend on. *ends belongs to the driver and is
+ * valid until the next call about this capture. */
 static mg_status read_dependencies(const edge_builder *b, const CUgraphNode **ends, size_t *n) {
     const mg_cuda *s = b->device->state;
     const CUgraphEdgeData *edges;
@@ -139,7 +139,7 @@ static mg_status add_node(edge_builder *b, const mg_range *ranges, int n) {
     return MG_OK;
 }
 
-/* The node of call i; *after is the call behind it. */
+/* Adds the node of call i; *after is the next call. */
 static mg_status add_call_node(edge_builder *b, mg_program *calls, const mg_run *run, int i,
                                int *after) {
     mg_range ranges[MOST_RANGES];
@@ -148,8 +148,8 @@ static mg_status add_call_node(edge_builder *b, mg_program *calls, const mg_run 
     return add_node(b, ranges, n);
 }
 
-/* Moves the stream behind what the call must wait for, captures the call, and notes its last
- * graph nodes. */
+/* Makes the stream depend on the nodes that the call must wait for, captures the call, and stores
+ * its last graph nodes. */
 static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const mg_run *run, int i) {
     const CUgraphNode *ends;
     size_t n;
@@ -164,7 +164,7 @@ static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const m
     return MG_OK;
 }
 
-/* Captures the kernel that advances the run's random state, behind all calls that read it. */
+/* Captures the kernel that advances the run's random state, after all calls that read it. */
 static mg_status capture_rng_advance(edge_builder *b, const mg_run *run) {
     static const mg_range state = {&mg_program_rng, &mg_program_rng + 1, true};
     MG_TRY(add_node(b, &state, 1));

@@ -1,9 +1,9 @@
 /* Stable addresses for the external values of a program that move from run to run.
  *
- * A CUDA graph holds for one list of addresses. Most external values (weights, optimizer state)
- * stay where they are, but the batch of a loop, or a loss that is returned, lies elsewhere at every
- * run. Such a value gets memory of the program's own: inputs are copied in before a run, results
- * are copied out after it, and the graph only ever sees that memory.
+ * A CUDA graph is valid for one list of addresses. Most external values (weights, optimizer state)
+ * keep their addresses, but the batch of a loop, or a returned loss, has another address in every
+ * run. Such a value gets memory owned by the program: inputs are copied in before a run, results
+ * are copied out after it, and the graph uses only that memory.
  *
  * A copy costs time too, so a value gets its memory only after its address has changed CHANGES
  * times and in at least every PER_CHANGE-th run: data that changes once per epoch is read in place.
@@ -31,7 +31,7 @@ typedef struct value {
 struct mg_cuda_graph_inputs {
     mg_device *device;
     int n, n_external;
-    void **external; /* n_external addresses: what the graph is to use in this run */
+    void **external; /* n_external addresses: the addresses that the graph uses in this run */
     value list[];    /* n values that are small enough */
 };
 
@@ -75,9 +75,9 @@ void mg_cuda_graph_inputs_free(mg_cuda_graph_inputs *p) {
     mg_free(p);
 }
 
-/* Counts the run and the change of address, and allocates stable memory when the counts ask for it.
- * Without memory the value stays in place, and counting begins anew; so too after an interrupt,
- * which is left to those who may stop the run. */
+/* Counts the run and the change of address, and allocates stable memory once the counts reach the
+ * limits. If that fails, the value is used in place and counting starts again. The same happens
+ * after an interrupt, which is not taken here. */
 static void count_run(value *v, mg_device *d, const void *address) {
     v->changes += v->runs > 0 && v->last != address;
     v->runs++;

@@ -61,8 +61,8 @@ DEVICE uint64_t mg_sort_key(const sort_lines_params *p, int64_t i) {
 }
 
 /* A bitonic sort of (key, position) in shared memory; a block takes a line. p.room is a power of
- * two: what is behind the line sorts last. No two entries are equal, so the order of equal elements
- * is theirs. */
+ * two; entries beyond the line sort last. Since entries contain the position, no two are equal, and
+ * equal elements keep their order. */
 KERNEL(sort_lines, sort_lines_params) {
     __shared__ uint64_t key[MG_SORT_ROOM];
     __shared__ uint32_t at[MG_SORT_ROOM];

@@ -60,7 +60,7 @@ DEVICE REAL NAME(conv_dy)(const conv_params *p, int64_t at, int64_t tap, int gro
 /* The weight at a tap for kernel j of the group. In memory a row has the kernels of all groups. */
 #define W_AT(tap, j) LOAD(p.w, (tap)*p.k *p.groups + group * p.k + (j))
 
-/* y = conv(x, w), then + bias and relu if asked for. relu keeps NaN: NaN < 0 is false. */
+/* y = conv(x, w), then + bias and relu if requested. relu keeps NaN: NaN < 0 is false. */
 #define A_AT(o, tap) NAME(conv_x)(&p, o, tap, group)
 #define PUT_AT(o, j, v)                                                                            \
     do {                                                                                           \

@@ -1,8 +1,8 @@
-/* Depthwise convolutions of one dtype: each input channel is convolved with `each` kernels of its
- * own, so k = c * each and output channel k reads input channel k / each.
+/* Depthwise convolutions of one dtype: each input channel is convolved with its own `each` kernels,
+ * so k = c * each and output channel k reads input channel k / each.
  *
- * This is no matrix product: there is about as much to read as to compute, so memory decides the
- * speed. Neighbouring threads take neighbouring channels, whose elements are adjacent in memory.
+ * Unlike a matrix product, it reads about as many numbers as it computes, so it is memory-bound.
+ * Neighbouring threads take neighbouring channels, whose elements are adjacent in memory.
  *
  * DEPTH defines the forward pass and the gradient of x. A block takes one row of pixels of what it
  * writes, a thread VECTOR channels of a pixel in one access. The vector form needs each == 1 (a

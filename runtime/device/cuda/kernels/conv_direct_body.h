@@ -1,15 +1,14 @@
 /* Convolutions of one dtype over images with few channels (1 to 4), and their weight gradients.
  *
- * A library's kernels are made for sums over many channels; with few they mostly wait for memory.
- * Here a block takes a tile of results and keeps in shared memory the weights and the patch of the
- * image under the tile, padded with zeros. Threads then compute without bounds checks.
+ * Library kernels are designed for sums over many channels; with few channels they mostly wait for
+ * memory. Here a block takes a tile of results and keeps in shared memory the weights and the patch
+ * of the image under the tile, padded with zeros. Threads then compute without bounds checks.
  *
  * A tap is one cell of a kernel with one channel, numbered in the order of w: {kh, kw, c}. */
 
 #ifndef MG_DIRECT_TILE
 #define MG_DIRECT_TILE
-/* A tile of results: its image, first row and column, and size without what sticks out of the
- * image. */
+/* A tile of results: its image, first row and column, and size, clipped to the image. */
 typedef struct direct_tile {
     int64_t image;
     int oy, ox, rows, columns;

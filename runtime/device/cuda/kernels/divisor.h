@@ -1,6 +1,6 @@
-/* Division by a number that the host knows in advance, as a multiplication and a shift: a GPU has
+/* Division by a number that the host knows in advance, as a multiplication and a shift: GPUs have
  * no instruction for integer division, and index arithmetic divides for every element. The host
- * makes an mg_divisor; mg_divide of index.h uses it in a kernel. */
+ * computes an mg_divisor; mg_divide of index.h uses it in a kernel. */
 #ifndef MG_DEVICE_CUDA_DIVISOR_H
 #define MG_DEVICE_CUDA_DIVISOR_H
 

@@ -5,7 +5,7 @@
  *
  *     NAME(x)         x_f32, x_f16 ...: the name of a kernel or function for this dtype
  *     STORED          the type of an element in memory (uint16_t for f16 and bf16)
- *     REAL            the type that is computed with: float, and double for f64
+ *     REAL            the type used for arithmetic: float, and double for f64
  *     LOAD, STORE     LOAD(base, i) gives element i as a REAL; STORE(base, i, v) rounds a REAL
  *     PARAM, PUT      the same for statistics and weights that stay in float32 beside 16-bit data
  *     EXP, LOG, SQRT, FMAX   the functions of math.h for a REAL

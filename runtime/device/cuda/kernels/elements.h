@@ -9,8 +9,8 @@
  *                             saturated for integers, NaN becomes 0; non-zero is true
  *     ROUND_TO(dtype, real)   a store and a load: the value that the dtype can hold
  *
- * The included headers elementwise_double.h and elementwise_float.h define the vocabulary that
- * ops/elementwise.def is written in, such as K(1) for a constant. */
+ * The included headers elementwise_double.h and elementwise_float.h define the functions used in
+ * ops/elementwise.def, such as K(1) for a constant. */
 #ifndef MG_DEVICE_CUDA_ELEMENTS_H
 #define MG_DEVICE_CUDA_ELEMENTS_H
 
@@ -124,9 +124,9 @@ DEVICE double store_f64(REAL v) {
 /* ---- several elements at once ---- */
 
 #ifdef __CUDACC__
-/* Writes n words of 4 bytes with one store instruction for each 16 bytes. Left to itself the
- * compiler writes element by element where it cannot tell at compile time which of several tensors
- * is written: eight times the traffic. */
+/* Writes n words of 4 bytes with one store instruction for each 16 bytes. Otherwise, if the
+ * compiler does not know at compile time which of several tensors is written, it stores element by
+ * element: eight times the memory traffic. */
 DEVICE void write_words(void *to, const uint32_t *w, int n) {
     uint32_t *const at = (uint32_t *)to;
     if (n == 1) asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(w[0]) : "memory");

@@ -1,13 +1,13 @@
-/* What finishes the results of other kernels: adding up partial sums; bias and relu. */
+/* Kernels that finish the results of other kernels: adding up partial sums; bias and relu. */
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/layer_params.h"
 
 /* add_parts: adds n partial sums {n, count} that the blocks of another kernel left, to out {count}.
  *
- * Partial sums have the type that is computed with (float, or double for f64) and are rounded to
- * the dtype once, at the end. A block takes MG_PARTS_WIDTH neighbouring elements and has one lane
- * of threads for each LANES-th part; the lanes are then added as a tree. The order depends on sizes
- * only, so the bits are the same every time, which atomics would not give. */
+ * Partial sums have the arithmetic type (float, or double for f64) and are rounded to the dtype
+ * once, at the end. A block takes MG_PARTS_WIDTH neighbouring elements and has one lane of threads
+ * for each LANES-th part; the lanes are then added as a tree. The order depends on sizes only, so
+ * the bits are the same every time, which atomics would not give. */
 enum { LANES = MG_PARTS_THREADS / MG_PARTS_WIDTH };
 
 #define ADD_PARTS(dtype, REAL)                                                                     \
@@ -39,10 +39,10 @@ DEVICE float mg_bias_relu(float v, float bias, int relu) {
     return relu && v < 0 ? 0 : v;
 }
 
-/* bias_relu_<dtype>: a thread takes one element at a time.
- * bias_relu_vector_<dtype>: a thread takes MG_BIAS_VECTOR elements in one access. The host launches
- * so many threads that the grid's stride is a multiple of the channels; a thread then has the same
- * channels in each turn and loads their bias once. */
+/* bias_relu_<dtype>: a thread takes one element at a time. bias_relu_vector_<dtype>: a thread takes
+ * MG_BIAS_VECTOR elements in one access. The host chooses the number of threads so that the grid's
+ * stride is a multiple of the channels; a thread then has the same channels in each turn and loads
+ * their bias once. */
 #define BIAS_RELU(dtype, stored)                                                                   \
     KERNEL(bias_relu_##dtype, bias_relu_params) {                                                  \
         for (int64_t i = FIRST; i < p.count; i += STEP) {                                          \

@@ -12,7 +12,8 @@ DEVICE int is_finite(JOIN(type, IN) v) {
     return x - x == K(0);
 }
 
-/* Whether the calling thread's elements are finite: vectors first, then what is left one by one. */
+/* Whether the calling thread's elements are finite: vectors first, then the remaining elements one
+ * by one. */
 DEVICE int own_part_is_finite(const finite_tensor *t) {
     int good = 1;
     for (int64_t i = FIRST; i < t->vectors; i += STEP) {

@@ -6,8 +6,8 @@
  *
  * There are two kinds of groups. In a flat group (RANK 0) each input either has the shape of the
  * outputs or is a scalar. One kernel can then serve many tensors (multi-tensor apply, as in an
- * optimizer's update): each is cut into chunks, which are dealt out to the blocks. In any other
- * group some inputs are broadcast or have strides: the kernel walks the axes of the iteration
+ * optimizer's update): each is divided into chunks, which are distributed over the blocks. In any
+ * other group some inputs are broadcast or have strides: the kernel walks the axes of the iteration
  * space, the last one in vectors. With SUMS it also sums a result's columns: see fused_sums.h. */
 #include "device/cuda/kernels/elements.h"
 

@@ -4,8 +4,8 @@
 
 #include "ops/resize_formulas.h"
 
-/* Which cells of an axis make each cell of another: cell p is the sum over k < count[p] of weight[p
- * * most + k] * cell first[p] + k. Weights are float, or double if `wide`. */
+/* A linear map between two axes: cell p of the result is the sum over k < count[p] of weight[p *
+ * most + k] times cell first[p] + k. Weights are float, or double if `wide`. */
 typedef struct taps_table {
     int *first, *count; /* {n} */
     void *weight;       /* {n, most} */

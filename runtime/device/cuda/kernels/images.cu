@@ -1,9 +1,9 @@
-/* image_resize and its gradient, affine_transform: see ops/resize.c and ops/transform.c for what
- * they mean. A block takes a row of pixels of the result, a thread some channels of a pixel.
+/* image_resize and its gradient, affine_transform: see ops/resize.c and ops/transform.c. A block
+ * takes a row of pixels of the result, a thread some channels of a pixel.
  *
- * Which pixels make a row or a column is computed once per launch, by `taps`, into a table. This
- * file is compiled without contraction of a * b + c to a fused multiply-add, so that points lie
- * where the reference has them. */
+ * The source pixels of each row and column are computed once per launch, by `taps`, into a table.
+ * This file is compiled without contraction of a * b + c to a fused multiply-add, so that
+ * coordinates equal those of the reference. */
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 

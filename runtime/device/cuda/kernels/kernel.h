@@ -13,7 +13,7 @@
  *
  *     <name>.cu         one image: the includes, and one instance of the kernels for each dtype
  *     <name>_body.h     kernels for one floating dtype; each_float.h includes the body four times.
- *                       It is a file of its own because a file must be included to be instantiated
+ *                       It is a separate file because it must be included to be instantiated
  *     *_params.h        the parameter structs, which the host code includes too
  *
  * A kernel takes one struct by value, which its body knows as `p`:
@@ -90,10 +90,9 @@ DEVICE uint16_t mg_float_to_f16(float v) {
 }
 #endif
 
-/* double to float with "round to odd": a double between two floats becomes the one whose last bit
- * is
- * 1. Rounding that float to 16 bits gives the same result as rounding the double directly, whereas
- * two roundings to nearest could differ by one unit in the last place. */
+/* double to float with "round to odd": a double between two floats becomes the odd one, whose
+ * last bit is set. Rounding that float to 16 bits gives the same result as rounding the double
+ * directly, whereas two roundings to nearest could differ by one unit in the last place. */
 DEVICE float mg_double_to_odd(double v) {
     const float f = (float)v;
     const uint32_t u = __float_as_uint(f);

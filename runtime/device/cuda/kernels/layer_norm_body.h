@@ -1,17 +1,18 @@
-/* Layer normalisation for one dtype, over rows of x {rows, n}. With mean and inverse = 1 /
- * sqrt(variance
- * + epsilon) of a row, and hat = (x - mean) * inverse, p.kind chooses what is written:
+/* Layer normalisation for one dtype, over rows of x {rows, n}. With the mean and
+ * the inverse = 1 / sqrt(variance + epsilon) of a row, and hat = (x - mean) * inverse, p.kind
+ * chooses the result:
  *
  *     0   y = hat * gamma + beta
  *     1   dx = inverse * (dy * gamma - (a + hat * b) / n), with the row's sums a of dy * gamma and
  *         b of dy * gamma * hat
- *     2   {mean, inverse} of each row, for the gradients of gamma and beta (sums_partial,
- * norm_body.h)
+ *     2   {mean, inverse} of each row, for the gradients of gamma and beta (sums_partial in
+ *         norm_body.h)
  *
  * The variance is the mean of (x - mean)^2 in a second pass over the row: one pass over x and x^2
  * would cancel where the mean is large. A row is taken by a warp (short rows) or a block (long
- * rows). For them the macro's parameters say: PREPARE declarations, FIRST_ROW and ROWS the team's
- * rows, ME and GROUP the thread's number and the team's size, OVER the sum over the team. */
+ * rows). The macro's parameters adapt it to both: PREPARE: declarations; FIRST_ROW and ROWS: the
+ * rows of the team; ME and GROUP: the thread's number in the team and the team's size; OVER: the
+ * sum over the team. */
 
 #define MG_SUM(a, b) ((a) + (b))
 

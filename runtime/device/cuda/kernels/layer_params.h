@@ -65,7 +65,7 @@ typedef struct column_params {
     long long piece; /* rows of a chunk; the last chunk may have fewer */
     double epsilon;
     int width, chunks;
-    int by_row, unused; /* by_row: moments belong to rows (layer norm), else to columns */
+    int by_row, unused; /* by_row: moments are per row (layer norm), else per column */
 } column_params;
 
 typedef struct batch_norm_params {

@@ -1,5 +1,5 @@
-/* Normalizations and softmax: kernels that exist for each float type; the bodies say shapes and
- * formulas.
+/* Normalizations and softmax: kernels that exist for each float type; the shapes and formulas are
+ * in the bodies.
  *
  *     norm_body.h         statistics of columns, batch normalization and the sums of its gradient
  *     layer_norm_body.h   layer normalization, its gradient and the rows' statistics

@@ -1,5 +1,5 @@
 /* Batched matrix products of one dtype: y {batch, m, n} = a {batch, m, k} * b {batch, k, n}, then +
- * bias {n} and relu if asked for. turn_a: a is stored transposed, {k, m}; turn_b likewise. A block
+ * bias {n} and relu if requested. turn_a: a is stored transposed, {k, m}; turn_b likewise. A block
  * makes one tile of MG_TILE x MG_TILE results of one matrix. Sums are in REAL (float for 16-bit
  * dtypes); relu keeps NaN. */
 
@@ -12,8 +12,8 @@
         STORE(p.y, (z * p.m + (i)) * p.n + (j), y);                                                \
     } while (0)
 
-/* Block number to matrix z and tile; z to the matrices of a and b through the batch axes, of which
- * those that are broadcast have stride 0. */
+/* Block number to matrix z and tile; z to the matrices of a and b through the batch axes; broadcast
+ * axes have stride 0. */
 KERNEL(NAME(matmul), matmul_params) {
     const int64_t down = (p.m + MG_TILE - 1) / MG_TILE, across = (p.n + MG_TILE - 1) / MG_TILE;
     const int64_t z = blockIdx.x / (down * across), tile = blockIdx.x % (down * across);

@@ -1,10 +1,10 @@
 /* Data movement: slice, broadcast, transpose, pad, concat. Moves units of 1 to 16 bytes, whatever
  * their dtype.
  *
- * walk and pad write the result in order and read the source wherever it is. turn transposes: if
- * the source is contiguous along another axis than the result, those reads would touch one cache
- * line for each element. So squares are turned in shared memory, and both sides are accessed by
- * whole lines. */
+ * walk and pad write the result in order and read the source at scattered positions. turn
+ * transposes: if the source is contiguous along another axis than the result, such reads would
+ * touch one cache line per element. So squares are transposed in shared memory, and both sides are
+ * accessed by whole cache lines. */
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/movement_params.h"

@@ -87,7 +87,8 @@ typedef struct gather_params {
     unsigned long long value[2] __attribute__((aligned(16)));
 } gather_params;
 
-/* The sort of scatter.cu: values of a digit of 8 bits, threads of a block, blocks at most. */
+/* The sort of scatter.cu: values of a digit of 8 bits; threads of a block; maximum number of
+ * blocks. */
 enum { MG_DIGITS = 256, MG_SORT_THREADS = 256, MG_SORT_BLOCKS = 512 };
 
 /* One pass of a radix sort of entries (id << 32 | position) by the digit at bit `shift`. The first
@@ -121,14 +122,14 @@ typedef struct along_params {
     const void *x, *ids;
     void *out;
     long long n, count;  /* size of the axis; elements or columns that the threads share */
-    mg_divisor k, inner; /* ids of a column; size behind the axis */
+    mg_divisor k, inner; /* ids of a column; size after the axis */
     int id_bytes, by_row;
     /* One element, written where an id is out of range; aligned because kernels read up to 16 bytes
      * at once. */
     unsigned long long value[2] __attribute__((aligned(16)));
 } along_params;
 
-/* Entries that a block sorts at most, and the dtypes. */
+/* The maximum number of entries that a block sorts, and the dtypes. */
 enum { MG_SORT_ROOM = 2048 };
 enum {
     MG_SORT_BOOL,

@@ -1,14 +1,14 @@
 /* Statistics of the columns of x {rows, channels}, and batch normalisation, for one dtype.
  *
  *     moments_partial, moments_join   mean and variance of each column
- *     sums_partial (+ add_parts)      sums of dy and of dy * hat for the gradients, hat = (x -
- * mean) / deviation batch_norm                      y = (x - mean) * gamma / sqrt(variance +
- * epsilon) + beta
+ *     sums_partial (+ add_parts)      sums of dy and of dy * hat for the gradients,
+ *                                     hat = (x - mean) / deviation
+ *     batch_norm                      y = (x - mean) * gamma / sqrt(variance + epsilon) + beta
  *
  * Means and variances are joined from parts by the formula of Chan, Golub and LeVeque, which does
  * not cancel as a sum of x^2 minus a squared sum would. Each kernel exists for single columns and,
- * as <name>_vector, for vectors of 4 neighbouring columns in one access. All orders are fixed by
- * sizes. */
+ * as <name>_vector, for vectors of 4 neighbouring columns in one access. The order of all additions
+ * depends on sizes only. */
 
 /* Merges the mean and the sum of squared deviations (squares) of a second part into those of n
  * numbers. other, others: the second part's mean and squares. share: its fraction of all the

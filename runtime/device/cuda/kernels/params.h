@@ -6,8 +6,8 @@
 #define MG_DEVICE_CUDA_PARAMS_H
 
 /* The random state of a run, in device memory, so that a recorded graph draws new numbers each time
- * it is replayed. The host writes it before a program that draws starts; rng_advance moves it on.
- */
+ * it is replayed. The host writes it before a program that draws starts; rng_advance advances
+ * it. */
 typedef struct mg_rng_cell {
     unsigned long long base; /* the ordinal of the run's first draw */
     unsigned int seed, unused;

@@ -1,5 +1,4 @@
-/* Pooling over windows of images {n, h, w, c} and its gradients: see ops/pool.c for what they mean.
- */
+/* Pooling over windows of images {n, h, w, c} and its gradients: see ops/pool.c. */
 #include "device/cuda/kernels/kernel.h"
 #include "device/cuda/kernels/layer_params.h"
 

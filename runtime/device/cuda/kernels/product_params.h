@@ -70,7 +70,7 @@ typedef struct depth_params {
         each; /* k: kernels, `each` for every input channel; or vectors of them */
     int kh, kw, down, across, spread_y, spread_x, top, left; /* strides, dilations, pads */
     int width;  /* weight gradient only: kernels of a block, a power of two */
-    int chunks; /* weight gradient only: the rows of dy are cut into so many ranges */
+    int chunks; /* weight gradient only: number of ranges that the rows of dy are divided into */
     int relu, unused;
 } depth_params;
 

@@ -1,9 +1,9 @@
 /* Matrix products and convolutions without a library, for each float type; convolutions with both
  * gradients.
  *
- *     matmul_body.h        for shapes and types that cuBLASLt does not take
+ *     matmul_body.h        for shapes and types that cuBLASLt does not support
  *     conv_body.h          a matrix product in tiles (implicit GEMM): any strides, pads, dilations
- *                          and groups, for what cuDNN does not take
+ *                          and groups, for cases that cuDNN does not support
  *     conv_direct_body.h   few input channels, as in a network's first layer: image patch and
  *                          weights in shared memory
  *     conv_depth_body.h    depthwise: each input channel has kernels of its own

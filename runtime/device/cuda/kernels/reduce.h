@@ -5,7 +5,7 @@
  *     ROWS      the innermost axis is reduced. A team of TEAM threads makes one result and reads
  *               neighbouring elements together
  *     columns   the innermost axis is kept. A block makes the results of neighbouring columns, a
- * thread VECTOR of them; the threads of a block share the rows
+ *               thread VECTOR of them; the threads of a block share the rows
  *
  * If there are few results of many elements, too few blocks would work. Then each result is reduced
  * in pieces (OUT_PARTIAL), which a second kernel joins (IN_PARTIAL). The order of all operations

@@ -2,10 +2,10 @@
  * (scan.c) defines the constants in capitals and includes this.
  *
  * A block takes `across` neighbouring columns and goes along the axis, THREADS / across rows at a
- * time: it scans these rows in shared memory and carries the total on to the next. If there are
- * few, long columns they are cut into pieces, in three launches: the sum of each piece, the running
- * sums of those (carry), and then each piece's running sums, which start from the carry before it.
- */
+ * time: it scans these rows in shared memory and carries the total to the next rows. If there are
+ * only few, long columns, they are divided into pieces and scanned in three launches: the sum of
+ * each piece, the running sums of these (carry), and then the running sums within each piece, which
+ * start from the previous carry. */
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 

@@ -1,15 +1,16 @@
 /* scatter_add: adds slices of dy {outer, n, inner} to the slices of dx {outer, size, inner} that
  * ids name, in the same order every time, which atomics would not give. The gradient of gather.
  *
- *     1. sort_count, sort_scatter   radix sort of entries (id, position) by id; stable, so
- * positions of one id stay in order
- *     2. scatter_pieces             the sorted entries are cut into pieces of equal length. A
- * thread sums one column of a piece, run by run (a run: entries of one id). A run within the piece
- * is stored; one that crosses a border of the piece leaves a partial sum
+ *     1. sort_count, sort_scatter   radix sort of entries (id, position) by id; it is stable, so
+ *                                   positions of one id stay in order
+ *     2. scatter_pieces             the sorted entries are divided into pieces of equal length. A
+ *                                   thread sums one column of a piece, run by run (a run: entries of
+ *                                   one id). The sum of a run within the piece is stored; a run that
+ *                                   crosses a border of the piece gives a partial sum
  *     3. scatter_join               a block adds the partial sums of a run and stores the result
  *
  * Pieces have equal length whatever the ids are, so the work is balanced even if all ids are equal.
- * dx is zero before. With few ids, scatter_few does it all in one launch. */
+ * dx must be zero before. With few ids, scatter_few does everything in one launch. */
 #include "device/cuda/kernels/movement_params.h"
 #include "device/cuda/kernels/index.h"
 #include "device/cuda/kernels/kernel.h"
@@ -30,7 +31,7 @@ DEVICE uint64_t entry_at(const sort_params *p, uint32_t i) {
     return (uint64_t)(id >= 0 && id < p->size ? id : p->size) << 32 | i;
 }
 
-/* Eight bits of the id. */
+/* The digit of the pass: eight bits of the id. */
 DEVICE uint32_t digit_of(const sort_params *p, uint64_t entry) {
     return (uint32_t)(entry >> p->shift) % MG_DIGITS;
 }
@@ -121,8 +122,8 @@ DEVICE int64_t end_of_piece(const scatter_params *p, int64_t piece) {
     return end < p->n ? end : p->n;
 }
 
-/* If the run of the piece's last entry begins in this piece and goes on in the next: returns its id
- * and sets *last to the last piece that has a part of it. Else returns -1. */
+/* If the run of the piece's last entry begins in this piece and continues in the next one: returns
+ * its id and sets *last to the last piece that has a part of it. Otherwise returns -1. */
 DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
     const int64_t begin = piece * p->piece, end = end_of_piece(p, piece);
     const int64_t id = ID(p->entries[end - 1]);

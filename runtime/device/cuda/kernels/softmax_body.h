@@ -5,9 +5,9 @@
  *     1  log_softmax    x - a - log(b)
  *     2  softmax_grad   y * (dy - a), with y the softmax (in p.x) and a the sum of y * dy
  *
- * Subtracting the largest x keeps exp from overflowing. Three kernels differ in who takes a run: a
- * warp (short runs), a block (long runs), or a thread (inner > 1: neighbouring threads then read
- * neighbouring elements). */
+ * Subtracting the largest x keeps exp from overflowing. Three kernels differ in the group of
+ * threads that computes a run: a warp (short runs), a block (long runs), or a thread (inner > 1:
+ * neighbouring threads then read neighbouring elements). */
 
 #define MG_SUM(a, b) ((a) + (b))
 

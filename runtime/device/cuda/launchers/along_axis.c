@@ -34,7 +34,7 @@ static const char *accepts_float(const mg_kernel_plan *plan) {
                                                         : "only floating dtypes";
 }
 
-/* 1 for 0, which cannot divide; nothing is launched then. */
+/* For a size of 0, which is no divisor, the divisor of 1; then nothing is launched. */
 static mg_divisor divisor_of(int64_t n) {
     return mg_divisor_of(n > 0 ? n : 1);
 }

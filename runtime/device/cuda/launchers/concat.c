@@ -1,8 +1,9 @@
 /* concat: inputs one after another along an axis, in one launch.
  *
- * The kernel's parameter is a table of sources; when it is full, it is launched and begun anew. A
- * source is a number of rows, contiguous in the input and a fixed pitch apart in the result. It
- * moves by the widest units (1 to 16 bytes) that its own addresses and row length allow. */
+ * The kernel's parameter is a table of sources; when it is full, the kernel is launched and the
+ * table starts again. A source is a number of rows, contiguous in the input and a fixed pitch apart
+ * in the result. It is copied in the widest units (1 to 16 bytes) that its own addresses and row
+ * length allow. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/movement_params.h"

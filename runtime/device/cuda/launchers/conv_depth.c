@@ -1,8 +1,8 @@
 /* Depthwise convolutions, where each channel is a group of its own, and their backward forms.
  *
  * Forward and input gradient: a block computes one row of the result, a thread one channel or a
- * vector of channels. Weight gradient: the rows of all images are dealt out in chunks to blocks,
- * whose partial sums a second kernel adds up. */
+ * vector of channels. Weight gradient: the rows of all images are distributed in chunks over
+ * blocks, whose partial sums a second kernel adds up. */
 #include "core/alloc.h"
 #include "device/cuda/launchers/launchers.h"
 #include "device/cuda/kernels.h"
@@ -15,11 +15,12 @@ enum {
     VECTOR = MG_DEPTH_VECTOR,
     LARGEST = 1 << 20,     /* size, stride or pad: kernels compute with ints */
     LARGEST_ROW = 1 << 30, /* elements of an image's row, likewise */
-    LEAST_PIXELS = 512,    /* of a chunk: fewer are not worth a partial sum */
+    LEAST_PIXELS = 512,    /* pixels of a chunk: for fewer a partial sum is not worthwhile */
 };
 
 typedef struct state {
-    CUfunction one, vector; /* by channels; by vectors of them, or NULL if they are no multiple */
+    CUfunction one, vector; /* by channels; by vectors of channels, or NULL if the channels are no
+                               multiple of a vector */
     CUfunction add;         /* adds up the partial sums of a weight gradient */
     depth_params p;         /* without the addresses */
     int64_t rows;           /* of the result: one block each */
@@ -136,8 +137,8 @@ static mg_status prepare_input(mg_kernel_plan *plan) {
     return prepare_rows(plan, of_input(plan), "depth_input");
 }
 
-/* By vectors if all addresses are aligned to one. A block loops over rows if there are very many.
- */
+/* Uses vectors if all addresses are aligned to them. A block loops over rows if there are very
+ * many. */
 static mg_status launch_rows(const mg_call *call, const void *image, depth_params p) {
     const state *s = call->plan->state;
     const mg_device *d = call->plan->device;

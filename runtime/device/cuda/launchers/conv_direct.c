@@ -12,7 +12,7 @@
 
 enum {
     MOST_CHANNELS = 4,
-    MOST_TAPS = 64,          /* products per result; longer sums are a library's strength */
+    MOST_TAPS = 64,          /* products per result; for longer sums a library is faster */
     MOST_KERNELS = 64,       /* output channels of a block */
     MOST_COLUMNS = 64,       /* of a tile */
     SHARED_BYTES = 48 << 10, /* shared memory that every GPU gives a block */
@@ -130,7 +130,7 @@ static const char *plan_params(const mg_kernel_plan *plan, bool gradient, direct
                        shape(y), p);
 }
 
-/* The parameters are computed and thrown away: only the verdict counts here. */
+/* The parameters are computed and dropped: only the reason for a refusal is needed here. */
 static const char *accepts_direct(const mg_kernel_plan *plan) {
     direct_params p;
     return plan_params(plan, false, &p);

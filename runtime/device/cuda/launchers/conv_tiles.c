@@ -32,8 +32,8 @@ static bool few_positions(const mg_shape *s) {
     return s->dim[0] * s->dim[1] * s->dim[2] <= LARGEST;
 }
 
-/* Everything but what overflows 32-bit positions: these kernels are the last before the host
- * fallback. */
+/* Accepts everything unless 32-bit positions overflow: these kernels are the last ones before the
+ * host fallback. */
 static const char *accepts_tiled(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const bool weight = strcmp(plan->step->op->name, "conv2d_grad_weight") == 0;
@@ -53,7 +53,7 @@ static int64_t tiles(int64_t n) {
     return (n + MG_TILE - 1) / MG_TILE;
 }
 
-/* A divisor for a size that may be 0: then there is nothing to divide. */
+/* A divisor for a size that may be 0, for which the kernel never divides. */
 static mg_divisor divisor(int64_t n) {
     return mg_divisor_of(n ? n : 1);
 }

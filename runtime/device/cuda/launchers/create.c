@@ -1,4 +1,4 @@
-/* Ops that make a tensor from nothing: full, iota and random. Their state is the kernel itself.
+/* Ops without inputs: full, iota and random. Their state is the kernel itself.
  *
  * random gives Philox words, turned into numbers by the formulas of ops/random_formulas.h, so every
  * device draws the same. Where a draw counts from the run's random state, its key and ordinal are
@@ -53,7 +53,8 @@ static mg_status run_iota(const mg_call *call) {
 
 /* ---- random ---- */
 
-/* A draw relative to the run's state has the cell's address; an absolute one has all of its key. */
+/* A draw relative to the run's state has the cell's address; an absolute draw has its own key and
+ * ordinal. */
 mg_draw mg_cuda_draw(const mg_call *call) {
     const mg_cuda *s = mg_cuda_of(call->plan->device);
     const mg_step *step = call->plan->step;

@@ -23,7 +23,7 @@ typedef struct state {
 
 /* ---- preparing ---- */
 
-/* A group with one result more than its fused form has wants column sums: see fused_sums.c. */
+/* A group with one result more than its expression also computes column sums: see fused_sums.c. */
 static const char *accepts_fused(const mg_kernel_plan *plan) {
     return plan->step->n_out == plan->step->fused->n_outputs ? NULL : "it has column sums";
 }
@@ -42,7 +42,7 @@ static mg_status prepare_fused(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-/* A launch in the making. */
+/* A launch that is being assembled. */
 typedef struct launch {
     int64_t chunk, chunks; /* elements of a chunk; chunks of all tensors so far */
     int tensors;
@@ -106,8 +106,8 @@ static mg_status run_fused(const mg_call *call) {
     return run_together(call, 1);
 }
 
-/* Whether one launch can run both: they need the same kernel, one for many tensors, and the same
- * immediates. A call without elements goes with any other. */
+/* Whether one launch can run both: they need the same kernel (one for many tensors) and the same
+ * immediates. A call without elements can join any other. */
 static bool same_kernel(const mg_call *a, const mg_call *b) {
     const state *x = a->plan->state, *y = b->plan->state;
     const mg_fused_params *g = &x->group;

@@ -20,7 +20,7 @@ typedef struct mg_fused_params {
     int64_t n; /* elements */
     mg_fused_form form;
     int n_head;
-    uint64_t head[MG_HEAD_WORDS]; /* the parameters before those that divide the work */
+    uint64_t head[MG_HEAD_WORDS]; /* the parameters that precede those that divide the work */
 } mg_fused_params;
 
 /* Fills *g, which must be zeroed, for a step that has elements. `summed` is as in mg_fused_form.
@@ -35,7 +35,7 @@ mg_status mg_fused_kernel_want(const mg_kernel_plan *plan, const mg_fused_params
 int64_t mg_fused_row(int64_t columns, int vector);
 
 /* Writes the words of one `tensor` of kernels/fused.h: the call's addresses, with this n and first.
- * Returns the place behind them. */
+ * Returns the position after them. */
 uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int64_t n,
                               int64_t first, uint64_t *at);
 

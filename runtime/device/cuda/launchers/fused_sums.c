@@ -14,9 +14,9 @@
 #include <string.h>
 
 enum {
-    FEWEST = 1 << 16, /* elements: fewer are still cached when another kernel sums them */
+    FEWEST = 1 << 16, /* elements: fewer are still in the cache when a separate kernel sums them */
     MOST_ACROSS = 64, /* threads side by side: with more, more are idle at the edge of a row */
-    PIECE = 4         /* vectors that each thread has at least */
+    PIECE = 4         /* minimum number of vectors per thread */
 };
 
 typedef struct grid { /* as kernels/fused.h has it */
@@ -85,7 +85,7 @@ static mg_status prepare_fused_sums(mg_kernel_plan *plan) {
     return mg_fused_kernel_want(plan, &s->group, &s->kernel);
 }
 
-/* The sums may lie over an input that ends here: they are written after all was read. */
+/* The sums may overwrite an input that is not read later: they are written after all reads. */
 static mg_status run_fused_sums(const mg_call *call) {
     const state *s = call->plan->state;
     const mg_fused_params *g = &s->group;

@@ -2,7 +2,7 @@
  *
  * x is seen as {outer, n, inner}; a slice is `inner` elements. Slices are copied in the widest
  * units (1 to 16 bytes) that their length and the addresses allow. An id outside 0 .. n - 1 gives
- * NaN, or 0 for integers; whoever takes ids from data guards them. */
+ * NaN, or 0 for integers; callers that take ids from data add guards. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/movement_params.h"

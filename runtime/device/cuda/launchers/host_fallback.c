@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct state {
-    size_t scratch;      /* bytes that the reference kernel wants, on the host */
+    size_t scratch;      /* scratch bytes of the reference kernel, on the host */
     mg_kernel_plan plan; /* a copy of ours, with the reference kernel's state */
 } state;
 

@@ -1,6 +1,6 @@
 /* image_resize, its gradient, and affine_transform (kernels/images.cu). The gradient of
- * affine_transform adds to pixels in any order, which atomics would make depend on timing: it is
- * left to the host. */
+ * affine_transform would need atomic additions, whose order depends on timing, so it runs on the
+ * host. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/image_params.h"
@@ -72,7 +72,7 @@ static CUfunction choose_kernel(const mg_call *call, int *c) {
     return s->copies[__builtin_ctzll(unit)];
 }
 
-/* A block for each row of the result, up to so many that loop over the rest. */
+/* Launches one block per row of the result, up to a limit beyond which blocks loop over rows. */
 static mg_status launch_rows(const mg_call *call, CUfunction kernel, const void *params) {
     const mg_shape *y = &call->plan->out[0].value->shape;
     const int64_t rows = y->dim[0] * y->dim[1], most = 1 << 20;

@@ -1,4 +1,4 @@
-/* What launchers and the callers of libraries share: the form of a matrix product, statistics of
+/* Code shared by launchers and callers of libraries: the form of a matrix product, statistics of
  * columns, bias and relu, partial sums. */
 #ifndef MG_DEVICE_CUDA_LAUNCHERS_LAUNCHERS_H
 #define MG_DEVICE_CUDA_LAUNCHERS_LAUNCHERS_H
@@ -13,18 +13,19 @@ typedef struct mg_product {
     int64_t m, n, k;     /* each product is {m, k} times {k, n} */
     bool turn_a, turn_b; /* the operand is stored transposed */
     bool bias, relu;     /* to be added and applied to the result */
-    bool sums;      /* there is a second result: the column sums of b (graph/epilogue_fusion.c) */
-    mg_shape batch; /* the batch axes; none if one b serves the whole batch: then m has all rows */
+    bool sums; /* there is a second result: the column sums of b (graph/epilogue_fusion.c) */
+    mg_shape
+        batch; /* the batch axes; none if the whole batch has the same b: then m counts all rows */
     int64_t stride_a[MG_MAX_RANK],
         stride_b[MG_MAX_RANK]; /* along the batch axes, in matrices; 0: broadcast */
     int64_t matrices;          /* of the batch */
 } mg_product;
 
-/* The products that a step asks for, from its shapes and attributes. */
+/* The products of a step, from its shapes and attributes. */
 mg_product mg_product_of(const mg_kernel_plan *plan);
 
-/* Whether matrix i of the batch lies at i * step for a single step, 0 or 1, which *step becomes.
- * Some batches are broadcast along only some of their axes, and have none. */
+/* Whether matrix i of the batch is at i * *step for one step of 0 or 1; sets *step. False for
+ * batches that are broadcast along only some of their axes. */
 bool mg_product_is_even(const mg_product *p, const int64_t *stride, int64_t *step);
 
 /* ---- norm.c: statistics of the columns of a matrix {rows, channels}: moments, or weighted sums.
@@ -60,13 +61,13 @@ typedef struct mg_bias_relu {
     CUfunction one, vector; /* one element at once, or MG_BIAS_VECTOR of them */
 } mg_bias_relu;
 
-/* Looks the kernels up; there are such for f16, bf16 and f32. */
+/* Looks up the kernels, which exist for f16, bf16 and f32. */
 mg_status mg_cuda_find_bias_relu(mg_device *d, mg_dtype t, mg_bias_relu *kernels);
 /* Enqueues it. The bias runs along the last axis, of p->channels elements; without one p->bias is
  * NULL. */
 mg_status mg_cuda_run_bias_relu(const mg_device *d, const mg_bias_relu *kernels,
                                 const bias_relu_params *p);
-/* Adds what is missing to the result of a conv2d that ran without bias and relu. */
+/* Applies bias and relu to the result of a conv2d that ran without them. */
 mg_status mg_cuda_finish_conv(const mg_call *call, const mg_bias_relu *kernels);
 
 /* ---- finish.c: a kernel whose blocks each sum a part writes {n, count} partial results to

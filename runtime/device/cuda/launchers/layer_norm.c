@@ -16,15 +16,15 @@ typedef struct state {
     layer_norm_params p; /* without the addresses */
     int64_t blocks;
     mg_columns columns; /* layer_norm_reduce: how columns are summed */
-    size_t partials; /* layer_norm_reduce: bytes of the partial sums in scratch; behind them lie the
-                        rows' statistics */
+    size_t partials; /* layer_norm_reduce: bytes of the partial sums in scratch, which are followed
+                        by the rows' statistics */
 } state;
 
 static const char *accepts_layer_norm(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "only floating dtypes";
 }
 
-/* The kernel by rows, which all three ops use. */
+/* Prepares the kernel over rows, which all three ops use. */
 static mg_status prepare_layer_norm(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t n = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);

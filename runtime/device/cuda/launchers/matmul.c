@@ -1,12 +1,12 @@
-/* matmul by our own kernel, for whatever cuBLASLt refuses or when it is missing; and the analysis
- * of a matmul step, which cublas/matmul.c shares. */
+/* matmul by our own kernel, for products that cuBLASLt refuses or if it is missing; and the
+ * analysis of a matmul step, which cublas/matmul.c uses too. */
 #include "device/cuda/launchers/launchers.h"
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/product_params.h"
 #include "ops/attrs.h"
 
-/* ---- the product that a step asks for ---- */
+/* ---- the product of a step ---- */
 
 /* The shape with at least two axes: a vector becomes a row or a column. */
 static mg_shape as_matrix(const mg_shape *s, bool column) {
@@ -67,7 +67,7 @@ typedef struct state {
     mg_product product;
 } state;
 
-/* Any float dtype and any shape. Column sums are for cuBLASLt or a step of their own. */
+/* Any float dtype and any shape. Column sums are computed by cuBLASLt or by a separate step. */
 static const char *accepts_matmul(const mg_kernel_plan *plan) {
     if (plan->step->n_out > 1) return "it has no column sums";
     return mg_dtype_is_float(plan->out[0].value->dtype) ? NULL : "only floating dtypes";
@@ -98,7 +98,7 @@ static mg_status run_matmul(const mg_call *call) {
                        .turn_a = m->turn_a,
                        .turn_b = m->turn_b,
                        .relu = m->relu};
-    for (int i = 0; i < m->batch.rank; i++) { /* where the matrices of the batch lie */
+    for (int i = 0; i < m->batch.rank; i++) { /* offsets of the matrices of the batch */
         p.dim[i] = m->batch.dim[i];
         p.stride_a[i] = m->stride_a[i];
         p.stride_b[i] = m->stride_b[i];

@@ -1,9 +1,10 @@
 /* Movement: elements placed elsewhere, whatever their type.
  *
- * Nearly all of it is one walk over the result in row-major order, with a stride in x per axis.
- * Axes that run on into one another are merged; what lies together on both sides moves in units of
- * up to 16 bytes. Where x runs along another axis than the result, squares are turned instead
- * (kernels/movement.cu). Addresses are known when a call runs, so units are chosen then. */
+ * Nearly all ops are one walk over the result in row-major order, with a stride in x per axis.
+ * Neighbouring axes are merged where possible, and elements that are contiguous on both sides are
+ * moved in units of up to 16 bytes. If x is contiguous along another axis than the result, squares
+ * are transposed instead (kernels/movement.cu). The units are chosen when a call runs, because
+ * addresses are known only then. */
 #include "core/alloc.h"
 #include "device/axes.h"
 #include "device/cuda/kernels.h"
@@ -36,7 +37,7 @@ typedef struct state {
 
 /* ---- walks ---- */
 
-/* Row-major over s; strides in x are still to set. */
+/* A row-major walk over s, without strides in x. */
 static walk walk_over(const mg_shape *s) {
     walk w = {.rank = s->rank};
     for (int i = 0; i < s->rank; i++) w.n[i] = w.inside[i] = s->dim[i], w.gap[i] = 1;
@@ -53,15 +54,15 @@ static bool is_plain(const walk *w, int axis) {
     return w->before[axis] == 0 && w->gap[axis] == 1 && w->inside[axis] == w->n[axis];
 }
 
-/* Strides that run on from axis i + 1 to axis i where these may become one: the inner one is plain,
- * and the outer one has no gaps. */
+/* Sets strides by which mg_axes_merge joins axis i with axis i + 1 only if that is possible: the
+ * inner axis is not padded, and the outer one has no gaps. */
 static void strides_of_mergeable(const walk *w, int64_t stride[MG_MAX_RANK]) {
     stride[w->rank - 1] = 1;
     for (int i = w->rank - 2; i >= 0; i--)
         stride[i] = stride[i + 1] * w->n[i + 1] + (is_plain(w, i + 1) && w->gap[i] == 1 ? 0 : 1);
 }
 
-/* Of axes of size 1, all that are plain may be left out. */
+/* Whether all axes of size 1 are without padding, so that they may be dropped. */
 static bool may_merge(const walk *w) {
     for (int i = 0; i < w->rank; i++)
         if (w->n[i] == 1 && !is_plain(w, i)) return false;
@@ -93,7 +94,7 @@ static bool is_multiple(const void *address, int64_t bytes) {
     return (uintptr_t)address % (uintptr_t)bytes == 0;
 }
 
-/* Whether k elements always lie together. */
+/* Whether k neighbouring elements of the result are always contiguous in x. */
 static bool moves_by(const walk *w, int64_t k) {
     const int last = w->rank - 1;
     if (k == 1) return true;
@@ -105,7 +106,7 @@ static bool moves_by(const walk *w, int64_t k) {
     return true;
 }
 
-/* The walk by units of so many bytes. */
+/* Changes the walk to units as wide as possible; returns their size in bytes. */
 static int64_t widen(walk *w, int64_t size, const void *x, const void *y) {
     const int last = w->rank - 1;
     int64_t bytes = 16;
@@ -143,7 +144,8 @@ static mg_status launch_walk(const mg_device *d, const state *s, const walk *w, 
     return mg_cuda_launch(d, s->walks[index_of(bytes)], blocks, THREADS, 0, &p.walk);
 }
 
-/* The axis along which x lies together, if it and the result's own are long; else -1. */
+/* The axis along which x is contiguous, if this axis and the result's last axis are long; else
+ * -1. */
 static int turned_axis(const walk *w) {
     const int last = w->rank - 1;
     if (w->from[last] == 0 || w->from[last] == 1 || w->n[last] < WORTH_TURNING) return -1;
@@ -179,7 +181,7 @@ static mg_status launch_turn(const mg_device *d, const state *s, const walk *w, 
                           THREADS, 0, &p);
 }
 
-/* By halves of the outermost axis, if there is too much for a launch. */
+/* Divides the outermost axis in halves if there are too many units for a launch. */
 static mg_status launch(const mg_device *d, const state *s, const walk *w, const char *x, char *y,
                         int64_t bytes) {
     const int64_t half = w->n[0] / 2;
@@ -304,7 +306,7 @@ static mg_status copy(const mg_call *call) {
                         mg_value_bytes(call->plan->out[0].value));
 }
 
-/* {KH, KW, C, K} and {K, KH, KW, C}: a matrix, turned. */
+/* Between {KH, KW, C, K} and {K, KH, KW, C}: a transposition. */
 static mg_status prepare_reorder(mg_kernel_plan *plan) {
     const int from = plan->in[0].layout, to = plan->out[0].layout;
     const mg_shape *y = &plan->in[0].value->shape;

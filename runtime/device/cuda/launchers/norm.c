@@ -13,8 +13,8 @@ enum {
     MOST_WIDTH = 32, /* columns of a block */
     LEAST_ROWS = 64, /* of a chunk */
     VECTOR = 4,      /* channels of a vector */
-    EACH = 4,        /* blocks per multiprocessor that keep it busy, by single channels, */
-    EACH_VECTOR = 2  /* and by vectors, which load four times as much per thread */
+    EACH = 4,        /* blocks per multiprocessor that keep it busy with single channels, */
+    EACH_VECTOR = 2  /* and with vectors, which load four times as much per thread */
 };
 
 /* x as a matrix: channels are the last axis, rows all others. */
@@ -55,7 +55,7 @@ static void divide_work(struct mg_column_form *f, int64_t rows, int64_t columns,
     f->chunks = rows ? (int)((rows + f->piece - 1) / f->piece) : 1;
 }
 
-/* Prepares the form by single channels, and where channels are a multiple of VECTOR the one by
+/* Prepares the form for single channels and, if the channels are a multiple of VECTOR, the form for
  * vectors. */
 mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
                                   mg_columns *columns, size_t *scratch) {
@@ -77,7 +77,7 @@ mg_status mg_cuda_columns_prepare(mg_device *d, bool moments, const mg_value *x,
     return mg_cuda_find_partial_sums(d, x->dtype == MG_F64 ? MG_F64 : MG_F32, &columns->add);
 }
 
-/* By vectors if the addresses allow it. */
+/* Uses vectors if the addresses allow it. */
 mg_status mg_cuda_columns_run(const mg_device *d, const mg_columns *columns, size_t size,
                               column_params p) {
     const bool vector =
@@ -146,7 +146,7 @@ typedef struct state {
     CUfunction one, vector; /* vector: NULL if the channels are no multiple of VECTOR */
 } state;
 
-/* By vectors of channels if that is possible. */
+/* Uses vectors of channels if that is possible. */
 static mg_status prepare_batch_norm(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);

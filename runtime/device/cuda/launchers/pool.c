@@ -65,8 +65,8 @@ static mg_status prepare_pool(mg_kernel_plan *plan, const char *kind, const mg_s
     return mg_cuda_find_typed(plan->device, kind, t, &s->one);
 }
 
-/* x: what is read by position in the image; v: the values or gradients that go with it, or NULL. By
- * vectors of channels if all addresses are aligned to them. */
+/* x: the tensor that is read by position in the image; v: the corresponding values or gradients, or
+ * NULL. Uses vectors of channels if all addresses are aligned to them. */
 static mg_status launch_pool(const mg_call *call, const void *x, const void *v) {
     const state *s = call->plan->state;
     const uintptr_t access = VECTOR * mg_dtype_size(call->plan->out[0].value->dtype);

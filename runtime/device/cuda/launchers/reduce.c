@@ -1,8 +1,8 @@
 /* sum prod max min all any over axes, argmax and argmin along one: see kernels/reduce.h.
  *
- * Axes that run on are merged into groups, kept and reduced in turn. Whether the innermost one is
- * reduced decides between rows and columns; where the results alone would not fill the GPU, each is
- * made in pieces, which a second kernel joins. */
+ * Neighbouring axes are merged into groups, which are alternately kept and reduced. The layout is
+ * ROWS if the innermost group is reduced, else columns. If there are too few results to fill the
+ * GPU, each is computed in pieces, which a second kernel joins. */
 #include "core/alloc.h"
 #include "device/axes.h"
 #include "device/cuda/launchers/fused_params.h"
@@ -22,7 +22,7 @@ enum {
     WORDS = 8 + 6 * MG_MAX_RANK
 };
 
-typedef struct group { /* axes of one kind that run on into one another */
+typedef struct group { /* axes of one kind that are merged */
     int64_t n, stride;
 } group;
 
@@ -31,7 +31,7 @@ typedef struct groups {
     group at[MG_MAX_RANK];
 } groups;
 
-/* What a kernel is to do, before its parameters are words. */
+/* The work of a kernel, before its parameters are written as words. */
 typedef struct job {
     groups kept, reduced; /* kept: of columns, without the innermost */
     int64_t n, units, pieces, columns, across;
@@ -48,7 +48,7 @@ typedef struct pass {
 
 typedef struct state {
     int n_passes;
-    size_t vector_bytes; /* what the first one reads at once */
+    size_t vector_bytes; /* bytes that the first kernel reads at once */
     pass pass[2];
 } state;
 
@@ -66,7 +66,7 @@ static bool is_wide_type(mg_dtype t) {
     return t == MG_F64 || t == MG_I32 || t == MG_I64;
 }
 
-/* Products leave the range of a float on the way. */
+/* Whether to compute in double. Intermediate products can exceed the range of a float. */
 static bool is_wide(const mg_kernel_plan *plan) {
     return is_wide_type(plan->in[0].value->dtype) || is(plan, "prod") ||
            (!is_arg(plan) && is_wide_type(plan->out[0].value->dtype));
@@ -184,7 +184,7 @@ static void settle_columns(const mg_kernel_plan *plan, const mg_cuda *d, job *j)
     j->units *= j->pieces;
 }
 
-/* What joins the pieces of `first`: rows of pieces, or pieces of rows. */
+/* The second kernel, which joins the pieces of `first`. */
 static job second_job(const mg_cuda *d, const job *first) {
     const int64_t results = first->units / first->pieces;
     job j = {.rows = first->rows, .from_partial = true, .pieces = 1, .vector = 1, .team = 1};
@@ -243,7 +243,7 @@ static void put(pass *p, int64_t word) {
     p->words[p->n_words++] = (uint64_t)word;
 }
 
-/* As kernels/reduce.h has them; at least one axis. */
+/* Writes the groups in the form of kernels/reduce.h; at least one axis. */
 static void put_groups(pass *p, groups g) {
     if (g.n == 0) g = (groups){1, {{1, 0}}};
     for (int i = 0; i < g.n; i++) {

@@ -1,7 +1,7 @@
 /* cumsum, and prod_grad, the gradient of a product along an axis (kernels/scan.h).
  *
- * cumsum sees x as {outer, n, inner} and scans along n. Where the scans alone would not fill the
- * GPU, each is cut into pieces, in three launches: the sum of every piece, a scan over those sums,
+ * cumsum sees x as {outer, n, inner} and scans along n. If there are too few scans to fill the GPU,
+ * each is divided into pieces, in three launches: the sum of every piece, a scan over those sums,
  * and then the scans of the pieces, each starting from the sum before it. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
@@ -16,7 +16,7 @@ enum {
     THREADS = 256,
     WARP = 32,
     FULL = 4, /* blocks per multiprocessor that keep it busy */
-    TURNS = 8 /* elements that each thread has at least in a piece */
+    TURNS = 8 /* minimum number of elements per thread in a piece */
 };
 
 typedef struct state {
@@ -120,7 +120,7 @@ static mg_status run_cumsum(const mg_call *call) {
 
 /* ---- prod_grad ---- */
 
-/* In double, because intermediate products leave the range of a float. */
+/* In double, because intermediate products can exceed the range of a float. */
 static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     state *s = plan->state = mg_alloc_zero(sizeof *s);

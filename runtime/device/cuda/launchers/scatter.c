@@ -13,7 +13,7 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-/* FEW: ids, up to which there is no sort. DIGIT_BITS: of one pass of the radix sort. */
+/* FEW: up to this many ids there is no sort. DIGIT_BITS: bits of one pass of the radix sort. */
 enum { THREADS = 256, FEW = 128, DIGIT_BITS = 8 };
 
 typedef struct state {
@@ -57,7 +57,7 @@ static void plan_sort(state *s) {
 }
 
 /* Chooses the length of a piece: short enough for threads to fill a GPU, and long enough that there
- * are few partial sums. `real` is the size of a number that is computed with. */
+ * are few partial sums. `real` is the size of a number in the arithmetic type. */
 static void plan_sums(state *s, size_t real) {
     scatter_params *p = &s->sums;
     for (p->piece = 32; p->piece < 1024 && p->n * p->columns / p->piece > 1 << 18;) p->piece *= 2;

@@ -13,8 +13,8 @@
 
 enum {
     THREADS = 256,
-    WARP = 32,   /* also: runs side by side from which threads take one each */
-    LONG = 1024, /* elements of a run from which a block takes it */
+    WARP = 32,   /* also: from this many interleaved runs on, a thread computes a run */
+    LONG = 1024, /* from this many elements on, a block computes a run */
 };
 
 /* ---- softmax ---- */
