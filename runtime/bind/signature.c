@@ -1,8 +1,8 @@
 /* How a signature is written. Every value begins with a tag byte and has a known end, so that
  * different arguments never give the same bytes:
  *
- *     0 nil, T F booleans, n number, s string (length first), t tensor, v variable, { } table, u
- * upvalue
+ *     0 nil, T F booleans, n number, s string (length first), t tensor, v variable, { } table,
+ *     u upvalue
  */
 #include "bind/jit.h"
 #include "core/precision.h"

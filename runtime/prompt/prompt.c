@@ -9,7 +9,9 @@
  *     terminal.locked(path, fn)   calls fn while this process holds the lock file; new files are
  *                            readable by their owner only
  *     terminal.list(folder)  -> array of the names in it, folders with a slash at the end; nil: it
- * cannot be read terminal.complete      set by Lua: complete(line, cursor) -> insert, listing */
+ *                            cannot be read
+ *     terminal.complete      set by Lua: complete(line, cursor) -> insert, listing
+ */
 #define _GNU_SOURCE /* DT_DIR */
 #include "prompt/prompt.h"
 #include "program/program.h"

@@ -11,8 +11,8 @@
  *      Where a value does not lie in the wanted layout yet, a reorder call is inserted, once per
  *      value and layout. External values are always row-major.
  *   3. Slots. Every value in every layout has a slot, its place in memory. Reshapes and slices
- *      share the slot of their input where they can, and outputs reuse the slot of an input that is
- * not read again.
+ *      share the slot of their input where they can, and outputs reuse the slot of an input that
+ *      is not read again.
  *   4. Launches (launches.c). Neighbouring calls of one kernel that are independent become one
  *      launch, such as the updates of all variables, or the all-reduces of a bucket.
  *   5. Arena (arena.c). Slots of temporaries get offsets in one block of memory: two may share

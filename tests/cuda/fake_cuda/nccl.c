@@ -6,16 +6,16 @@
  * until its own rank aborts. Ranks meet in a mapped file (nccl_team.h).
  *
  * These properties of the real library are modelled because our code depends on them:
- *   - a non-blocking communicator starts its first collective only while ncclCommGetAsyncError is
- * polled, by the thread that began it
- *   - a communicator ends only when all graphs with its collectives are gone; who ends it waits for
- * that
+ *   - a non-blocking communicator starts its first collective only while the thread that began it
+ *     polls ncclCommGetAsyncError
+ *   - a communicator ends only when all graphs with its collectives are destroyed; ending it waits
+ *     for that
  *   - the messages of a group progress together, so that two ranks cannot wait for each other
- *   - unless NCCL_GRAPH_REGISTER is 0, the buffers of a captured group are registered (for NVLS),
- * for which all ranks meet in the capture: one that captures alone waits for ever. After
- * MGPU_FAKE_CUDA_NCCL_LIMIT seconds (60) that is a fatal error
- *   - unless NCCL_P2P_DIRECT_DISABLE is 1, ranks of one process use each other's pointers: where
- * copies between GPUs do not work, they cannot join
+ *   - unless NCCL_GRAPH_REGISTER is 0, the buffers of a captured group are registered (for NVLS):
+ *     all ranks must then capture at the same time, and a rank that captures alone waits for ever.
+ *     After MGPU_FAKE_CUDA_NCCL_LIMIT seconds (60) this is a fatal error
+ *   - unless NCCL_P2P_DIRECT_DISABLE is 1, ranks of one process use each other's pointers: if
+ *     copies between GPUs do not work, they cannot join
  *
  * Not modelled: speed, topology, and the order in which the real NCCL adds numbers. */
 #include "nccl_team.h"
