@@ -1,4 +1,4 @@
-/* What the tests of checkpoints share: saves of numbers, in a folder of their own. */
+/* Shared by the tests of checkpoints: saves a few numbers, in a temporary folder. */
 #ifndef TESTS_C_CHECKPOINTS_H
 #define TESTS_C_CHECKPOINTS_H
 

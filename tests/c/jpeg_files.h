@@ -18,7 +18,7 @@ typedef struct jpeg_kind {
     bool apart;  /* a scan for each of three components */
 } jpeg_kind;
 
-/* A byte that differs from pixel to pixel, and whose neighbors are alike. */
+/* A byte that changes slowly: it differs from pixel to pixel, but little between neighbors. */
 static inline uint8_t jpeg_test_byte(int row, int column, int channel) {
     const uint32_t noise =
         (uint32_t)(row * 7919 + column * 104729 + channel * 1299709) * 2654435761u;

@@ -191,7 +191,7 @@ static void every_collective_has_the_same_bits_staged(void **state) {
         exchange_all(mg_comm_local(RANKS), (mg_collective)kind, direct, room);
         exchange_all(staged(), (mg_collective)kind, through_host, room);
         assert_memory_equal(direct, through_host, bytes);
-        /* somebody has a result, and only those that are said to have one */
+        /* exactly the ranks that mg_collective_has_output names have a result */
         for (int r = 0; r < RANKS; r++) {
             const mg_collective_call x = {.kind = (mg_collective)kind, .root = ROOT, .to = 2};
             assert_int_equal(direct[(size_t)r * room + 1] != 0, mg_collective_has_output(&x, r));

@@ -1,5 +1,5 @@
-/* Cached rows (data/sources/sources.h), in memory and in files: what is kept, and failures of disk
- * and memory. Damaged files are in test_row_file.c. */
+/* Cached rows (data/sources/sources.h), in memory and in files: which rows are kept, and failures
+ * of disk and memory. Damaged files are in test_row_file.c. */
 #define _GNU_SOURCE
 #include "cached_rows.h"
 #include "core/threads.h"
@@ -17,7 +17,7 @@ static char *text_of(mg_source *s, const mg_stage *stages, int n_stages, int thr
     return text;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept rows ---- */
 
 /* Rows that vary, and rows that do not: the same as without a cache, with several threads in the
  * first pass and in the second, for which the source is not asked again. */
@@ -99,7 +99,7 @@ static void large_rows_are_kept(void **state) {
     free(values);
 }
 
-/* A row comes from where the source without a cache says. */
+/* A cached source describes a row with the text of the source that it caches. */
 static void rows_come_from_the_source(void **state) {
     (void)state;
     char text[32];
@@ -177,7 +177,7 @@ static void two_threads_may_read_a_row_at_once(void **state) {
 
 /* ---- failures ---- */
 
-/* A row that cannot be read: in memory it is tried again; of a file nothing is left. */
+/* A row that cannot be read: a cache in memory reads it again, a cache file is removed. */
 static void a_row_that_cannot_be_read_is_not_kept(void **state) {
     (void)state;
     for (int in_file = 0; in_file < 2; in_file++) {

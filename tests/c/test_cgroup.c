@@ -1,5 +1,5 @@
-/* The CPU quota of a process's cgroups (core/cgroup), read below a folder that stands for the root.
- */
+/* The CPU quota of a process's cgroups (core/cgroup), read below a temporary folder that replaces
+ * the root. */
 #include "core/threads.h"
 #include "core/io.h"
 #include <setjmp.h>
@@ -13,14 +13,14 @@
 
 #define V2 "/sys/fs/cgroup"
 #define V1 "/sys/fs/cgroup/cpu,cpuacct"
-/* Lines of /proc/self/mountinfo; optional fields stand before the dash or are missing. */
+/* Lines of /proc/self/mountinfo; there may be optional fields before the dash. */
 #define MOUNT_V2(top) "30 23 0:27 " top " " V2 " rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 #define MOUNT_V1(top)                                                                              \
     "22 21 0:20 / / rw shared:1 - ext4 /dev/sda1 rw\n"                                             \
     "31 30 0:28 " top " /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n"             \
     "32 30 0:29 " top " " V1 " rw shared:10 master:2 - cgroup cgroup rw,cpuacct,cpu\n"
 
-/* Stands for the root; each test has a new one. */
+/* The folder that replaces the root; each test makes a new one. */
 static char root[64];
 
 static int make_root(void **state) {

@@ -1,6 +1,6 @@
-/* Checkpoints (io/checkpoint): whatever fails, and wherever the process dies, all checkpoints that
- * are there are whole, and the newest is at least the last one that was reported as saved. Every
- * flipped bit is found. */
+/* Checkpoints (io/checkpoint): whatever fails, and wherever the process dies, every checkpoint in
+ * the folder is complete, and the newest is the last one that was reported as saved or a later one.
+ * Every flipped bit is found. */
 #include "checkpoints.h"
 
 /* Numbers, `latest`, and how many stay. */
@@ -38,7 +38,7 @@ static void only_checkpoints_are_removed(void **state) {
 
 /* ---- failures ---- */
 
-/* Blocks of memory that the spare checkpoint holds: those of its lock. */
+/* The number of memory blocks that the spare checkpoint holds: two for its lock. */
 static int64_t held(void) {
     return spare.lock ? 2 : 0;
 }
@@ -65,7 +65,7 @@ static int64_t fail_each_call(int before, void (*arm)(int64_t n, int error), int
         assert_true(count() >= (size_t)(before < KEEP ? before : KEEP));
         assert_int_equal(mg_alloc_get_stats().live_blocks - held(), blocks);
         assert_int_equal(mg_io_open_count(), spare.lock != NULL);
-        /* The next saves work, after what is left has been removed. */
+        /* After the leftovers have been removed, the next saves work. */
         assert_int_equal(mg_checkpoint_clean(folder), MG_OK);
         for (int i = 2; i < 4; i++) assert_int_equal(save(before + i, &saved), MG_OK);
         assert_int_equal(newest(), before + 3);

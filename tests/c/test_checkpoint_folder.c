@@ -83,7 +83,7 @@ static void only_folders_with_the_name_of_one_are_checkpoints(void **state) {
         assert_int_equal(mkdir(path, 0700), 0);
     }
     snprintf(path, sizeof path, "%s/checkpoint-000008", folder);
-    mg_file *f = mg_io_create(path); /* a file is none */
+    mg_file *f = mg_io_create(path); /* a file is not a checkpoint */
     assert_int_equal(mg_io_commit(f), MG_OK);
     assert_string_equal(list(folder), "999999999999999 1234567 7 2 1 ");
     assert_int_equal(mg_checkpoint_verify(folder, 7), MG_IO); /* it is empty */
@@ -98,7 +98,7 @@ static void only_folders_with_the_name_of_one_are_checkpoints(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Numbers go on behind the newest, with more digits where six do not do. */
+/* A new checkpoint takes the number after the newest, with more than six digits if needed. */
 static void numbers_may_have_more_digits(void **state) {
     (void)state;
     char path[256];
@@ -144,14 +144,14 @@ static void assert_too_long(mg_status status) {
                         "the path of the checkpoints is longer than 4096 bytes");
 }
 
-/* With every length at which one of the paths inside becomes too long: the whole checkpoint is read
- * and removed, or an error tells why not. */
+/* The folder's path has every length at which one of the paths inside becomes too long: the whole
+ * checkpoint is read and removed, or an error says why not. */
 static void a_path_that_is_too_long_is_an_error(void **state) {
     (void)state;
     char deep[LONGEST + 1], from[256], to[LONGEST + 64];
     const size_t whole = sizeof "/checkpoint-000001/state.safetensors"; /* with its end */
     for (size_t n = LONGEST - whole - 1; n < LONGEST - 8; n++) {
-        const size_t room = LONGEST - 1 - n; /* for what follows the folder's path */
+        const size_t room = LONGEST - 1 - n; /* for the rest of the path */
         int64_t number;
         begin(1);
         make_deep_folder(deep, n);
@@ -240,8 +240,8 @@ static void add_part(void) {
     assert_int_equal(mg_io_commit(f), MG_OK);
 }
 
-/* Whatever fails, what is still listed is whole, nothing stays open, and the call can be repeated.
- */
+/* Whatever fails, each checkpoint that is still listed is complete, no file stays open, and the
+ * call can be repeated. */
 static void failing_calls_damage_nothing(void **state) {
     (void)state;
     static mg_status (*const calls[])(void) = {
@@ -302,7 +302,8 @@ static void a_thread_that_cannot_start_is_an_error(void **state) {
     assert_string_equal(list(folder), "3 1 ");
 }
 
-/* A second writer for a folder is refused, whatever name the folder has, and damages nothing. */
+/* A second writer for a folder is refused, even if it names the folder by another path, and damages
+ * nothing. */
 static void a_folder_has_one_writer(void **state) {
     (void)state;
     char link[160];

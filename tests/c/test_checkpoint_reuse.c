@@ -1,5 +1,5 @@
 /* A save writes over the state of a checkpoint that is no longer needed (io/checkpoint), unless
- * somebody else can see that file. */
+ * another process can see that file. */
 #include "checkpoints.h"
 
 static uint64_t inode_of(const char *path) {
@@ -8,7 +8,8 @@ static uint64_t inode_of(const char *path) {
     return identity.file;
 }
 
-/* Whether the system can tell that nobody else has a file open: not on network file systems. */
+/* Whether the system can tell that no other process has a file open; network file systems
+ * cannot. */
 static bool can_reuse(void) {
     begin();
     mg_file *f = mg_io_reuse(path_of(1, "", STATE));
@@ -103,7 +104,8 @@ static void links_are_not_written_through(void **state) {
     }
 }
 
-/* A writer that begins leaves alone what another one is using, and removes it when that is gone. */
+/* A new writer keeps the part folder of a living writer, and removes it once that writer has
+ * ended. */
 static void parts_of_living_writers_stay(void **state) {
     (void)state;
     mg_checkpoint_result result;
@@ -147,7 +149,7 @@ static void two_processes_do_not_write_one_part(void **state) {
     assert_int_equal(newest(), 2);
 }
 
-/* Somebody removes the folder, and with it the spare checkpoint, between two saves. */
+/* The folder, and with it the spare checkpoint, is removed between two saves. */
 static void a_folder_that_was_removed_is_made_again(void **state) {
     (void)state;
     bool saved;

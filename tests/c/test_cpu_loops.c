@@ -12,7 +12,7 @@
 
 enum { N = 3 * MG_STRIP };
 
-static const mg_simd *sets[3]; /* those of this processor, baseline first */
+static const mg_simd *sets[3]; /* the sets of this processor, baseline first */
 static int n_sets;
 static float a[N], b[N], c[N];
 static double wide[3][N]; /* a, b and c in double */
@@ -153,8 +153,8 @@ static void check_near(const void *got, const void *expected, int n, int type, d
     }
 }
 
-/* Every op in every form that reads strips, in float and double: all forms have the same bits, and
- * all sets nearly those of the baseline. */
+/* Every op in every form that reads strips, in float and double: all forms give the same bits, and
+ * every instruction set gives nearly the results of the baseline. */
 static void ops_in_all_forms(void **state) {
     (void)state;
     double first[N], got[N], expected[N];

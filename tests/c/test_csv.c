@@ -272,7 +272,7 @@ static void random_numbers_agree_with_strtod(void **state) {
     }
 }
 
-/* In many locales a comma stands before the decimals. */
+/* In many locales the decimal point is a comma. */
 static void the_locale_makes_no_difference(void **state) {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"};

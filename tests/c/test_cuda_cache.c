@@ -128,9 +128,9 @@ static void an_entry_of_another_key_is_ignored(void **state) {
 
 enum { WRITERS = 8, ROUNDS = 40 };
 
-/* A thread that writes blocks of its own letter and reads the entry back. Each block it reads must
- * be a whole one of some writer: all one letter, and as long as that writer's are. Not NULL: it was
- * not. */
+/* A thread that writes blocks of one letter and reads the entry back. Each block that it reads must
+ * be one writer's complete block: a single letter, and that writer's length. Returns NULL on
+ * success, else any other pointer. */
 static void *writer(void *number) {
     static const char which[WRITERS] = "abcdefgh";
     char block[4096];

@@ -1,7 +1,7 @@
 /* The real cuDNN, without a GPU: for the graphs that we describe it must name engines and make
  * plans.
  *
- * The GPU is described to it by a file (an H200's properties), and nothing is run. The toolkit's
+ * A file describes the GPU (an H200's properties) to cuDNN, and no kernel is run. The toolkit's
  * stub of a driver cannot compile at run time, so only plans with precompiled kernels are seen
  * here. */
 #include "core/precision.h"
@@ -35,7 +35,8 @@ static const shape shapes[] = {
 #define STUBS "/usr/local/cuda/lib64/stubs"
 #endif
 
-/* LeakSanitizer asks: cuDNN and cuBLAS keep what they have allocated when they are unloaded. */
+/* Called by LeakSanitizer. Turns it off, because cuDNN and cuBLAS do not free their memory when
+ * they are unloaded. */
 int __lsan_is_turned_off(void) __attribute__((visibility("default")));
 int __lsan_is_turned_off(void) {
     return 1;

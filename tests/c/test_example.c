@@ -25,7 +25,8 @@ static const uint8_t of_tensorflow[] = {
     0xc0, 0x3f, 0x00, 0x00, 0x00, 0xc0, 0x0a, 0x16, 0x0a, 0x01, 0x69, 0x12, 0x11, 0x1a, 0x0f,
     0x0a, 0x0d, 0x03, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0xac, 0x02};
 
-/* The message in a block of its own, so that the address sanitizer sees reads past its end. */
+/* Copies the message into a block of exactly its size, so that the address sanitizer sees reads
+ * past its end. */
 static mg_status find(const uint8_t *message, size_t n, mg_feature found[N_NAMES]) {
     uint8_t *copy = malloc(n ? n : 1);
     if (n) memcpy(copy, message, n);
@@ -187,7 +188,7 @@ static void damage_of_every_byte_and_bit_is_survived(void **state) {
     }
 }
 
-/* What is written is what TensorFlow writes, one string each; and it is read again. */
+/* A written message has the bytes that TensorFlow writes for it, and can be read back. */
 static void written_messages_are_those_of_tensorflow(void **state) {
     (void)state;
     const float floats[] = {1.5f, -2};

@@ -121,8 +121,8 @@ static void mark_group(const mg_ir *ir, const int *group, int node, bool *marked
         marked[i] |= i == node || (group[i] >= 0 && group[i] == group[node]);
 }
 
-/* Whether a path leads out of the members and back in. `after` is what depends on a member; what is
- * in a group depends on all that the group depends on. */
+/* Whether a path leads out of the members and back in. `after` marks the nodes that depend on a
+ * member; a node of a group depends on every input of the group. */
 static bool leads_back(const mg_ir *ir, const int *group, const bool *member) {
     bool *after = mg_alloc_zero((size_t)ir->n + 1), back = false;
     for (bool grows = true; grows;) {
@@ -222,8 +222,8 @@ static bool can_run(const mg_ir *ir, const bool *has_run, int node) {
     return ready;
 }
 
-/* Runs what is ready, a group as a whole, until nothing is ready any more. All live nodes must have
- * run then. */
+/* Runs every ready node, and each group as a whole, until none is ready. By then all live nodes
+ * must have run. */
 static void assert_no_circle(const mg_ir *ir, const mg_groups *groups) {
     bool *has_run = mg_alloc_zero((size_t)ir->n);
     for (bool goes_on = true; goes_on;) {
@@ -282,7 +282,7 @@ static void groups_of_large_graphs_can_run(void **state) {
     }
 }
 
-/* ---- joining units, whatever they are ---- */
+/* ---- joining random units ---- */
 
 static void units_are_joined_unless_a_path_leads_out_and_back(void **state) {
     (void)state;
@@ -311,7 +311,8 @@ static void units_are_joined_unless_a_path_leads_out_and_back(void **state) {
 }
 
 /* A hub with users, then a chain; a leaf hangs on each link of it. Each leaf joins the hub, so its
- * link must come before the hub: so many move to one place that they need the room of others. */
+ * link must come before the hub: so many links move to one place that the gaps get too small and
+ * units before it get new positions. */
 static void many_units_move_to_one_place(void **state) {
     (void)state;
     enum { HUB_USERS = 8, FIRST = 1 + HUB_USERS, LINKS = 100, N = FIRST + 2 * LINKS };

@@ -391,7 +391,7 @@ static void trees_grow_and_names_have_a_limit(void **state) {
     assert_null(mg_h5_add(tree, "a", name, NULL));
     assert_int_equal(mg_error_code(), MG_USAGE);
     assert_int_equal(tree->n, 100);
-    for (int64_t n = 1; n < 3; n++) { /* the copy of the path, that of the name */
+    for (int64_t n = 1; n < 3; n++) { /* the copies of the path and of the name */
         mg_alloc_fail_after(n);
         assert_null(mg_h5_add(tree, "a", "b", NULL));
         mg_alloc_fail_after(0);

@@ -281,8 +281,8 @@ static void the_program_ends_with_a_status(void **state) {
     char arguments[128];
     assert_int_equal(status_of("2>/dev/null"), 2);
     assert_int_equal(status_of("reed 2>/dev/null"), 2);
-    assert_int_equal(status_of("read 2>/dev/null </dev/null | cat"), 0); /* that of cat */
-    assert_int_equal(status_of("read >/dev/null </dev/null"), 1);        /* no regular file */
+    assert_int_equal(status_of("read 2>/dev/null </dev/null | cat"), 0); /* the status of cat */
+    assert_int_equal(status_of("read >/dev/null </dev/null"), 1);        /* not a regular file */
     assert_int_equal(status_of("read >/dev/null <&-"), 1);
     H5Fclose(begin());
     snprintf(arguments, sizeof arguments, "read >/dev/full <%s", path);

@@ -227,7 +227,7 @@ static void damage(size_t at) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* What is damaged is named. The layouts of headers and messages are those of the first version of
+/* The error names the damaged part. Headers and messages have the layout of the first version of
  * the format, which H5P_DEFAULT gives. */
 static void damage_is_named(void **state) {
     (void)state;

@@ -157,7 +157,7 @@ static void files_of_the_wrong_length_are_refused(void **state) {
     (void)state;
     unsigned char longer[sizeof SIX + 1] = {0};
     memcpy(longer, SIX, sizeof SIX);
-    /* A plain file that ends too early, and one that goes on. */
+    /* A plain file that ends too early, and one with bytes after the last element. */
     for (size_t n = 12; n < sizeof SIX; n++) refused(SIX, n, "needs 6 bytes");
     refused(longer, sizeof longer, "the file has 7");
     /* The same surplus in a gzipped file. */
@@ -236,7 +236,7 @@ static void missing_files_and_folders_are_named(void **state) {
  * succeeds. */
 static void survives(void (*arm)(int64_t n), mg_status code) {
     mg_tensor *t = NULL;
-    mg_tensor_release(mg_idx_load(path)); /* for what is allocated only once */
+    mg_tensor_release(mg_idx_load(path)); /* for memory that is allocated once per process */
     /* Nothing but the tensor may be left in the end. */
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
     for (int64_t n = 1; !t; n++) {

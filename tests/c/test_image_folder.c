@@ -184,7 +184,7 @@ static mg_image_folder all_of(const char *path) {
         .path = path, .labels = MG_LABELS_INT, .extensions = EXTENSIONS, .n_extensions = 2};
 }
 
-/* Three classes: a with two images, b with none, c with three of which one is damaged. */
+/* Three classes: a with two images, b with none, c with three, one of them damaged. */
 static void make_classes(void) {
     make_folder("set/a"), make_folder("set/b"), make_folder("set/c");
     copy_image("rgb.png", "set/a/2.PNG");

@@ -1,6 +1,6 @@
-/* Headers of PNG and JPEG files (mg_image_probe), which are read without libpng and libjpeg: what
- * they may look like, cut after each byte, with every sort of JPEG marker, and with failing file
- * calls. And the sizes that an image may have (mg_image_take). */
+/* Headers of PNG and JPEG files (mg_image_probe), which are read without libpng and libjpeg: all
+ * valid forms, headers cut after each byte, every kind of JPEG marker, and failing file calls. Also
+ * the limits on an image's size (mg_image_take). */
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/plugin.h"
@@ -186,7 +186,7 @@ static void a_failing_file_call_is_an_error(void **state) {
     }
 }
 
-/* An image takes memory only if its file has bytes for so many pixels. */
+/* Memory is allocated for an image only if its file is long enough for so many pixels. */
 static void sizes_of_images_have_limits(void **state) {
     (void)state;
     const char *why;

@@ -40,12 +40,12 @@ static int skip_without_plugin(void **state) {
     return 0;
 }
 
-/* Wants a given region. */
+/* Requests a fixed region, and notes the size of the image. */
 typedef struct fixed_region {
     mg_wanted base;
     mg_region region;
     mg_status status;
-    int64_t height, width; /* what it was asked for */
+    int64_t height, width; /* of the image, as passed to tell_region */
 } fixed_region;
 
 static mg_status tell_region(const mg_wanted *w, int64_t height, int64_t width, mg_region *r) {
@@ -177,7 +177,8 @@ static void test_truncated(void **state) {
     }
 }
 
-/* Bytes changed anywhere: the status, the message and the pixels are those of the whole image. */
+/* Bytes changed anywhere: the status, the message and the pixels are the same as when the whole
+ * image is decoded. */
 static void test_changed_bytes(void **state) {
     char whole_text[4096], text[4096];
     int refused = 0, accepted = 0;

@@ -94,7 +94,7 @@ static void a_file_closed_without_commit_leaves_nothing(void **state) {
     const char *path = in_folder("given_up");
     assert_int_equal(write_text(path, "old"), MG_OK);
     const int before = files_in_folder();
-    /* A second file of the same name is begun and given up. */
+    /* A second file of the same name is created and discarded. */
     mg_file *f = mg_io_create(path);
     assert_int_equal(mg_io_write(f, "new", 3), MG_OK);
     mg_io_close(f);

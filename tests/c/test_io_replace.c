@@ -71,7 +71,7 @@ static mode_t mode_of(const char *path) {
     return s.st_mode & 07777;
 }
 
-/* ---- what is replaced ---- */
+/* ---- the replaced file ---- */
 
 static void links_are_followed_and_stay(void **state) {
     (void)state;
@@ -236,7 +236,7 @@ static void a_file_system_without_unnamed_files_will_do(void **state) {
     fail_msg("%s", "no call led to a file with a name");
 }
 
-/* Where the file system can reserve room, which one in memory does not. */
+/* Only where the file system can reserve space; one in memory cannot. */
 static void a_file_that_cannot_fit_is_refused_before_it_is_written(void **state) {
     (void)state;
     struct statfs s;
@@ -264,8 +264,9 @@ static int wait_for(pid_t child) {
     return status;
 }
 
-/* A process is killed at each of its file calls; the next save removes what it left. Both kinds of
- * temporary files: `error` at call number 3, the open, leads to a file with a name. */
+/* A process is killed at each of its file calls; the next save removes its leftovers. Tests both
+ * kinds of temporary files: if call number 3, the open, fails with `error`, the temporary file has
+ * a name. */
 static void kill_at_every_call(bool named) {
     const char *path = in_folder("survivor");
     assert_int_equal(write_text(path, "old"), MG_OK);

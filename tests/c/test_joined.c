@@ -137,7 +137,8 @@ static void what_does_not_fit_is_refused(void **state) {
     mg_source_release(flat), mg_source_release(three);
 }
 
-/* Where a row is from is said by the first source, or by the one that has it. */
+/* A row is described by the first of the zipped sources, or by the concatenated source that
+ * contains it. */
 static void rows_come_from_the_sources(void **state) {
     (void)state;
     char text[64];
@@ -173,7 +174,7 @@ static void a_source_that_cannot_be_prepared_is_an_error(void **state) {
     }
 }
 
-/* Text and numbers, and texts of equal counts, are told apart by their names. */
+/* A string field cannot be concatenated with a uint8 field; the error names both kinds. */
 static void kinds_of_fields_are_named(void **state) {
     (void)state;
     mg_source *text = mixed(3, 1), *bytes = mixed(3, 1), *again = mixed(3, 1);
@@ -186,7 +187,7 @@ static void kinds_of_fields_are_named(void **state) {
                         "concatenate: field 3 is uint8 in dataset 1, but string in dataset 2");
 }
 
-/* Whichever allocation fails while two tables of other widths are joined and read. */
+/* Each allocation fails once while two tables of different widths are joined and read. */
 static void failing_memory_leaves_nothing(void **state) {
     (void)state;
     static const float values[6] = {0, 1, 2, 3, 4, 5};

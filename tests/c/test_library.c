@@ -93,8 +93,8 @@ static void a_missing_library_is_unsupported(void **state) {
     assert_int_equal(open_found(), MG_UNSUPPORTED);
 }
 
-/* The library is found in the installation of PATH's python3: that of venv itself, and through one
- * and two more links. */
+/* The library is found in the installation of PATH's python3: directly in venv, and through one and
+ * two more links. */
 static void a_wheel_of_the_python_in_PATH_is_found(void **state) {
     (void)state;
     for (int i = 0; i < 3; i++) {

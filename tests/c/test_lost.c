@@ -1,4 +1,4 @@
-/* A lost device: one that does not come back from a step within MGPU_GRACE seconds. The step fails,
+/* A lost device: one that does not return from a step within MGPU_GRACE seconds. The step fails,
  * the other devices keep the weights and can go on, and memory that the lost device may still
  * access is freed only after it has come back. mg_fault_plan makes a ref device get stuck, and
  * mg_fault_let_go lets it come back. */
@@ -107,8 +107,8 @@ typedef struct scene {
     int64_t blocks; /* without variable, argument and plan */
 } scene;
 
-/* Builds the scene on the devices ref:first and the next two. Each test takes devices of its own,
- * because a lost one stays refused. After one step v is 2 - 0.1 * 12 = 0.8. */
+/* Builds the scene on the devices ref:first and the next two. Each test uses other devices, because
+ * a lost one stays refused. After one step v is 2 - 0.1 * 12 = 0.8. */
 static scene set_up(int first) {
     scene s;
     for (int i = 0; i < DEVICES; i++) assert_non_null(s.devices[i] = device(first + i));
@@ -222,7 +222,7 @@ static void an_argument_given_up_at_once_outlives_the_device(void **state) {
     tear_down(&s); /* while the device may still read x and v */
     /* The abandoned plan still holds memory. */
     assert_true(mg_alloc_get_stats().live_blocks > s.blocks);
-    /* The two other devices have also given up their arenas. */
+    /* The two other devices have freed their arenas too. */
     await_return(s.blocks - (DEVICES - 1));
 }
 

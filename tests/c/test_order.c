@@ -193,8 +193,7 @@ static void a_seed_and_a_pass_decide_the_order(void **state) {
     mg_order_free(a), mg_order_free(b);
 }
 
-/* Each round of a cycle is shuffled as a pass of its own, so no two rounds of two outer passes are
- * equal. */
+/* Each round of a cycle is shuffled anew, so no two rounds of two outer passes are equal. */
 static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
     (void)state;
     enum { N = 12, ROUNDS = 3 };
@@ -217,8 +216,8 @@ static void rounds_of_a_cycle_are_shuffled_anew(void **state) {
     }
 }
 
-/* Chains of six stages: from every position the elements are those that reading from the start
- * gives, and behind the end there are none. */
+/* Chains of six stages: seeking to a position gives the same elements as reading from the start,
+ * and none behind the end. */
 static void seeking_gives_what_reading_would(void **state) {
     (void)state;
     static const mg_stage chains[][6] = {

@@ -91,8 +91,8 @@ static void rows_are_dealt_out_evenly_or_by_weight(void **state) {
     for (int i = 0; i < 2; i++) assert_int_equal(s.count[i], by_weight[i]);
 }
 
-/* Five rows on three devices: the results are in the order of the rows, the sum is that of all
- * rows, and v is 2 - 30 / 10. */
+/* Five rows on three devices: the results are in the order of the rows, the sum includes all rows,
+ * and v is 2 - 30 / 10. */
 static void a_step_is_split_reduced_and_committed(void **state) {
     (void)state;
     mg_variable *v = two();

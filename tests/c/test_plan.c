@@ -54,7 +54,7 @@ static void assign_product(mg_variable *v, double factor) {
  * intermediate tensors that are still referenced. */
 static void an_expression_is_computed_when_it_is_read(void **state) {
     (void)state;
-    /* (a + b)^2, with the sum as a tensor of its own. */
+    /* (a + b)^2, where the sum is also kept as a tensor. */
     mg_tensor *a = values(2, (double[]){1, 2}), *b = values(2, (double[]){10, 20});
     mg_tensor *sum = apply2("add", a, b), *twice = apply2("mul", sum, sum);
     /* Nothing is computed yet. */
@@ -215,7 +215,7 @@ static void a_step_survives_every_failing_allocation(void **state) {
         mg_tensor *in = t ? mg_trace_argument(t, x) : NULL;
         mg_tensor *old = t ? mg_scope_own(mg_variable_read(v)) : NULL;
         mg_tensor *next = in && old ? shift(mul(old, in), 1) : NULL;
-        /* A trace whose assignment failed is given up. */
+        /* A trace whose assignment failed is discarded. */
         mg_plan *plan = NULL;
         if (next && mg_variable_assign(v, next) == MG_OK)
             plan = mg_trace_end(t, &old, 1);

@@ -1,5 +1,5 @@
-/* Plug-ins (core/plugin): the folders they are searched in, and which files count as plug-ins:
- * object files that are cut, damaged or hostile, and what is no object file at all. */
+/* Plug-ins (core/plugin): the folders they are searched in, and the files that are refused: object
+ * files that are cut, damaged or hostile, and files that are not object files. */
 #define _GNU_SOURCE /* dladdr */
 #include "core/plugin.h"
 #include <dlfcn.h>
@@ -212,7 +212,7 @@ static void what_is_no_file_is_passed_over(void **state) {
 
 /* ---- folders ---- */
 
-/* Sets MGPU_PLUGINS; each %s stands for the folder. */
+/* Sets MGPU_PLUGINS; each %s is replaced by the folder. */
 static void set_folders(const char *format) {
     char list[256];
     snprintf(list, sizeof list, format, folder, folder);

@@ -1,5 +1,5 @@
 /* Shared programs: devices whose parts of a step are equal run one program instead of a copy each,
- * which saves planning time and memory. The numbers must be those of separate programs. */
+ * which saves planning time and memory. The results must be the same as with separate programs. */
 #include "core/rng.h"
 #include "device/buffer.h"
 #include "graph/plan.h"
@@ -17,8 +17,8 @@ enum { DEVICES = 4, COLUMNS = 5, MAX_ROWS = 16 };
 static mg_device *devices[DEVICES];
 
 /* A data-parallel step with two results: each row of x * v plus random numbers, and the sum of all
- * that, which becomes the new v. The random numbers show whether every device draws those of its
- * own rows. */
+ * that, which becomes the new v. The random numbers show whether every device draws the numbers of
+ * its own rows. */
 static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     const mg_ints all = {.n = 2, .v = {0, 1}};
     /* Uniform numbers in [0, 1) for each row of x. */

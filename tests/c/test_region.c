@@ -16,7 +16,7 @@ enum { ROWS = 12, FIELDS = 2, CHANNELS = 3 };
 /* Images of different sizes in both fields. */
 typedef struct image_source {
     mg_source base;
-    bool whole;           /* makes whole images; else what is not wanted is poisoned */
+    bool whole; /* makes whole images; else pixels outside the wanted region are poisoned */
     int64_t wanted, made; /* pixels */
 } image_source;
 
@@ -198,7 +198,7 @@ static void channels_first_wants_all(void **state) {
     assert_int_equal(share_wanted(&spec), 100);
 }
 
-/* apply says what is wrong, as if the image had come as a whole. */
+/* apply reports the error, as it does for a whole image. */
 static void an_image_that_is_too_small_is_an_error_of_the_transform(void **state) {
     (void)state;
     const mg_augment_spec spec = {.dtype = -1, .crop_height = 100, .crop_width = 2};
@@ -222,7 +222,7 @@ static const mg_augment_spec ZOOM = {.dtype = -1,
                                      .area = {true, 0.1, 0.6},
                                      .aspect = {true, 0.5, 2}};
 
-/* Only the first step of a field tells what is wanted. */
+/* Only the first transform of a field decides the wanted region. */
 static mg_source *in_steps(bool whole) {
     mg_source *s = augmented(images(whole), 1, &ZOOM);
     s = augmented(s, 0, &CROP);
@@ -230,7 +230,7 @@ static mg_source *in_steps(bool whole) {
     return augmented(augmented(s, 1, &second), 0, &second);
 }
 
-/* A flip alone wants all, though a crop follows. */
+/* A flip alone needs the whole image, even if a crop follows. */
 static mg_source *flipped_first(bool whole) {
     const mg_augment_spec flip = {.dtype = -1, .horizontal_flip = 0.5};
     return augmented(augmented(images(whole), 0, &flip), 0, &CROP);
@@ -245,8 +245,8 @@ static mg_source *joined(mg_source *(*join)(mg_source *const *, int), mg_source 
     return s;
 }
 
-/* Some fields of the parts have steps already: what is wanted of these is not asked of the images.
- */
+/* Some fields of the parts have transforms already: the outer transforms then do not choose the
+ * region that is read from the images. */
 static mg_source *zipped(bool whole) {
     mg_source *s = joined(mg_zipped_source, augmented(images(whole), 1, &CROP),
                           augmented(images(whole), 0, &ZOOM));
@@ -264,7 +264,7 @@ static mg_source *concatenated(bool whole) {
     return augmented(augmented(s, 0, &CROP), 1, &ZOOM);
 }
 
-/* The cache keeps rows of the first epoch, and its readers want something else in the second. */
+/* The cache keeps rows of the first epoch, and its readers need other regions in the second. */
 static mg_source *cached(bool whole) {
     mg_source *inner = images(whole), *s = mg_cached_source(inner);
     assert_non_null(s);
@@ -283,7 +283,7 @@ static void every_source_passes_on_what_is_wanted(void **state) {
 
 /* ---- short memory ---- */
 
-/* Each allocation of reading a row fails once, also those of finding out what is wanted. */
+/* Each allocation while a row is read fails once, also while the wanted region is determined. */
 static void memory_that_runs_out_is_reported(void **state) {
     (void)state;
     mg_source *s = augmented(images(false), 1, &ZOOM);

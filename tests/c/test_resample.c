@@ -1,5 +1,5 @@
-/* mg_resample: each value is exactly what plain loops compute in the order that resample.h tells,
- * with and without wide vectors, and nothing is written beside the result. */
+/* mg_resample: each value is exactly what plain loops compute in the order that resample.h
+ * documents, with and without wide vectors, and no byte outside the result is written. */
 #include "core/alloc.h"
 #include "data/transforms/resample.h"
 #include <setjmp.h>

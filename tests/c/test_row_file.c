@@ -45,7 +45,7 @@ static void every_damage_is_found(void **state) {
     char *bytes = file_bytes(&n);
     const size_t rows = 5 * (4 + 8 + 8 + 5) + (1 + 2 + 3 + 1 + 2) * 4, padding = (8 - rows % 8) % 8;
     for (size_t i = 0; i < n; i++) {
-        if (i >= rows && i < rows + padding) continue; /* the only bytes that nobody reads */
+        if (i >= rows && i < rows + padding) continue; /* the only bytes that are never read */
         bytes[i] ^= 0x10;
         put_file(bytes, n);
         assert_int_equal(read_file(inner), MG_DATA);
@@ -76,8 +76,8 @@ static int64_t *entry(const hostile *h, int row) {
     return (int64_t *)(void *)(h->bytes + h->trailer[3]) + 2 * row;
 }
 
-/* Writes the file, with the trailer's hash made right: that of the bytes from the table on. The
- * trailer may stand where no number should. */
+/* Writes the file, with the correct hash in the trailer: of the bytes from the table on. The
+ * trailer may be unaligned. */
 static void write_hostile(const hostile *h, int64_t table) {
     XXH3_state_t state;
     char *hash = (char *)h->trailer + 32;
@@ -162,7 +162,7 @@ static void hostile_trailers_are_refused(void **state) {
             check_refused(&h, inner, table);
             memcpy(h.trailer, kept, sizeof kept);
         }
-    /* half an entry more in the table; the table and what follows not aligned */
+    /* half an entry more in the table; then an unaligned table */
     for (int64_t more = 8; more >= 4; more -= 4) {
         const size_t at = more == 8 ? h.n - 48 : (size_t)table;
         hostile longer = {malloc(h.n + 8), h.n + (size_t)more, NULL};

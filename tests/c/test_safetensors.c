@@ -1,6 +1,6 @@
 /* The safetensors format (io/safetensors, io/store): round trips, damaged headers, a full disk, and
- * failing memory. A header comes from outside, so everything in it is checked before memory is
- * taken. */
+ * failing memory. A header is untrusted, so everything in it is checked before memory is
+ * allocated. */
 #include "core/alloc.h"
 #include "device/buffer.h"
 #include "device/device.h"
@@ -507,7 +507,7 @@ static void the_ending_of_the_name_tells_the_format(void **state) {
     mg_store_free(s);
 }
 
-/* Whatever instructions the processor has, and however the bytes are cut. */
+/* For every instruction set, and however the bytes are divided into pieces. */
 static void the_hash_is_xxh3_of_all_bytes(void **state) {
     (void)state;
     static unsigned char bytes[5000];

@@ -1,5 +1,5 @@
-/* Cells with several strings (data/source.h) and packed rows (data/sources/row_file.h): what was
- * packed comes back, and bytes that nobody has packed are refused, not trusted. */
+/* Cells with several strings (data/source.h) and packed rows (data/sources/row_file.h): packed rows
+ * are unpacked to the same bytes, and bytes that are not a packed row are refused. */
 #include "core/alloc.h"
 #include "core/status.h"
 #include "data/source.h"
@@ -20,8 +20,8 @@
 static const mg_text TEXTS[] = {{"one", 3}, {"", 0}, {NULL, 0}, {"a\0b", 3}};
 enum { N_TEXTS = sizeof TEXTS / sizeof TEXTS[0], TEXT_BYTES = 4 * 8 + 6 };
 
-/* The strings that are found in n bytes, which are in a block of their own so that reading past
- * them is noticed. */
+/* Counts the strings in n bytes, which are copied to a block of that size so that a sanitizer
+ * notices reads past them. */
 static int count_texts(const char *bytes, size_t n) {
     char *block = malloc(n + 1);
     const char *at = memcpy(block, bytes, n);
@@ -56,7 +56,7 @@ static void strings_that_are_not_there_are_not_read(void **state) {
         assert_int_equal(count_texts(bytes, n), whole);
     }
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        memcpy(bytes + 27, &lengths[i], 8); /* that of the last */
+        memcpy(bytes + 27, &lengths[i], 8); /* the length of the last string */
         assert_int_equal(count_texts(bytes, TEXT_BYTES), N_TEXTS - 1);
     }
 }
@@ -89,7 +89,7 @@ static void pack_pairs(const mg_source *s, char row[ROW]) {
     mg_pack_row(s, cell, row);
 }
 
-/* Unpacks n bytes from a block of their own. */
+/* Unpacks n bytes from a copy of exactly that size. */
 static mg_status unpack(const mg_source *s, const char *row, size_t n) {
     int32_t number = 0;
     mg_cell cell[2] = {{.data = &number}};
@@ -177,7 +177,8 @@ static void a_row_is_called_by_its_number(void **state) {
     mg_source_release(s);
 }
 
-/* The name stands once before a message, and not before those that read the same everywhere. */
+/* The name is put in front of a message only once, and not in front of messages about memory and
+ * interrupts. */
 static void a_failure_to_open_has_the_name_of_the_function(void **state) {
     (void)state;
     mg_fail(MG_DATA, "wrong");

@@ -87,7 +87,7 @@ static void two_long_paths_are_kept(void **state) {
     assert_int_equal(strlen(message), 2 * 4095 + 2 + 28);
 }
 
-/* A thread that sets an error of its own. */
+/* A thread that sets another error. */
 static void *fail_elsewhere(void *context) {
     mg_fail(MG_DEVICE, "another thread");
     return context;

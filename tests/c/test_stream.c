@@ -253,8 +253,8 @@ static void what_is_no_table_of_rows_is_refused(void **state) {
     assert_int_equal(mg_error_code(), MG_USAGE);
     assert_non_null(strstr(mg_error_message(), "tensor 1 has 20 rows but tensor 2 has 19"));
     mg_tensor_release(t[0]), mg_tensor_release(t[1]);
-    /* The table has two axes, of which one is rows; eight batches make nine; nine stages are one
-     * too many. */
+    /* The table has two axes, one of them the rows; eight batch stages make nine axes; nine stages
+     * are one too many. */
     const mg_stream_spec spec = spec_of(rows_source(), ninth, 8);
     assert_null(mg_stream_new(&spec));
     assert_non_null(strstr(mg_error_message(), "9 axes, at most 8"));

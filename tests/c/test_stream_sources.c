@@ -1,4 +1,4 @@
-/* Streams over sources of their own kind: cells that vary in shape, texts, transforms, rows that
+/* Streams over the tests' own sources: cells that vary in shape, texts, transforms, rows that
  * cannot be read, and several threads. */
 #define _GNU_SOURCE
 #include "data/sources/sources.h"
@@ -26,7 +26,7 @@ static void equal_cells_make_a_batch(void **state) {
                  "{1} 0; {1, 1} 0; {1} 'row 0'; {1} 1; {1, 2} 1 1; {1} 'row 1'; \n");
 }
 
-/* The error comes after the elements before, and again at each further call. */
+/* The error is returned after the elements before it, and again at each further call. */
 static void unequal_cells_in_a_batch_are_an_error(void **state) {
     (void)state;
     static const mg_stage pairs[] = {SHUFFLE(1, 0), BATCH(2), SKIP(1)};
@@ -193,8 +193,8 @@ static void transforms_act_one_after_another(void **state) {
                  "{} 107; {1} 1; {} 'row 1'; \n");
 }
 
-/* Each round of a cycle, and each pass, has an epoch; a shuffle over rounds keeps that of each row.
- */
+/* Each round of a cycle, and each pass, has an epoch; a shuffle over several rounds keeps each
+ * row's epoch. */
 static void transforms_know_the_epoch(void **state) {
     (void)state;
     static const mg_stage rounds[] = {CYCLE(3), BATCH(6)},

@@ -217,7 +217,8 @@ static void several_sets_may_be_open(void **state) {
     mg_file_set_close(NULL);
 }
 
-/* Only the three bytes together make a gzip file, unless somebody else tells. */
+/* A file is taken as gzip only if it begins with all three bytes, and if the caller's function does
+ * not decide otherwise. */
 static mg_packing never_packed(const unsigned char *head, size_t n) {
     assert_int_equal(n, 3);
     assert_int_equal(head[0], 0x1f);
@@ -247,7 +248,7 @@ static void gzip_is_known_by_three_bytes(void **state) {
     mg_file_set_close(s);
 }
 
-/* A file that was closed for others, and is gone when it is wanted again. */
+/* A file that was closed in favor of others, and has been removed when it is read again. */
 static void a_file_that_is_gone_is_named(void **state) {
     enum { N = MG_FILE_SET_OPEN + 1 };
     static char names[N][64];

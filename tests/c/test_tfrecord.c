@@ -25,7 +25,7 @@ static size_t contents(unsigned char bytes[256]) {
     return got;
 }
 
-/* RFC 3720, B.4: the CRC-32C of 32 zeros is 8a9136aa, that of "123456789" e3069283. */
+/* RFC 3720, B.4: the CRC-32C of 32 zeros is 8a9136aa, and of "123456789" e3069283. */
 static void checksums_are_masked_castagnoli(void **state) {
     (void)state;
     const unsigned char zeros[32] = {0};
@@ -115,7 +115,7 @@ static void a_failed_append_can_be_repeated(void **state) {
     assert_int_equal(mg_io_open_count(), 0);
 }
 
-/* Without memory for the frames nothing is written. */
+/* If memory for the frames cannot be allocated, nothing is written. */
 static void an_append_without_memory_writes_nothing(void **state) {
     (void)state;
     const mg_tfrecord records[] = {{"abc", 3}, {"de", 2}};
@@ -139,7 +139,7 @@ static void an_append_without_memory_writes_nothing(void **state) {
     assert_int_equal(contents(bytes), size);
 }
 
-/* A file that somebody made shorter is not continued with a gap. */
+/* A file that has been truncated is not continued with a gap. */
 static void a_file_that_is_too_short_is_refused(void **state) {
     (void)state;
     const mg_tfrecord record = {"abc", 3};
@@ -187,7 +187,7 @@ static void whole_files_are_written(void **state) {
     }
 }
 
-/* Whatever fails, the old file stays, and nothing else does. */
+/* Whatever fails, the old file stays, and no other file is left. */
 static void a_file_that_cannot_be_written_leaves_the_old_one(void **state) {
     (void)state;
     unsigned char bytes[256];

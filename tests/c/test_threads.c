@@ -33,8 +33,9 @@ static void an_interrupt_is_seen_and_taken_once(void **state) {
     assert_false(mg_interrupt_pending() || mg_interrupt_take());
 }
 
-/* A wish is refused while nobody listens, and forgotten when the next training begins to. */
-static void a_wish_to_stop_needs_a_listener(void **state) {
+/* A stop request is refused while nobody listens, and dropped when the next training starts to
+ * listen. */
+static void a_stop_request_needs_a_listener(void **state) {
     (void)state;
     assert_false(mg_stop_request(SIGTERM));
     assert_int_equal(mg_stop_requested(), 0);
@@ -120,7 +121,7 @@ static void held_signals_are_admitted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_is_seen_and_taken_once),
-        cmocka_unit_test(a_wish_to_stop_needs_a_listener),
+        cmocka_unit_test(a_stop_request_needs_a_listener),
         cmocka_unit_test(cores_are_those_this_process_may_use),
         cmocka_unit_test(the_environment_names_the_threads),
         cmocka_unit_test(held_signals_are_admitted),

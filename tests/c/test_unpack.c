@@ -16,7 +16,7 @@
 #include <zlib.h>
 #include <cmocka.h>
 
-enum { N = 200001 }; /* more than three times what is read at once */
+enum { N = 200001 }; /* more than three read buffers */
 
 static char path[] = "/tmp/mgpu_test_unpack_XXXXXX";
 static unsigned char text[N], packed[2 * N];

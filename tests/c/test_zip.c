@@ -203,8 +203,8 @@ static void archives_of_other_programs_are_read(void **state) {
     mg_zip_close(z);
 }
 
-/* Every flipped bit is detected, or changes nothing of what is read. Every truncation is detected.
- */
+/* Every flipped bit is detected, or does not change the bytes that are read. Every truncation is
+ * detected. */
 static void flips_and_truncations_are_detected(void **state) {
     (void)state;
     size_t n, length;
@@ -342,7 +342,7 @@ static void refuse_rest(mg_zip *z, const char *part) {
     mg_zip_close(z);
 }
 
-/* Somebody cuts the file while it is read: that is noticed, wherever it ends. */
+/* The file is truncated while it is being read: this is reported, wherever it ends. */
 static void a_file_cut_while_open_is_refused(void **state) {
     (void)state;
     enum { N = 400000 };
@@ -414,7 +414,7 @@ static void zip64_fields_are_read(void **state) {
     mg_zip_close(z);
 }
 
-/* Which of its numbers are in the zip64 record is told by each field of the ordinary one. */
+/* Each field of the ordinary record says whether its number is in the zip64 record instead. */
 static void one_number_may_need_the_zip64_record(void **state) {
     (void)state;
     static const unsigned char given[12] = {1, 0, 1, 0, 0x53, 0, 0, 0, 0x38, 0, 0, 0};

@@ -5,8 +5,8 @@
 --
 -- A case is an op with inputs and attributes (random_cases.lua) or a training step of a small network
 -- (random_networks.lua); the number of the case is its seed. Its result and gradients are computed on ref and twice on
--- cpu: ref and cpu must agree within the tolerance of the case, and the two of cpu to the bit. Cases run in processes
--- of their own, 100 in each, in turn with every instruction set that this processor has and with 1, 2 and 3 threads.
+-- cpu: ref and cpu must agree within the tolerance of the case, and both cpu results bit for bit. Cases run in separate
+-- processes, 100 in each, in turn with every instruction set that this processor has and with 1, 2 and 3 threads.
 -- After a failure, a crash or a hang it prints the command that repeats the case.
 package.path = "tests/?.lua;" .. package.path
 local check = require "check"
@@ -73,7 +73,7 @@ for _, row in ipairs(core.op_rows()) do differentiable[row.name] = row.different
 
 local FLOATING = { float32 = true, float64 = true, float16 = true, bfloat16 = true }
 
--- The gradients of sum(result * weights) by the first floating-point inputs, as lists.
+-- The gradients of sum(result * weights) w.r.t. the first floating-point inputs, as lists.
 local function gradients(case, list)
   local found = {}
   for i = 1, math.min(#list, 4) do -- concat has cases of 255 inputs
@@ -91,15 +91,16 @@ local function gradients(case, list)
   return found
 end
 
--- The most elements that one sum of the case can have: those of its largest input or of its result.
+-- The most elements that one sum of the case can have: as many as its largest input or its result has.
 local function longest(list, y)
   local n = y:count()
   for _, t in ipairs(list) do n = math.max(n, t:count()) end
   return n
 end
 
--- What float64 sums in two orders may differ by, relative to the largest result: a sum of n terms of either sign has
--- an error of about sqrt(n) u of the sum of their magnitudes, which is about sqrt(n) times the sum itself. 4 for luck.
+-- The largest difference of float64 sums in two orders, relative to the largest result: a sum of n terms of either sign
+-- has an error of about sqrt(n) u times the sum of their magnitudes, which is about sqrt(n) times the sum itself. The
+-- factor 4 is a safety margin.
 local function sum_error(dtype, n) return dtype == "float64" and 4 * 2 ^ -53 * (n or 0) or 0 end
 
 -- The result on a device: shape, dtype, numbers and gradients.

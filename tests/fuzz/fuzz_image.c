@@ -14,7 +14,7 @@ const char *__asan_default_options(void) {
     return "quarantine_size_mb=16";
 }
 
-/* Wants a region that the last bytes of the input choose. */
+/* Requests a region that the last bytes of the input choose. */
 typedef struct chosen {
     mg_wanted base;
     const uint8_t *end;

@@ -1,5 +1,6 @@
 /* Fuzzer of files of cached rows: any bytes must be read or refused, without leaking memory. The
- * hashes are made right first, so that what is behind them is reached. Run by `make fuzz`. */
+ * hashes are corrected first, so that the code behind their check is reached. Run by `make
+ * fuzz`. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "data/sources/row_file.h"
@@ -26,7 +27,7 @@ static int64_t number_at(const uint8_t *bytes, size_t at) {
     return number;
 }
 
-/* Sets the hash of each row that lies in the file, and that of the trailer. */
+/* Sets the hash of each row that lies in the file, and the hash of the trailer. */
 static void repair_hashes(uint8_t *bytes, size_t n) {
     if (n < TRAILER) return;
     uint8_t *end = bytes + n - TRAILER;

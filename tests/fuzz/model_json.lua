@@ -1,8 +1,8 @@
 -- The Lua side of fuzz_model_json.c: a function of a text that RETURNS a complaint about reading it, or nothing. Both
--- forms of a configuration are tried: Keras's, and ours as it stands in our own files.
+-- forms of a configuration are tried: Keras's, and ours as our own files contain it.
 
--- The compiler knows its block of instructions only by an address before the block, so that the leak checker takes the
--- block for lost as soon as it has grown.
+-- LuaJIT's compiler refers to its block of instructions only by an address before the block, so the leak checker
+-- reports the block as leaked as soon as it has grown.
 jit.off()
 
 package.path = "lua/?.lua;lua/?/init.lua;" .. package.path
@@ -12,7 +12,7 @@ local model_config = require "mgpu.nn.model_config"
 
 core.default_device "null:0"
 
--- Messages that Lua itself makes, or that speak of a defect.
+-- Messages that Lua itself makes, or that show a defect.
 local DEFECTS = { "attempt to", "bad argument", "stack overflow", "internal", "assertion" }
 
 local function complaint(message)
@@ -22,7 +22,7 @@ local function complaint(message)
   end
 end
 
--- The model that fn makes of the text, if any, must come back from its own text.
+-- If fn makes a model of the text, reading that model's own text must give the same model.
 local function try(fn, text)
   local ok, model = pcall(fn, text)
   if not ok then return complaint(model) end

@@ -148,7 +148,7 @@ local function window(side, size, stride, dilation, before, after)
   return floor((side + before + after - dilation * (size - 1) - 1) / stride) + 1
 end
 
--- Kernel sizes, strides and dilations: often 3x3 or 1x1, which have kernels of their own.
+-- Kernel sizes, strides and dilations: often 3x3 or 1x1, which have special kernels.
 local function geometry()
   local kind = random(6)
   local function two(list) return { pick(list), pick(list) } end
@@ -162,11 +162,11 @@ local function geometry()
   return g
 end
 
--- The largest of many such sums is mostly about this. The numbers of an input are spread evenly, so that sums of many
--- may be smaller, but not the rounding errors of what a Winograd convolution adds up for them.
+-- The largest of many such sums is mostly about this. The numbers of an input are spread evenly, so sums of many of
+-- them may be smaller; the rounding errors of the sums within a Winograd convolution are not.
 local function largest_of(n) return 4 * scale_of(n) end
 
--- The shapes of a convolution's input, kernel and output, and its attributes; nil if nothing comes out or it is large.
+-- The shapes of a convolution's input, kernel and output, and its attributes; nil if the output is empty or large.
 local function convolution_shapes()
   local g, groups = geometry(), pick { 1, 1, 1, 1, 2, 3, "depthwise" }
   local from, to = pick(CHANNELS), pick(CHANNELS)
@@ -240,7 +240,7 @@ local function resized_image()
   return case
 end
 
--- Numbers like these put no point exactly between two pixels.
+-- With numbers like these no point lies exactly between two pixels.
 local function transformed_image()
   local n, c, numbers = pick { 1, 1, 2, 3 }, pick(CHANNELS), pick { 6, 8 }
   local x, size = { n, random(24), random(24), c }, { random(24), random(24) }

@@ -16,7 +16,7 @@ local IMAGE_LAYERS = {
   function() return { "DepthwiseConv2D", { pick { 2, 3 }, padding = padding(), activation = pick(ACTIVATIONS) } } end,
   function() return { "Conv2DTranspose", { pick(FILTERS), pick { 2, 3 }, strides = pick { 1, 2 } } } end,
   function() return { "BatchNormalization", {} } end,
-  -- of whole images: one channel minus its mean is 0, and what rounding leaves of it is enlarged by the next norm
+  -- of whole images: one channel minus its mean is 0, and the next norm would amplify its rounding error
   function() return { "LayerNormalization", { axis = { -3, -2, -1 } } } end,
   function() return { pick { "MaxPooling2D", "AveragePooling2D" }, { pick { 2, 3 }, padding = padding() } } end,
   function() return { "UpSampling2D", { 2 } } end,

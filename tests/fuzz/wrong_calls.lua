@@ -2,9 +2,9 @@
 --
 --     build/mgpulua tests/fuzz/wrong_calls.lua [SECONDS = 20] [SEED = the time]
 --
--- A call may succeed or raise. It must not crash or hang, and what it raises must be a string that names the line of
--- the call in this file. Calls are made in processes of their own; after a crash the last line of the child's log is
--- the call. Fails with the seed that repeats it.
+-- A call may succeed or raise. It must not crash or hang, and the error must be a string that names the line of the
+-- call in this file. Calls are made in child processes; after a crash the last line of the child's log is the call. A
+-- failure prints the seed that repeats it.
 local SECONDS, SEED, CHILD = tonumber(arg[1]) or 20, tonumber(arg[2]) or os.time(), arg[3] == "child"
 local CALLS, PATIENCE = 4000, 120 -- calls in a child, and the seconds after which it hangs
 
@@ -84,7 +84,7 @@ local MAKERS = {
   function() return coroutine.create(function() end) end, function() return newproxy() end,
 }
 
--- ---- what is called -----------------------------------------------------------------------------
+-- ---- the functions to call ---------------------------------------------------------------------
 
 local targets = {} -- {name, fn, self = function or nil, always = whether only self will do}
 local NOT = { output = true, datasets = true, version = true, models = true }
