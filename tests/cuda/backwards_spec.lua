@@ -1,6 +1,6 @@
--- The op tests again, with threads and blocks of kernels in the opposite order: a result that changes is
--- a race. And with the 132 multiprocessors of a large GPU instead of the fake GPU's 4, so that kernels
--- cut their work into many more pieces.
+-- The op tests again, with threads and blocks of kernels in the opposite order: a result that changes shows a
+-- race. They also run with the 132 multiprocessors of a large GPU instead of the fake GPU's 4, so that kernels
+-- split their work into many more pieces.
 local check = require "check"
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"

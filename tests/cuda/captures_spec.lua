@@ -8,7 +8,7 @@ if device.real then return end
 local test = check.test
 
 -- Eight steps on two GPUs. With "alone" the second GPU gets its rows at new addresses in some steps, because a tensor
--- of their size is kept there: it must capture again, and the first need not.
+-- of their size is kept there: the second GPU must capture again, the first need not.
 local TRAIN = [[
 local mgpu = require "mgpu"
 local L = mgpu.layers

@@ -199,7 +199,7 @@ local function check_kept_only_if_measured(script, memory, execute, answer)
   check.equal(calls(log, execute), 1)
 end
 
-test("a choice without timing, for want of memory, is not cached", function()
+test("a choice without timing, for lack of memory, is not cached", function()
   check_kept_only_if_measured([[
 local x, w = mgpu.ones({ 1, 32, 32, 64 }, { device = "cuda:0" }), mgpu.ones({ 1, 1, 64, 64 }, { device = "cuda:0" })
 print(core.ops.conv2d(x, w):totable()[1][3][3][4])

@@ -33,7 +33,7 @@ local MAKE = [[
 local function show(t) print(t:device(), unpack(t:totable())) end
 local x = mgpu.tensor({ 1, 2, 3 }, { device = "cuda:0" })
 ]]
--- The first copy between two GPUs also tests whether peer copies arrive; this does that beforehand.
+-- The first copy between two GPUs also tests whether peer copies arrive; this runs that test in advance.
 local TRIED = MAKE .. 'x:to "cuda:1"\n'
 
 -- name, target device, the driver's function that must copy
@@ -125,7 +125,7 @@ for _, case in ipairs {
     check.truthy(three[call] > one[call], "rows of the batch")
     check.truthy(one[call] >= 4, "weights")
     local read = (three.cuMemcpyDtoHAsync - one.cuMemcpyDtoHAsync) / 2
-    -- The loss, as the step's and in the mean; the guards on the loss, the gradients and the new weights.
+    -- The loss of the step and the mean loss; the guards on the loss, the gradients and the new weights.
     check.truthy(read <= 5, read .. " copies to the host in a step, besides its loss and guards")
     local alone = run((TRAIN:gsub("DEVICES", '"cuda:0"'):gsub("STEPS", "3")))
     local numbers = {}

@@ -1,5 +1,5 @@
--- Batches of datasets on the GPU: sent there ahead of use by the threads of a stream. Steps that work on elements as
--- values, such as filter: their tensors are stacked in host memory, and the batches are on the GPU again.
+-- Batches of datasets on the GPU: the threads of a stream copy them there ahead of use. With steps that work on
+-- elements as values, such as filter, tensors are stacked in host memory and the batches are on the GPU again.
 require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -57,7 +57,7 @@ test("rows of tensors on the GPU come back there", function()
   check.equal(first:totable(), { { 0, 1 }, { 2, 3 } })
 end)
 
-test("a pass on the GPU may be left early, and is computed with while more comes", function()
+test("a pass on the GPU may end early, and its batches are used while more are copied", function()
   local ds = rows():batch(2):cycle():prefetch(3, { threads = 2 })
   local step = mgpu.jit(function(x, y) return (x % 1000):sum() + y:sum() end)
   local on_host, on_gpu = {}, {}
@@ -69,7 +69,7 @@ test("a pass on the GPU may be left early, and is computed with while more comes
   check.equal(on_gpu, on_host)
 end)
 
-test("a GPU without memory is an error at the next batch, which comes when there is memory again", function()
+test("a GPU without memory is an error at the next batch, which succeeds when there is memory again", function()
   local script = check.path "short.lua"
   check.write(script, [[
 local mgpu = require "mgpu"

@@ -1,5 +1,5 @@
 -- Waits for a GPU that never finishes: they end at MGPU_DEADLINE with the error of a lost device, and at Ctrl-C and
--- SIGTERM at once. On the fake CUDA, which can let a piece of work hang, and go on with it.
+-- SIGTERM at once. Runs on the fake CUDA, which can let a piece of work hang, and continue it later.
 local device = require "tests.cuda.device"
 local check = require "check"
 
@@ -7,7 +7,7 @@ if device.real then return end
 
 local test = check.test
 
--- Of a lost device nothing is freed, because its work may still come back.
+-- The memory of a lost device is not freed, because its work may still access it.
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
 ffi.C.setenv("ASAN_OPTIONS", (os.getenv "ASAN_OPTIONS" or "") .. ":detect_leaks=0", 1)
@@ -39,7 +39,7 @@ double(x):totable()
 local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 1 } }
 model:compile { loss = "mse", optimizer = "sgd", devices = "cuda:0" }
 model:train_on_batch(x, y)
--- Until no megabyte is left.
+-- Allocates until less than a megabyte is left.
 local function fill_memory()
   local kept = {}
   while pcall(function()
@@ -50,7 +50,7 @@ local function fill_memory()
 end
 ]]
 
--- A convolution is computed for the first time, so its kernels are timed; the n-th piece of work from here on hangs.
+-- Computes a convolution for the first time, so that its kernels are timed; the n-th piece of work from here on hangs.
 local CHOOSE = [[
 ffi.cdef "int setenv(const char *, const char *, int);"
 ffi.C.setenv("MGPU_CUDA_AUTOTUNE", "", 1)
@@ -141,7 +141,7 @@ print(unpack(mgpu.zeros({ 2 }):totable()))
   end
 end
 
-test("a choice between kernels that was interrupted is made anew, and not cached", function()
+test("a choice between kernels that was interrupted is not cached, and made again", function()
   local path = script_of { "", CHOOSE:format(18) .. [[
 
 fake.fake_cuda_go_on()
@@ -191,8 +191,8 @@ end))
   check.matches(output, "^false\t[^\n]*interrupted!?\ntrue\ttrue\nfalse\t[^\n]*not finite[^\n]*\nstatus 0\n$")
 end)
 
--- Guards on new weights are read when the step has happened. An interrupt while the host waits for them must neither
--- let the step pass for one that has not, nor keep from the user what the guard says.
+-- Guards on new weights are read after the commit phase. If an interrupt comes while the host waits for them, the step
+-- must still count as done, and the user must still get the guard's message.
 local CUT = START .. [[
 ffi.cdef [=[
 typedef struct { void *value; int signal, how; void *call, *attributes; char rest[32]; } sigevent_t;
@@ -211,7 +211,7 @@ local function timer(call)
   end
 end
 local interrupt_in, go_on_in = timer(ffi.C.mg_interrupt), timer(fake.fake_cuda_go_on)
--- Like pcall, again after an interrupt that comes late.
+-- Like pcall, but calls again after an interrupt that comes late.
 local function settled(call, ...)
   local ok, result
   repeat ok, result = pcall(call, ...) until ok or not tostring(result):find "interrupted"
@@ -244,7 +244,7 @@ local function cut_step(step, n)
 end
 ]]
 
-test("an interrupt behind a step on two devices neither undoes it nor hides its guards", function()
+test("an interrupt after a step on two devices neither undoes it nor hides its guards", function()
   local path = check.path "cut.lua"
   check.write(path, CUT .. [[
 local function value(of)

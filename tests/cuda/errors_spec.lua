@@ -249,7 +249,7 @@ for _, way in ipairs { "chain", "no" } do
   end)
 end
 
-test("out of memory reports the request, use, limit and owners; then training goes on", function()
+test("out of memory reports the request, use, limit and owners; then training continues", function()
   local out, status = run(fake_cuda .. "MGPU_FAKE_CUDA_MEMORY=4000000", TRAIN .. [[
 print(pcall(function() return mgpu.ones({ 1000, 1000 }, { device = "cuda:0" }):clone():item() end))
 print(pcall(function() return (mgpu.ones({ 2000, 1000 }, { device = "cuda:0" }) * 2):clone():totable() end))
@@ -310,7 +310,7 @@ local path = arg[1]
 local function report(...) print(pcall(...)) end
 ]]
 
-test("infinite weights are neither saved nor trained on, though the host hears of them later", function()
+test("infinite weights are neither saved nor trained on, although the host detects them later", function()
   local path = check.path "m.safetensors"
   local script = OVERFLOWING .. ([[
 report(model.fit, model, x, y, { batch_size = 8, verbose = 0,
@@ -386,7 +386,7 @@ local x = mgpu.tensor({ { 1, 2 }, { 3, 4 } }, { device = "cuda:0" })
 print(pcall(function() return mgpu.matmul(x + 0, x):totable() end))
 ]]
 
-test("a product that cuBLASLt cannot compute names the device, the library and its words", function()
+test("a product that cuBLASLt cannot compute is an error with the device, the library and its message", function()
   local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cublasLtMatmul:-1:13",
     PRODUCT:gsub("{ { 1.*4 } }", "mgpu.ones({ 64, 64 }):totable()"))
   check.matches(out, "cuda:0: cuBLASLt: matmul: CUBLAS_STATUS_EXECUTION_FAILED")
@@ -397,7 +397,7 @@ test("a kernel that the plug-in lacks is named", function()
   check.matches(out, "cuda:0: the plug%-in has no kernel called ")
 end)
 
-test("what NCCL fails at is named with its words", function()
+test("a failure of NCCL is an error with the call and NCCL's message", function()
   for call, words in pairs { ["ncclCommInitRankConfig:-1:2"] = "NCCL: start: an error of the fake NCCL",
     ["ncclAllReduce:-1:3"] = "NCCL: all_reduce: an error of the fake NCCL" } do
     local out = run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=" .. call, TRAIN:gsub('"cuda:0"', '"cuda:0-1"'))
@@ -405,23 +405,23 @@ test("what NCCL fails at is named with its words", function()
   end
 end)
 
-test("a GPU that is too old is refused, with what it is and what is needed", function()
+test("a GPU that is too old is refused, with its capability and the required one", function()
   check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_CAPABILITY=7", PRODUCT),
     "cuda:0: the Fake GPU has compute capability 7.0, 8.0 or newer is needed")
 end)
 
-test("an error that the driver has no words for is told as unknown", function()
+test("an error that the driver has no text for is reported as unknown", function()
   check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cuModuleLoadData:-1:12345", PRODUCT),
     "cuda:0: load the kernels: unknown error (no name)")
 end)
 
-test("a product whose algorithms are gone when they are timed is an error", function()
+test("a product whose algorithms all fail when they are timed is an error", function()
   check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=cublasLtMatmulAlgoGetHeuristic:2:15 MGPU_CACHE="
     .. check.path "no-algorithms", PRODUCT:gsub("{ { 1.*4 } }", "mgpu.ones({ 64, 64 }):totable()")),
     "matmul: cuBLASLt offered an algorithm before, and offers none now")
 end)
 
-test("an id that NCCL cannot make is an error with its words", function()
+test("an id that NCCL cannot make is an error with NCCL's message", function()
   check.matches(run(fake_cuda .. "MGPU_FAKE_CUDA_FAIL=ncclGetUniqueId:-1:2", [[
     local ffi = require "ffi"
     ffi.cdef "void *mg_device_find(const char *); int mg_device_make_id(void *, char *);"

@@ -38,7 +38,7 @@ local function gradients(shape, units, dtype, on, turned)
   return made
 end
 
--- For sums of 37 or 74 products of numbers below 1, in whatever order and precision the library adds.
+-- The tolerance for sums of 37 or 74 products of numbers below 1, in any order and precision of the library.
 local TOLERANCE = { float64 = 1e-13, float32 = 1e-5, float16 = 2e-2, bfloat16 = 0.15 }
 
 for dtype, tolerance in pairs(TOLERANCE) do
@@ -123,7 +123,7 @@ show(function() return core.ops.matmul((row * 2):sum { axis = 1, keepdims = true
   check.equal(select(2, output:gsub("sum float32{7, 3}", "")), 3)
 end)
 
-test("the cache tells an operand that a batch shares from one per matrix", function()
+test("the cache distinguishes an operand that a batch shares from one per matrix", function()
   local _, cache = run [[
 local a, b = mgpu.ones { 3, 4, 5 }, mgpu.ones { 3, 5, 6 }
 local one_a, one_b = mgpu.ones { 1, 4, 5 }, mgpu.ones { 1, 5, 6 }

@@ -14,8 +14,8 @@ local function variances(on, rows, columns, offset)
   return core.ops.moments(x)[2]:to("float64"):totable()
 end
 
--- The tolerance is float32's rounding of a few thousand additions in a tree. A kernel that added up the
--- offset (10000) too would be wrong by a thousandth.
+-- The tolerance is float32's rounding of a few thousand additions in a tree. A kernel that also summed the
+-- offset (10000) would be wrong by a thousandth.
 for _, case in ipairs { { 184, 34 }, { 5000, 3 }, { 3000, 64 }, { 700, 1 }, { 9, 200 } } do
   local rows, columns = unpack(case)
   test(("moments of {%d,%d} far from 0 are as exact as ref's"):format(rows, columns), function()

@@ -1,7 +1,7 @@
 -- NCCL on one GPU (a communicator of one rank), and failing training steps on two GPUs.
 --
--- One rank adds nothing up. But it shows that NCCL is found, accepts our settings, starts in non-blocking
--- mode and ends; and an all-gather is messages to oneself, which start a kernel of NCCL and can be
+-- A single rank has nothing to sum. But it shows that NCCL is found, accepts our settings, starts in non-blocking
+-- mode and ends; and an all-gather consists of messages to the rank itself, which start a kernel of NCCL and can be
 -- recorded in a graph. No model makes such a communicator, so these tests call the plug-in through the FFI,
 -- with copies of its structs.
 local device = require "tests.cuda.device"
@@ -227,7 +227,7 @@ test("collectives in a CUDA graph run at each launch", function()
   end)
 end)
 
-test("a communicator is aborted and made anew while a graph with the old one lives", function()
+test("a communicator is aborted and made again while a graph with the old one lives", function()
   with_comm(function(comm, stream, memory, expect)
     local old = record(comm, stream, memory)
     local start = C.mg_seconds()
@@ -269,7 +269,7 @@ local function fail(step)
   core.fault()
 end
 
-test("a GPU that fails in a recorded step is an error, and the next steps go on", function()
+test("a GPU that fails in a recorded step is an error, and the next steps succeed", function()
   if #core.devices "cuda" < 2 then check.skip "one GPU" end
   local serial, step = steps { "ref:0" }
   local model, step_on_two = steps { "cuda:0", "cuda:1" }
@@ -296,7 +296,7 @@ test("graphs with an aborted communicator are destroyed at the next step", funct
   check.truthy(driver.fake_cuda_count "cuGraphExecDestroy" >= before + 2, "at least one of each GPU")
 end)
 
-test("a program can end after a failed step, by os.exit or in order", function()
+test("a program can end after a failed step, by os.exit or normally", function()
   local path = check.path "script.lua"
   check.write(path, [[
 local core, mgpu = require "mgpu.core", require "mgpu"

@@ -247,7 +247,7 @@ test("cuGraphLaunch fails: nothing was done, and the step can be repeated", func
   check.truthy(after_failures("cuGraphLaunch", 1, 1, 6) > 0)
 end)
 
-test("a failure while a step is recorded is told once", function()
+test("a failure while a step is recorded is logged once", function()
   local path = check.path "told.lua"
   check.write(path, [[
     local mgpu = require "mgpu"
@@ -261,7 +261,7 @@ test("a failure while a step is recorded is told once", function()
 end)
 
 for _, what in ipairs { "cuGraphInstantiate", "cuStreamEndCapture", "cuStreamBeginCapture" } do
-  test(what .. " fails for want of memory: steps run without graphs", function()
+  test(what .. " fails for lack of memory: steps run without graphs", function()
     check.equal(after_failures(what, 2, -4, -1), 0) -- all calls
   end)
 end

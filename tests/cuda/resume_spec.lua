@@ -1,5 +1,5 @@
--- BackupAndRestore on cuda devices: a step may still be running when the script goes on, and tensors are copied to the
--- host before they are written.
+-- BackupAndRestore on cuda devices: a step may still be running when its call has returned, and tensors are copied to
+-- the host before they are written.
 require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"

@@ -1,4 +1,4 @@
--- ds:prefetch copies batches to the GPU on a stream of its own, ahead of the steps that read them. Each script runs on
+-- ds:prefetch copies batches to the GPU on a separate stream, ahead of the steps that read them. Each script runs on
 -- the fake CUDA in its three orders of streams: a missing wait gives wrong numbers in one of them.
 local device = require "tests.cuda.device"
 local check = require "check"
@@ -62,7 +62,7 @@ end
   end)
 end
 
--- Without a batch the threads hand over several rows at once, each of which is copied by itself.
+-- Without ds:batch the threads deliver several rows at once, each of which is copied separately.
 test("single rows that come in blocks are copied ahead, from any element on, and before maps", function()
   each_output([[
 local sum = mgpu.jit(function(x) return x:to "float64":sum() end)
@@ -86,7 +86,7 @@ end
 ]], "150\n150\n150\n")
 end)
 
-test("elements that are dropped, and passes that are left early, leave the memory to later copies", function()
+test("the memory of dropped elements, and of passes that end early, is reused by later copies", function()
   each_output([[
 local ds = rows(64, 512):batch(4):cycle():prefetch(3, { threads = 2 })
 local total = 0
@@ -98,7 +98,7 @@ for round = 1, 6 do
   end
   it:close()
 end
--- batches 0, 2 and 4, of which the first row is 4 * 512 * k
+-- batches 0, 2 and 4; the first row of batch k is 4 * 512 * k
 local wanted = 0
 for round = 1, 6 do
   for k = 1, round, 2 do wanted = wanted + 512 * (4 * 512 * (k - 1)) + 512 * 511 / 2 end
@@ -167,7 +167,7 @@ end
 test("the rows of each device go there ahead of the step, not in it", function()
   local with, without = FIT .. 'train({ "cuda:0", "cuda:0/1" }, 2)', FIT .. 'train { "cuda:0", "cuda:0/1" }'
   check.truthy(calls(with, "cuStreamCreate") == calls(without, "cuStreamCreate") + 2, "a stream for the copies of each")
-  -- x and y of 5 batches in 3 epochs, for two devices, are all that is copied by either; each of them once
+  -- x and y of 5 batches in 3 epochs, for two devices: each is copied once, and nothing else is copied
   check.equal(calls(with, "cuMemcpyHtoDAsync"), calls(without, "cuMemcpyHtoDAsync"))
 end)
 

@@ -1,5 +1,5 @@
 -- Fused groups that also sum the columns of one of their results in the same pass (kernels/fused_sums.h):
--- the gradient of a bias together with that of its activation.
+-- the gradients of a bias and of its activation together.
 local device = require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
@@ -161,7 +161,7 @@ local function count_of(text, pattern) return select(2, text:gsub(pattern, "")) 
 
 local JOINED = "fused [^\n]*: generated with sums\n"
 
-test("the gradient of a convolution's bias is fused with that of its relu", function()
+test("the gradient of a convolution's bias is fused with the gradient of its relu", function()
   local output = run [[
 local x, w = mgpu.variable(mgpu.ones { 8, 32, 32, 3 }), mgpu.variable(mgpu.ones { 3, 3, 3, 12 })
 local b, v = mgpu.variable(mgpu.ones { 12 }), mgpu.ones { 8, 30, 30, 12 }

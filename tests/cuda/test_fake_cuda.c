@@ -236,7 +236,7 @@ static void recorded_work_runs_when_its_graph_does(void **state) {
     OK(cuEventDestroy(event));
 }
 
-/* A graph of so many launches of add_one. */
+/* A graph of n launches of add_one. */
 static CUgraph record(gpu *g, int kernels, float *out) {
     CUgraph graph = NULL;
     OK(cuStreamBeginCapture(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

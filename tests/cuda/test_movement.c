@@ -131,7 +131,8 @@ static void any_address_will_do(void **state) {
     same_everywhere(&random);
 }
 
-/* Elements [first, first + n) of a draw are those of the whole draw: so shards agree. */
+/* Elements [first, first + n) of a draw are equal to those elements of the whole draw, so shards
+ * agree. */
 static void parts_of_a_draw(void **state) {
     static uint8_t whole[ROOM], part[ROOM];
     const mg_random_attrs a = {.kind = MG_RANDOM_NORMAL, .b = 1, .dtype = MG_F32, .stream = 4};

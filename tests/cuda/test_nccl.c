@@ -29,7 +29,7 @@ enum { MOST = 4, COUNT = 10007 }; /* ranks of a process; elements of an operand 
 extern char **environ;
 static const char *self;
 
-/* ---- a process: some ranks of the team, each on a thread of its own ---- */
+/* ---- a process: some ranks of the team, each on its own thread ---- */
 
 typedef struct process {
     mg_device *devices[MOST];
@@ -321,7 +321,7 @@ static void a_failure_that_comes_later_is_found(void **state) {
     assert_int_equal(c->api->check(c), MG_COMM);
     assert_non_null(strstr(mg_error_message(), "NCCL: rank 0: "));
     const int generation = c->generation;
-    c->api->reset(c); /* within one process the communicator can be made anew */
+    c->api->reset(c); /* within one process the communicator can be made again */
     assert_int_equal(c->api->check(c), MG_OK);
     assert_int_equal(c->generation, generation + 1);
     process p = {.here = 2, .comm = c, .devices = {devices[0], devices[1]}};

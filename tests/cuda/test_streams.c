@@ -61,7 +61,7 @@ static int result(gpu *g) {
     return v;
 }
 
-/* Stream b goes on behind all that stream a has. */
+/* Stream b continues after all work of stream a. */
 static void wait_for_a(gpu *g) {
     OK(cuEventRecord(g->event, g->a));
     OK(cuStreamWaitEvent(g->b, g->event, 0));
@@ -115,7 +115,7 @@ static void pinned_memory_is_read_when_the_copy_runs_and_other_memory_at_once(vo
     assert_int_equal(result(g), OLD);
 }
 
-/* An event that is not reached is told of, and reached a little later. */
+/* The query of an event says that it is not reached yet; a little later it is reached. */
 static void a_query_does_not_wait(void **state) {
     gpu *g = *state;
     fake_cuda_streams("late");

@@ -17,7 +17,7 @@ for _, name in ipairs { "resnet18", "resnet34", "resnet50", "resnet101", "resnet
   MODELS[name] = { CIFAR, slow = true }
 end
 
--- What is to be learned, and the loss: class ids unless the model is here.
+-- The targets and the loss of the models whose targets are not class ids.
 local TARGETS = {
   unet = { "mgpu.zeros({ 4, 32, 32 }, { dtype = 'int32' })", "'sparse_categorical_crossentropy'" },
   vae_deconv = { "x", "mgpu.models.vae_deconv.reconstruction" },

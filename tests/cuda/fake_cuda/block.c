@@ -1,16 +1,16 @@
 /* Runs kernels: the blocks of a grid one after another, the threads of a block as fibers (fiber.h).
  *
- * A fiber runs thread after thread to its end until one has to wait at a barrier. Then another
- * fiber goes on: one whose thread may continue, else a fresh one with the next thread that has not
- * begun. So a kernel without barriers is a plain loop on one stack, and only waiting threads need
- * stacks. The last thread to arrive at a barrier makes the others runnable. If all threads that
- * have not ended wait, and none is runnable, then some thread did not come to the barrier; on a GPU
- * that is undefined behaviour, here it is an error with the kernel's name.
+ * A fiber runs one thread after another to its end, until one has to wait at a barrier. Then
+ * another fiber runs: one whose thread may continue, else a fresh one with the next thread that has
+ * not begun. So a kernel without barriers is a plain loop on one stack, and only waiting threads
+ * need stacks. The last thread to arrive at a barrier makes the others runnable. If all threads
+ * that have not ended wait, and none is runnable, then some thread did not come to the barrier; on
+ * a GPU that is undefined behaviour, here it is an error with the kernel's name.
  *
- * Errors that are found: such barriers, warp functions with a part of a warp, writes beyond dynamic
- * shared memory, wild addresses (by SIGSEGV), stack overruns. Shared memory begins as NaN. With
- * MGPU_FAKE_CUDA_ORDER=backwards threads and blocks run in the opposite order, so that results that
- * depend on the order (races) change. */
+ * Errors that are found: such barriers, warp functions called by a part of a warp, writes beyond
+ * dynamic shared memory, wild addresses (by SIGSEGV), stack overruns. Shared memory is filled with
+ * NaN at first. With MGPU_FAKE_CUDA_ORDER=backwards threads and blocks run in the opposite order,
+ * so that results that depend on the order (races) change. */
 #define _GNU_SOURCE
 #include "fiber.h"
 #include "gpu.h"
@@ -20,13 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* GUARD: bytes behind dynamic shared memory that no kernel may write. EMPTY: what shared memory is
- * filled with, which is NaN in every float format. */
+/* GUARD: bytes behind dynamic shared memory that no kernel may write. EMPTY: the byte that shared
+ * memory is filled with; the pattern is NaN in every float format. */
 enum { THREADS = 1024, WARP = 32, GUARD = 256, EMPTY = 0xff, FULL_MASK = -1 };
 
 typedef struct thread {
     fake_cuda_index index;
-    fake_cuda_place place; /* where it goes on after a barrier */
+    fake_cuda_place place; /* where it continues after a barrier */
     unsigned turn;         /* which half of the warp's cells its next exchange uses */
 } thread;
 
@@ -50,17 +50,18 @@ static int self;                       /* the thread that runs */
 static int queue[THREADS], queue_first, queue_length; /* a ring of the threads that may continue */
 static int stacks[FAKE_CUDA_STACKS], n_stacks;        /* the free stacks */
 static int current_stack;
-static fake_cuda_place outside; /* in run_block, which goes on when the block is done */
+static fake_cuda_place outside; /* in run_block, which continues when the block is done */
 static const fake_cuda_kernel *kernel;
 static const void *params;
 static const char *problem; /* what the kernel did wrong; NULL: nothing */
 static bool backwards;
-static sigjmp_buf escape; /* where a kernel's wild address leads to */
+static sigjmp_buf escape; /* target of the jump out of SIGSEGV's handler */
 static pthread_t runner;  /* the host thread that runs the kernel */
 
 /* ---- taking turns ---- */
 
-/* The i-th of so many to run: the i-th number, or the i-th from the end. */
+/* The number of the i-th of n threads or blocks to run: i, or counted from the end if the order is
+ * backwards. */
 static int nth(int i, int of) {
     return backwards ? of - 1 - i : i;
 }
@@ -71,7 +72,7 @@ static void become(int t) {
     fake_cuda_at.thread = threads[t].index;
 }
 
-/* Queues the threads first .. end - 1, but for the running one, which simply goes on. */
+/* Queues the threads first .. end - 1, except the running one, which simply continues. */
 static void make_runnable(int first, int end) {
     for (int i = 0; i < end - first; i++) {
         const int t = first + nth(i, end - first);
@@ -95,13 +96,15 @@ bool fake_cuda_next_thread(void) {
     return true;
 }
 
-/* The code of a fiber: runs threads until none is left to begin, then hands over for good. */
+/* The code of a fiber: runs threads until none is left to begin, then hands over control for the
+ * last time. */
 static void fiber(void) {
     fake_cuda_place nowhere;
     become(nth(started++, n));
     kernel->run(params);
     if (!fake_cuda_stack_is_whole(current_stack)) problem = "overran its stack";
-    stacks[n_stacks++] = current_stack; /* free, though we stand on it: nobody else runs yet */
+    stacks[n_stacks++] = current_stack; /* free although this code still runs on it: no other fiber
+                                           runs before the switch */
     fake_cuda_switch(&nowhere, queue_length ? &threads[take_runnable()].place : &outside);
 }
 
@@ -178,7 +181,7 @@ unsigned fake_cuda_ballot(unsigned mask, int predicate) {
 
 /* ---- one block ---- */
 
-/* Runs the block fake_cuda_at.block, and says what it did wrong. */
+/* Runs the block fake_cuda_at.block, and returns the description of its error, or NULL. */
 static CUresult run_block(unsigned shared) {
     started = ended = waiting = queue_first = queue_length = 0;
     for (int w = 0; w < THREADS / WARP; w++) warps[w].waiting = 0;
@@ -245,7 +248,8 @@ static CUresult run_blocks(fake_cuda_index blocks, unsigned shared) {
     return r;
 }
 
-/* Like run_blocks, with signals turned into errors. The fibers' stacks are simply given up then. */
+/* Like run_blocks, with signals turned into errors. After a signal the fibers' stacks are simply
+ * dropped. */
 static CUresult run_guarded(fake_cuda_index blocks, unsigned shared) {
     const struct fake_cuda_position *at = &fake_cuda_at;
     if (sigsetjmp(escape, 1) == 0) return run_blocks(blocks, shared);

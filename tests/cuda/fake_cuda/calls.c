@@ -15,7 +15,7 @@
 
 enum {
     COUNTERS = 4096
-}; /* slots of the hash table, a power of two; half of them are used at most */
+}; /* slots of the hash table, a power of two; at most half of them are used */
 
 /* One lock for everything in this library; it is held for short times only. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +57,7 @@ static void read_requests(void) {
     char name[128];
     int n, error, length;
     has_read_requests = true;
-    /* One request after another; at the first that cannot be read it stops. */
+    /* One request after another, up to the first that cannot be parsed. */
     while (text && sscanf(text, "%127[^:]:%d:%d%n", name, &n, &error, &length) == 3) {
         fake_cuda_counter *c = find_counter(name);
         c->fail_in = n;
@@ -77,7 +77,7 @@ fake_cuda_counter *fake_cuda_counter_of(const char *prefix, const char *name, co
     return c;
 }
 
-/* Counts something that is no call: a kernel launch, or the replay of a node. */
+/* Counts an event that is not a call: a kernel launch, or the replay of a node. */
 void fake_cuda_add(fake_cuda_counter *c) {
     fake_cuda_lock();
     c->count++;
@@ -98,7 +98,7 @@ long long fake_cuda_count(const char *what) {
 
 /* ---- failures ---- */
 
-/* The errors after which a real GPU's context is lost: 700 to 719, but for three of that range. */
+/* The errors after which a real GPU's context is lost: 700 to 719, except three of that range. */
 static bool is_fatal(CUresult e) {
     return e >= CUDA_ERROR_ILLEGAL_ADDRESS && e <= CUDA_ERROR_LAUNCH_FAILED &&
            e != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES && e != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
@@ -148,7 +148,8 @@ void fake_cuda_fail(const char *function, int n, int error) {
     fake_cuda_unlock();
 }
 
-/* Takes back a fatal error. No real GPU can do this; tests need it to go on in one process. */
+/* Takes back a fatal error. No real GPU can do this; tests need it to continue in the same
+ * process. */
 void fake_cuda_revive(void) {
     fake_cuda_lock();
     lost = CUDA_SUCCESS;

@@ -54,8 +54,8 @@ static void perform_copy(void *args) {
                 c->bytes);
 }
 
-/* Checks a copy and enqueues it. A copy of no bytes is no error and no node, whatever its
- * addresses. */
+/* Checks a copy and enqueues it. A copy of 0 bytes succeeds and adds no node; its addresses are not
+ * checked. */
 static CUresult enqueue_copy(const char *function, CUstream stream, const copy *c) {
     if (c->bytes == 0) return CUDA_SUCCESS;
     const char *what = fault(c);
@@ -66,14 +66,14 @@ static CUresult enqueue_copy(const char *function, CUstream stream, const copy *
     return fake_cuda_enqueue(stream, function, perform_copy, c, sizeof *c);
 }
 
-/* The GPU whose memory it is. For other addresses any GPU will do: the check then fails. */
+/* The GPU that owns the memory. For other addresses any GPU will do, since the check then fails. */
 static CUcontext owner(CUdeviceptr address) {
     for (int i = 0; fake_cuda_context_of(i); i++)
         if (fake_cuda_holds(fake_cuda_context_of(i), address, 1)) return fake_cuda_context_of(i);
     return fake_cuda_context_of(0);
 }
 
-/* A copy whose source was read in the call: the bytes lie behind it. */
+/* A copy whose source was read in the call: the bytes follow the struct. */
 typedef struct buffered_copy {
     copy c;
     char bytes[];

@@ -38,10 +38,10 @@ typedef struct product {
 
 typedef struct preference {
     int kind;
-    uint64_t workspace; /* bytes that algorithms may ask for */
+    uint64_t workspace; /* limit of the workspace, in bytes */
 } preference;
 
-/* A product that is enqueued. It has copies of all objects, which may be gone when a graph is
+/* An enqueued product. It has copies of all objects, since these may be destroyed before a graph is
  * replayed. */
 typedef struct job {
     layout a, b, d;
@@ -246,7 +246,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t p) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The type of the bias is accepted and ignored: it is that of D. */
+/* The type of the bias is accepted and ignored: the bias has the type of D. */
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void *value, size_t bytes) {
@@ -365,7 +365,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t what
     if (algo->data[0] == 2 && (bytes < SCRATCH || !fake_cuda_owns(workspace, bytes)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (bytes && (uintptr_t)workspace % 256) return CUBLAS_STATUS_INVALID_VALUE;
-    /* The alignment that our code promises in the preference. */
+    /* The alignment that our code declares in the preference. */
     if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)d % 16)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!fake_cuda_owns(a, extent(&w.a)) || !fake_cuda_owns(b, extent(&w.b)) ||

@@ -1,8 +1,8 @@
 /* CUDA's built-ins for kernels that are compiled as C: gcc includes this before the kernel's text.
  *
- * The threads of a block take turns (threads.h), so what is atomic on a GPU is a plain statement
- * here. There is only what kernels may use, by the rules of kernels/kernel.h; anything else is a
- * compile error, which keeps the kernels to that subset. */
+ * The threads of a block take turns (threads.h), so atomic operations are plain statements here.
+ * Only the built-ins that kernels may use, by the rules of kernels/kernel.h, are defined; any other
+ * is a compile error, which keeps the kernels to that subset. */
 #ifndef CUDA_AS_C_H
 #define CUDA_AS_C_H
 
@@ -18,7 +18,7 @@ typedef _Bool bool;
 
 /* ---- kernels and memory ---- */
 
-/* __shared__ variables go to a section of their own, so that block.c can fill it with NaN before a
+/* __shared__ variables go to a separate section, so that block.c can fill it with NaN before a
  * launch. The linker defines these names for its beginning and end. */
 extern unsigned char __start_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
 extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("hidden")));
@@ -103,7 +103,7 @@ FAKE_CUDA_VECTOR2(double, double, 16)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 
-/* Shuffles: a lane that does not exist gives the thread's own value, as CUDA has it. */
+/* Shuffles: reading a lane that does not exist gives the thread's own value, as in CUDA. */
 #define FAKE_CUDA_SHUFFLE(mask, v, from)                                                           \
     __extension__({                                                                                \
         __typeof__((v)) fake_cuda_v = (v);                                                         \
@@ -118,7 +118,7 @@ FAKE_CUDA_VECTOR2(double, double, 16)
 #define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
 #define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == 0xffffffffu)
 
-/* Stores `next` at `p` and gives what was there. `next` is an expression in which fake_cuda_old is
+/* Stores `next` at `p` and returns the old value. `next` is an expression in which fake_cuda_old is
  * the old value and fake_cuda_new is v. */
 #define FAKE_CUDA_ATOMIC(p, v, next)                                                               \
     __extension__({                                                                                \

@@ -24,8 +24,8 @@ struct cudnnContext {
     CUstream stream;
 };
 
-/* Begins each function: counts the call, and fails it if that was asked for. Statuses of cuDNN are
- * 1000 and above; a smaller number is a fatal error of CUDA. */
+/* Begins each function: counts the call, and fails it if a failure was requested. Statuses of cuDNN
+ * are 1000 and above; a smaller number is a fatal error of CUDA. */
 #define ENTER(function)                                                                            \
     const int entered = fake_cuda_enter(#function);                                                \
     if (entered) return entered >= 1000 ? (cudnnStatus_t)entered : CUDNN_STATUS_EXECUTION_FAILED
@@ -79,7 +79,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
 /* RUNTIME_COMPILED, PLAIN and UNORDERED are the numbers of the three engines. */
 enum { MOST_ATTRIBUTES = 12, N_ENGINES = 3, RUNTIME_COMPILED = 0, PLAIN = 1, UNORDERED = 2 };
 
-typedef struct attribute { /* n values of a type; `values` is owned */
+typedef struct attribute { /* n values of this type; `values` is owned */
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
     int64_t n;
@@ -95,7 +95,7 @@ typedef struct descriptor {
     int engine;                     /* of an engine and an engine configuration */
     const struct descriptor *graph; /* of an engine configuration */
     work work;                      /* of an execution plan ... */
-    cudnnHandle_t handle;           /* ... and what it was finalised with */
+    cudnnHandle_t handle;           /* ... which was finalised with it */
 } descriptor;
 
 /* The first word of every live descriptor. */
@@ -115,7 +115,7 @@ static size_t size_of_type(cudnnBackendAttributeType_t type) {
     }
 }
 
-/* The handle as a descriptor; NULL if it is none. */
+/* The handle as a descriptor; NULL if it is not a descriptor. */
 static const descriptor *descriptor_of(const void *d) {
     return d && ((const descriptor *)d)->kind == KIND ? d : NULL;
 }
@@ -381,7 +381,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to,
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Whether a descriptor has all that it needs, as far as that can be told when it is finalised. */
+/* Whether a descriptor has all that it needs, as far as this can be checked when it is
+ * finalised. */
 static bool is_complete(const descriptor *d) {
     work w = {0};
     tensor t;
@@ -421,7 +422,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t what) {
     return status;
 }
 
-/* The attributes that our code asks for. */
+/* The attributes that our code reads. */
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t most, int64_t *n,
@@ -433,7 +434,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
     switch ((int)name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: return list_engines(d, most, n, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE: return give_engine(d, n, values);
-    /* Notes: with most = 0 only their number is asked for. */
+    /* Notes: with most = 0 the call only returns their number. */
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
         *n = d->engine == UNORDERED;
         if (*n && most)

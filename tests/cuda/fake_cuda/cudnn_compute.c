@@ -2,7 +2,7 @@
  *
  * The three forms of a convolution (forward, gradient of the image, gradient of the filter) go
  * through the same triples of elements of x, w and y. The form only decides which two are
- * multiplied, and which one collects the sum. */
+ * multiplied, and which of the three collects the sum. */
 #include "cudnn_compute.h"
 #include "fake_cuda.h"
 #include <math.h>
@@ -75,7 +75,7 @@ bool dnn_is_consistent(const work *w) {
     return true;
 }
 
-/* y forward, x for the gradient of the image, w for that of the filter. */
+/* The result: y forward, x for the gradient of the image, w for the gradient of the filter. */
 static const tensor *result_of(const work *w) {
     return w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? &w->y
            : w->form == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? &w->x
@@ -140,7 +140,7 @@ void dnn_convolve(void *args) {
     const work *w = args;
     double *sum = calloc((size_t)extent_of(result_of(w)), sizeof *sum);
     if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
-    if (!sum) abort(); /* there is nobody to report it to */
+    if (!sum) abort(); /* no caller could handle an error */
     convolve(w, sum);
     store_result(w, sum);
     free(sum);

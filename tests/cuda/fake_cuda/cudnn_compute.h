@@ -8,13 +8,13 @@
 
 typedef struct tensor {
     int64_t number;            /* its unique id in a graph */
-    int64_t dim[4], stride[4]; /* {n, c, h, w}, in whatever order in memory */
+    int64_t dim[4], stride[4]; /* {n, c, h, w}; the strides give the order in memory */
     cudnnDataType_t type;      /* float, half or bfloat16 */
     bool is_virtual;           /* between two operations: has no memory */
     const void *at;            /* its address, set when it runs */
 } tensor;
 
-/* A convolution with what follows it: all that an engine needs to run it. */
+/* A convolution with its epilogue: all that an engine needs to run it. */
 typedef struct work {
     cudnnBackendDescriptorType_t form; /* forward, or one of the two gradients */
     int engine, bias, relu;

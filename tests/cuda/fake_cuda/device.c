@@ -2,8 +2,8 @@
  *
  * The environment may set how many GPUs there are (MGPU_FAKE_CUDA_GPUS, else 2), the bytes of
  * memory of each (MGPU_FAKE_CUDA_MEMORY, else 1 GiB) and their multiprocessors
- * (MGPU_FAKE_CUDA_MULTIPROCESSORS, else 4: few, so that tests stay fast). All other attributes are
- * those of an H100. */
+ * (MGPU_FAKE_CUDA_MULTIPROCESSORS, else 4: few, so that tests stay fast). All other attributes have
+ * the values of an H100. */
 #include "gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static long long setting(const char *name, long long otherwise) {
 }
 
 /* How many of n GPUs CUDA_VISIBLE_DEVICES leaves visible. As with the real driver, its list ends at
- * the first entry that is no GPU. */
+ * the first entry that does not name a GPU. */
 static int visible(int n) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     if (!text) return n;
@@ -61,7 +61,7 @@ bool fake_cuda_started(void) {
     return started;
 }
 
-/* GPU numbers are those after CUDA_VISIBLE_DEVICES. */
+/* GPU numbers count only the GPUs that CUDA_VISIBLE_DEVICES leaves visible. */
 CUcontext fake_cuda_context_of(CUdevice device) {
     return device >= 0 && device < n_devices ? &contexts[device] : NULL;
 }
@@ -70,7 +70,7 @@ CUcontext fake_cuda_current(void) {
     return current;
 }
 
-/* For libraries without handles of their own for GPUs, such as NCCL. */
+/* For libraries that have no handle for a GPU, such as NCCL. */
 int fake_cuda_gpu(void) {
     const CUcontext mine = fake_cuda_current();
     return mine ? mine->device : -1;
@@ -84,9 +84,8 @@ CUresult cuDriverGetVersion(int *version) {
 }
 
 /* An undocumented function. The real NVRTC, if it is loaded into this process
- * (MGPU_FAKE_CUDA_NVRTC), finds this libcuda and calls it: it copes with the answer "not found",
- * but not with a missing symbol.
- */
+ * (MGPU_FAKE_CUDA_NVRTC), finds this libcuda and calls it: it handles the answer "not found", but
+ * not with a missing symbol. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id) {
     ENTER(cuGetExportTable);
     *table = NULL;
@@ -109,7 +108,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     return CUDA_SUCCESS;
 }
 
-/* The name says that it is no real GPU wherever devices are listed. */
+/* The name shows in every list of devices that this is not a real GPU. */
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     ENTER(cuDeviceGetName);
     if (!fake_cuda_context_of(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -117,7 +116,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* What MGPU_FAKE_CUDA_MEMORY says; pools cannot take more. */
+/* The limit set by MGPU_FAKE_CUDA_MEMORY; pools cannot take more. */
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     ENTER(cuDeviceTotalMem);
     const CUcontext context = fake_cuda_context_of(device);
@@ -126,9 +125,9 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* An attribute that is not in the table is an error that names it, so that the table gets it. */
+/* An attribute that is not in the table is an error that names it, so that it can be added. */
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-    /* An H100, but for what can be set. */
+    /* The values of an H100, except those that can be set. */
     const struct {
         CUdevice_attribute attribute;
         int value;

@@ -26,13 +26,14 @@
 typedef void fake_cuda_work(void *args);
 
 /* Counts a call of `function`. If the result is not 0 the call must fail with it: either a test
- * asked for it (an error number of the library in question), or an earlier error was fatal, and
+ * requested it (an error number of the library in question), or an earlier error was fatal, and
  * then every call gives that CUDA error (700 to 719). */
 int fake_cuda_enter(const char *function);
 
 /* Runs work(args) now, or records it in the stream's graph with a copy of the `bytes` bytes of
  * `args`. Pointers in `args` must point to device memory, or to memory that lives as long as the
- * graph. `name` is what fake_cuda_count counts replays under; it must be a string that lives on. */
+ * graph. fake_cuda_count counts replays under `name`, which must be a string that is never
+ * freed. */
 CUresult fake_cuda_enqueue(CUstream stream, const char *name, fake_cuda_work *work,
                            const void *args, size_t bytes);
 
@@ -44,7 +45,8 @@ typedef void fake_cuda_held(void *args, int by);
 CUresult fake_cuda_enqueue_apart(CUstream stream, const char *name, fake_cuda_work *work,
                                  fake_cuda_held *held, const void *args, size_t bytes);
 
-/* The number of the GPU whose context is current on the calling thread; -1 if there is none. */
+/* The number of the GPU whose context is current on the calling thread; -1 if no context is
+ * current. */
 int fake_cuda_gpu(void);
 
 /* Called by functions that CUDA forbids during stream capture (allocating, waiting). If the calling
@@ -58,19 +60,19 @@ bool fake_cuda_capturing(CUstream stream);
 bool fake_cuda_owns(const void *address, size_t bytes);
 
 /* Makes the n-th next call of a function fail with `error`, and only that one; n < 0: all calls; n
- * = 0: none (takes the request back). The environment can ask for the same:
+ * = 0: none (takes the request back). The environment can request the same:
  * MGPU_FAKE_CUDA_FAIL="function:n:error,...". A fatal error makes all later calls fail too, until
  * fake_cuda_revive. The other settings are listed in tests/cuda/README.md. */
 void fake_cuda_fail(const char *function, int n, int error);
 void fake_cuda_revive(void);
 
-/* In which order streams work: "now", "late" or "early" (queue.c); MGPU_FAKE_CUDA_STREAMS sets it
- * for a process. */
+/* The order in which streams work: "now", "late" or "early" (queue.c); MGPU_FAKE_CUDA_STREAMS sets
+ * it for a process. */
 void fake_cuda_streams(const char *order);
 /* The n-th piece of work that is enqueued from now on never ends; 0: none. MGPU_FAKE_CUDA_HANG sets
  * it for a process. */
 void fake_cuda_hang(int n);
-/* What hangs goes on. */
+/* Lets the work that hangs continue. */
 void fake_cuda_go_on(void);
 
 /* For the libraries. Prints the message to stderr and returns `error`. */

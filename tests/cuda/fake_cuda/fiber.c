@@ -35,7 +35,7 @@ int fake_cuda_stack_is_whole(int i) {
 #ifdef __x86_64__
 
 /* Saves the callee-saved registers on the running stack, stores its stack pointer in *here, loads
- * that of *to, and pops what was saved there. */
+ * the stack pointer of *to, and pops the registers saved there. */
 __asm__(".text\n"
         ".globl fake_cuda_switch\n"
         ".type fake_cuda_switch, @function\n"

@@ -1,4 +1,4 @@
-/* Fibers: threads of execution with stacks of their own that hand control to one another
+/* Fibers: threads of execution, each with its own stack, that hand control to one another
  * explicitly. block.c runs the threads of a CUDA block on them, since a barrier can suspend a
  * thread anywhere. */
 #ifndef FAKE_CUDA_FIBER_H
@@ -13,8 +13,8 @@ typedef void *fake_cuda_place; /* the stack pointer, which points to the saved r
 typedef ucontext_t fake_cuda_place;
 #endif
 
-/* Saves the running fiber's place in *here and continues at *to. The call returns when somebody
- * switches to *here. */
+/* Saves the running fiber's place in *here and continues at *to. The call returns when another
+ * fiber switches to *here. */
 void fake_cuda_switch(fake_cuda_place *here, fake_cuda_place *to);
 
 /* Prepares a fresh fiber on stack i: a switch to *place calls `start`, which must never return. */

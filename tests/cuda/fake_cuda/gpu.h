@@ -1,6 +1,6 @@
 /* The internals of the fake GPU: what the files of libcuda.so.1 share.
  *
- * One lock (fake_cuda_lock) guards all tables. A second one, in block.c, stands for the
+ * One lock (fake_cuda_lock) guards all tables. A second one, in block.c, represents the
  * multiprocessors: kernels run one after another. Handles of streams and events begin with a word
  * that tells their kind, so that the use of a destroyed one is noticed. */
 #ifndef FAKE_CUDA_GPU_H
@@ -12,8 +12,8 @@
 
 enum { FAKE_CUDA_GPUS = 16, FAKE_CUDA_SHARED = 48 << 10, FAKE_CUDA_SHARED_MOST = 227 << 10 };
 
-/* ENTER begins each function of the driver: it counts the call and fails it if that was asked for.
- */
+/* ENTER begins each function of the driver: it counts the call and fails it if a failure was
+ * requested. */
 #define ENTER(function)                                                                            \
     const int entered = fake_cuda_enter(#function);                                                \
     if (entered) return (CUresult)entered
@@ -35,7 +35,7 @@ CUresult fake_cuda_lost(void); /* the fatal error, or CUDA_SUCCESS */
 /* A GPU and its primary context are one thing here. */
 struct CUctx_st {
     int device, users;
-    size_t total, reserved; /* bytes of memory, and of it what pools have taken */
+    size_t total, reserved; /* bytes of memory, and how many of them pools have taken */
 };
 bool fake_cuda_started(void);
 CUcontext fake_cuda_context_of(CUdevice device); /* NULL: no such device */
@@ -52,7 +52,7 @@ void fake_cuda_check_guards(void);
 typedef struct fake_cuda_node {
     const char *name;
     fake_cuda_work *work;
-    fake_cuda_held *held; /* NULL: nobody wants to know */
+    fake_cuda_held *held; /* NULL: no owner to notify */
     fake_cuda_counter *replays;
     size_t bytes;           /* of args */
     void *args;             /* owned */
@@ -73,7 +73,8 @@ bool fake_cuda_places_set(fake_cuda_places *places, const size_t *at, size_t n);
 /* ---- queue.c: the work of a stream, in its order. Counted. ---- */
 
 typedef struct fake_cuda_queue fake_cuda_queue;
-typedef struct fake_cuda_point { /* in a queue: so many jobs of it are done. NULL: reached */
+typedef struct fake_cuda_point { /* reached when `number` jobs of the queue are done; queue NULL:
+                                    reached */
     fake_cuda_queue *queue;
     uint64_t number;
 } fake_cuda_point;
@@ -82,11 +83,11 @@ fake_cuda_queue *fake_cuda_queue_new(void); /* NULL without memory */
 void fake_cuda_queue_release(fake_cuda_queue *queue);
 /* Its end now. The point holds the queue: release that. */
 fake_cuda_point fake_cuda_queue_end(fake_cuda_queue *queue);
-/* Adds work; `own` was allocated with malloc and is freed after it. apart: a thread of its own runs
+/* Adds work; `own` was allocated with malloc and is freed after it. apart: a separate thread runs
  * it. */
 void fake_cuda_queue_add(fake_cuda_queue *queue, fake_cuda_work *work, void *own);
 void fake_cuda_queue_add_apart(fake_cuda_queue *queue, fake_cuda_work *work, void *own);
-/* What is added later waits for the point. */
+/* Work that is added later waits for the point. */
 void fake_cuda_queue_add_wait(fake_cuda_queue *queue, fake_cuda_point until);
 bool fake_cuda_is_reached(fake_cuda_point point);
 /* The host waits for the point: for ever if work before it hangs. */

@@ -129,7 +129,7 @@ static contents *contents_of(const struct CUgraph_st *graph) {
     return NULL;
 }
 
-/* An executable graph that was made of it is a copy and stays. */
+/* An executable graph that was made from it is a copy and stays valid. */
 CUresult cuGraphDestroy(CUgraph graph) {
     ENTER(cuGraphDestroy);
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -138,7 +138,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
     return CUDA_SUCCESS;
 }
 
-/* Nodes are no objects here, so this tells only how many there are. */
+/* There are no node objects here, so this only returns the number of nodes. */
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n) {
     ENTER(cuGraphGetNodes);
     if (!graph || nodes) return CUDA_ERROR_INVALID_VALUE;
@@ -156,7 +156,7 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Launches that have not run keep what they need. */
+/* Launches that have not run hold a reference to their contents. */
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     ENTER(cuGraphExecDestroy);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;

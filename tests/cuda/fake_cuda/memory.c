@@ -15,15 +15,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* GRAIN: sizes of blocks are rounded up to it. GUARD: guard bytes on each side. EDGE: of a freed
- * block only so many bytes at both ends are checked. FRESH, BESIDE: the patterns of unwritten
+/* GRAIN: sizes of blocks are rounded up to it. GUARD: guard bytes on each side. EDGE: the number of
+ * bytes that are checked at each end of a freed block. FRESH, BESIDE: the patterns of unwritten
  * memory and guards. */
 enum { GRAIN = 512, GUARD = 256, EDGE = 4096, PAGE = 4096, FRESH = 0xff, BESIDE = 0xa5 };
 #define STRICT_RANGE ((size_t)1 << 42) /* bytes of addresses, reserved but not backed by memory */
 
 typedef struct block {
     char *base;         /* the address that the caller gets; a guard lies below */
-    size_t bytes, room; /* asked for; rounded up to GRAIN */
+    size_t bytes, room; /* requested by the caller; rounded up to GRAIN */
     CUcontext context;  /* the GPU that owns it; NULL: pinned memory of the host */
     CUmemoryPool pool;  /* NULL: pinned memory */
     bool live;          /* false: freed, kept by the pool */
@@ -34,7 +34,7 @@ struct CUmemPoolHandle_st {
     CUcontext context;
     size_t used, used_most;         /* bytes of live blocks, now and at most */
     size_t reserved, reserved_most; /* the same with freed blocks that the pool keeps */
-    uint64_t keep;                  /* the release threshold: so many bytes may stay reserved */
+    uint64_t keep; /* the release threshold: the number of bytes that may stay reserved */
 };
 
 static block *blocks; /* all blocks, sorted by address, for binary search */
@@ -168,8 +168,8 @@ static void set_guards(const block *b) {
     memset(b->base + b->bytes, BESIDE, b->room - b->bytes + GUARD);
 }
 
-/* Where something wrote that had no right to; NULL: nowhere. In a live block the bytes between
- * `bytes` and `room` belong to the guard behind. */
+/* Where a wrong write went, relative to the block, for the message; NULL: nowhere. In a live block
+ * the bytes between `bytes` and `room` belong to the guard behind. */
 static const char *damage(const block *b) {
     const size_t edge = b->room < EDGE ? b->room : EDGE;
     if (!is_all(b->base - GUARD, BESIDE, GUARD)) return "before";
@@ -253,7 +253,7 @@ static CUresult take_block(void **address, size_t bytes, CUcontext context, CUme
     return r;
 }
 
-/* The live block that begins at the address, pinned or not, and that nobody has freed yet; NULL:
+/* The live block that begins at the address, pinned or not, and that has not been freed yet; NULL:
  * there is none. With the lock held. */
 static block *block_at(const void *address, bool pinned) {
     const size_t i = after(address);

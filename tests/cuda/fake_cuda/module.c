@@ -20,14 +20,14 @@ typedef struct CUfunc_st {
     const fake_cuda_kernel *kernel;
     fake_cuda_counter *starts;
     const char *name; /* the counter's: "kernel <name>" */
-    int shared_most;  /* bytes of dynamic shared memory that a launch may ask for */
+    int shared_most;  /* limit of a launch's dynamic shared memory, in bytes */
     bool loaded;      /* false: the first launch loads it, which makes a capture invalid */
     struct CUfunc_st *next;
 } function;
 
 struct CUmod_st {
     void *object;        /* of dlopen */
-    function *functions; /* those that were asked for; owned */
+    function *functions; /* the functions that were looked up; owned */
 };
 
 /* ---- loading ---- */

@@ -294,7 +294,7 @@ static ncclResult_t start_group(void) {
     return ncclInProgress;
 }
 
-/* Checks a call and adds it to the thread's group, or runs it as a group of its own. */
+/* Checks a call and adds it to the thread's group, or runs it as a group with one call. */
 static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream, work w) {
     const int failure = fake_cuda_enter(name);
     if (failure) return (ncclResult_t)failure;
@@ -368,7 +368,7 @@ ncclResult_t ncclGroupStart(void) {
     return ncclSuccess;
 }
 
-/* The outermost end starts what was collected. */
+/* The outermost end starts the collected calls. */
 ncclResult_t ncclGroupEnd(void) {
     if (--depth) return ncclSuccess;
     /* A group that makes non-blocking communicators returns before they are joined. */
@@ -455,7 +455,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return end_comm(comm, "ncclCommDestroy");
 }
 
-/* Wakes its own rank if that waits in a collective; the others learn that it is gone. */
+/* Wakes its own rank if that waits in a collective; the other ranks see that it has aborted. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     team_abort(comm->team, comm->rank);
     return end_comm(comm, "ncclCommAbort");

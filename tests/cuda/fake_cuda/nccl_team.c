@@ -145,8 +145,8 @@ void team_abort(team *t, int rank) {
 
 /* ---- waiting ---- */
 
-/* Waits for a change, at most 0.1 s: a process may die before it tells of one. With the lock held.
- */
+/* Waits for a change, at most 0.1 s: a process may die before it signals one. With the lock
+ * held. */
 static void wait_a_moment(team *t) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -170,7 +170,7 @@ bool team_wait(team *t, int rank, long *seen) {
 bool team_meet(team *t, int rank) {
     lock(t);
     const long round = t->round;
-    if (++t->arrived == t->n) { /* the last one: all go on */
+    if (++t->arrived == t->n) { /* the last one: all continue */
         t->arrived = 0;
         t->round++;
         change(t);

@@ -17,15 +17,17 @@ bool team_make(ncclUniqueId *id);
 team *team_join(const ncclUniqueId *id, int n, int rank, int gpu);
 int team_size(const team *t);
 
-/* ncclInProgress until all have joined; an error if two ranks use one GPU, or if a rank is gone. */
+/* ncclInProgress until all have joined; an error if two ranks use one GPU, or if a rank has
+ * aborted. */
 ncclResult_t team_state(team *t, int rank);
-/* The rank ends: in order, or with an abort, which wakes whoever waits in its name. */
+/* The rank ends: in order, or with an abort, which wakes the thread that waits on behalf of this
+ * rank. */
 void team_leave(team *t, int rank);
 void team_abort(team *t, int rank);
 
 /* A barrier: waits until all ranks have called it; false if this rank aborts meanwhile. */
 bool team_meet(team *t, int rank);
-/* Another one, for captures; also false after so many seconds. */
+/* A second barrier, for captures; also false after `seconds`. */
 bool team_register(team *t, int rank, double seconds);
 /* The TEAM_ROOM bytes that rank k writes before a meeting and the others read before the next one.
  */

@@ -27,7 +27,7 @@ extern char **environ;
 enum { PATH = 4096 }; /* bytes of a path */
 
 struct _nvrtcProgram {
-    char *source, *name;     /* the text and what messages call it */
+    char *source, *name;     /* the text, and its name in messages */
     char *log;               /* the compiler's messages; NULL: none */
     char **headers, **names; /* n_headers texts, and the names they are included by */
     int n_headers;
@@ -94,7 +94,7 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-/* A header of the fake CUDA itself: when it changes, all objects are compiled anew. */
+/* A header of the fake CUDA itself: when it changes, all objects are compiled again. */
 static uint64_t hash_file(uint64_t hash, const char *name) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/%s", FAKE_CUDA_INCLUDE, name);
@@ -104,7 +104,7 @@ static uint64_t hash_file(uint64_t hash, const char *name) {
     return hash;
 }
 
-/* Of the headers that every kernel is compiled with and those of the program. */
+/* The hash of the headers that every kernel includes and of the program's headers. */
 static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     uint64_t hash = hash_file(hash_file(14695981039346656037u, "cuda_as_c.h"), "threads.h");
     for (int i = 0; i < p->n_headers; i++)
@@ -112,8 +112,8 @@ static uint64_t hash_headers(const struct _nvrtcProgram *p) {
     return hash;
 }
 
-/* Of all that decides an object. The options do not change what gcc makes, but a real compiler's
- * result depends on them, so they are part of the key here too. */
+/* The hash of everything that the object depends on. The options do not change what gcc makes, but
+ * a real compiler's result depends on them, so they are part of the key here too. */
 static uint64_t hash_request(uint64_t headers, const struct _nvrtcProgram *p, int n,
                              const char *const *options) {
     uint64_t hash = hash_text(headers, p->source);
@@ -144,7 +144,7 @@ static bool open_real(const char *path, real *r) {
     return r->create && r->compile && r->log_size && r->log && r->destroy;
 }
 
-/* The option that is replaced to compile for other architectures than the one asked for. */
+/* The option that is replaced to compile for other architectures than the requested one. */
 static bool is_architecture(const char *option) {
     return strstr(option, "-arch") || strstr(option, "gpu-architecture");
 }
@@ -379,7 +379,7 @@ nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *bytes) {
     return NVRTC_SUCCESS;
 }
 
-/* With the NUL; an empty text if the compiler said nothing. */
+/* With the NUL; an empty text if the compiler printed nothing. */
 nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log) {
     if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
     memcpy(log, p->log ? p->log : "", p->log ? strlen(p->log) + 1 : 1);
@@ -388,7 +388,7 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log) {
 
 /* ---- version and architectures ---- */
 
-/* Architectures that the host code may ask for; all give the same object. */
+/* Architectures that the host code may name; all give the same object. */
 static const int architectures[] = {80, 86, 89, 90, 100, 120};
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 

@@ -1,6 +1,6 @@
 /* Queues: the work of streams, each in its order, and the order of streams among one another.
  *
- * Work runs when somebody must wait for it, in the thread of the caller that waits, or of the
+ * Work runs when a caller must wait for it, in the thread of the caller that waits, or of the
  * caller that enqueues it. Which of the two, and what other streams do meanwhile, is chosen so that
  * a missing wait between streams, or between a stream and the host, gives wrong numbers:
  *
@@ -10,8 +10,8 @@
  *   early  like late, but all other streams first go on as far as their events allow: a copy that
  *          does not wait for the readers of its destination overwrites it too early
  *
- * Collectives wait for other GPUs, which the same thread may start later. So a thread of its own
- * runs the queue up to each of them, in every order.
+ * Collectives wait for other GPUs, which the same thread may start later. So a separate thread runs
+ * the queue up to each of them, in every order.
  *
  * One mutex guards all queues; it is released while a piece of work runs. */
 #include "gpu.h"
@@ -37,8 +37,8 @@ struct fake_cuda_queue {
 
 typedef enum order { UNKNOWN, NOW, LATE, EARLY } order;
 
-/* What a thread does where it cannot go on at once: TRY gives up, also where another queue would
- * have to go on first; DRIVE waits, but gives up at work that hangs; HOST waits. */
+/* What a thread does where it cannot continue at once: TRY returns, also where another queue would
+ * have to advance first; DRIVE waits, but returns at work that hangs; HOST waits. */
 typedef enum patience { TRY, DRIVE, HOST } patience;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -159,7 +159,8 @@ static bool is_reached(fake_cuda_point p) {
 
 static bool reach(fake_cuda_point p, patience how);
 
-/* Makes the first job ready to run; false if that is given up. With the mutex held. */
+/* Makes the first job ready to run; false if it cannot continue (see the enum). With the mutex
+ * held. */
 static bool prepare_first(fake_cuda_queue *q, patience how) {
     const job *j = q->first;
     if (q->running || j->hangs) {
@@ -176,7 +177,7 @@ static bool prepare_first(fake_cuda_queue *q, patience how) {
     return reached;
 }
 
-/* In the order EARLY: all other queues go on as far as they can. With the mutex held. */
+/* In the order EARLY: all other queues advance as far as they can. With the mutex held. */
 static void let_others_go_on(const fake_cuda_queue *own) {
     for (fake_cuda_queue *q = queues, *next; q; q = next) {
         q->refs++; /* others may release it while it runs */
@@ -186,7 +187,8 @@ static void let_others_go_on(const fake_cuda_queue *own) {
     }
 }
 
-/* Runs the queue until the point is reached; false if that was given up. With the mutex held. */
+/* Runs the queue until the point is reached; false if it cannot continue (see the enum). With the
+ * mutex held. */
 static bool reach(fake_cuda_point p, patience how) {
     while (!is_reached(p)) {
         fake_cuda_queue *q = p.queue;
@@ -232,7 +234,7 @@ void fake_cuda_drive_all(void) {
 
 /* ---- adding ---- */
 
-/* Without memory a test cannot go on: abort. */
+/* Without memory a test cannot continue: abort. */
 static fake_cuda_point append(fake_cuda_queue *q, job made) {
     job *j = malloc(sizeof *j);
     if (!j) abort();

@@ -43,7 +43,7 @@ bool fake_cuda_capturing(CUstream s) {
     return s && s->capture;
 }
 
-/* Runs all its work, but for what hangs. */
+/* Runs all its work, except work that hangs. */
 static void drive_to_end(CUstream s) {
     const fake_cuda_point end = fake_cuda_queue_end(s ? s->queue : NULL);
     fake_cuda_drive(end);
@@ -73,8 +73,8 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-/* Its work goes on without it: all of it is done here. A capture that was not ended is thrown away.
- */
+/* CUDA finishes the work of a destroyed stream; here it is done at once. A capture that was not
+ * ended is thrown away. */
 CUresult cuStreamDestroy(CUstream stream) {
     ENTER(cuStreamDestroy);
     if (!stream || stream->kind != STREAM) return CUDA_ERROR_INVALID_HANDLE;
@@ -90,7 +90,7 @@ CUresult cuStreamDestroy(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-/* Waits; finds writes beside allocations, and tells of an earlier fatal error. */
+/* Waits; finds writes beside allocations, and reports an earlier fatal error. */
 CUresult cuStreamSynchronize(CUstream stream) {
     ENTER(cuStreamSynchronize);
     const CUresult r = fake_cuda_stream_error(stream);
@@ -260,7 +260,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     *graph = NULL;
     if (!fake_cuda_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
     if (capturing != stream) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    /* An invalid capture gives no graph, and so does a failure that a test asked for. */
+    /* An invalid capture gives no graph, and neither does a failure that a test requested. */
     CUgraph made = stream->capture;
     const bool spoilt = stream->spoilt, joined = is_joined(stream);
     stream->capture = NULL;
@@ -276,7 +276,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 /* ---- events ---- */
 
-/* Also tells of handles that are no events, or were destroyed. */
+/* Also reports handles that are not events, or were destroyed. */
 static bool is_event(CUevent e) {
     if (e && e->kind == EVENT) return true;
     fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
@@ -355,7 +355,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
                          "a stream waits for an event of another recording, or of none");
 }
 
-/* Whether the host may ask for the event: it is of no capture, and the thread does not capture. */
+/* Whether the host may query the event: it belongs to no capture, and the thread does not
+ * capture. */
 static CUresult ask_error(CUevent event) {
     if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
     const CUresult refused = fake_cuda_forbid_capture();
@@ -371,7 +372,7 @@ CUresult cuEventSynchronize(CUevent event) {
     return fake_cuda_lost();
 }
 
-/* The GPU works while the host asks: what is not done yet is done by the next call. */
+/* The GPU works between two queries: work that is not done yet is done before the next one. */
 CUresult cuEventQuery(CUevent event) {
     ENTER(cuEventQuery);
     const CUresult r = ask_error(event);
