@@ -56,7 +56,7 @@ void *mg_alloc_zero(size_t size) {
     return block;
 }
 
-/* The size that was asked for, read from the line before the block. */
+/* The requested size, read from the line before the block. */
 static size_t size_of(const void *block) {
     size_t size;
     memcpy(&size, (const char *)block - LINE, sizeof size);
@@ -139,7 +139,7 @@ void mg_block_cache_add(mg_block_cache *k, void *data, size_t bytes) {
     k->bytes += bytes;
 }
 
-/* Oldest first: it is the least likely to be asked for again. */
+/* Oldest first: it is the least likely to be requested again. */
 void *mg_block_cache_drop(mg_block_cache *k, size_t *bytes) {
     if (!k->n) return NULL;
     *bytes = k->blocks[0].bytes;
@@ -152,7 +152,7 @@ void *mg_block_cache_excess(mg_block_cache *k, size_t more, size_t most, size_t 
                                                                    : NULL;
 }
 
-/* Smaller blocks are not worth a call. madvise wants whole pages. */
+/* Smaller blocks are not worth a call. madvise takes whole pages. */
 void mg_alloc_prefer_huge(void *block, size_t size) {
     enum { PAGE = 4096, SMALL = 4 << 20 };
     const uintptr_t begin = ((uintptr_t)block + PAGE - 1) & ~(uintptr_t)(PAGE - 1);

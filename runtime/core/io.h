@@ -15,7 +15,7 @@ typedef struct mg_file mg_file;
 mg_file *mg_io_open(const char *path);
 mg_status mg_io_size(mg_file *f, int64_t *bytes);
 /* A file that was changed later differs in one of these. (Not in its inode's number alone: some
- * network file systems number files anew.) */
+ * network file systems give files new numbers.) */
 typedef struct mg_io_state {
     int64_t bytes;
     int64_t changed; /* the time of the last change, in nanoseconds */
@@ -35,7 +35,7 @@ int mg_io_descriptor(const mg_file *f);
 
 /* Maps the first `bytes` bytes at *data until mg_io_unmap; the file may be closed earlier. If
  * another process shortens the file meanwhile, the next access kills this process (SIGBUS), so map
- * only files that nobody changes in place. NULL for 0 bytes. */
+ * only files that are never changed in place. NULL for 0 bytes. */
 mg_status mg_io_map(mg_file *f, size_t bytes, const void **data);
 /* Accepts NULL. */
 void mg_io_unmap(const void *data, size_t bytes);
@@ -46,10 +46,10 @@ void mg_io_unmap(const void *data, size_t bytes);
  * hard links to it keep the old contents. A read-only file is refused, also for root. Temporary
  * files of processes that were killed are removed (core/io_temporary.c). */
 mg_file *mg_io_create(const char *path);
-/* Opens a file that nobody needs any more, to write over its bytes. Only a file with one name that
- * is this user's and that nobody else has open is taken; links are not followed. The file is not
- * replaced: mg_io_reserve gives it its new size, mg_io_commit syncs and closes it. NULL: MG_IO,
- * MG_OOM; the caller can then write another file. */
+/* Opens a file that is not needed any more, to write over its bytes. The file must have one name,
+ * belong to this user and not be open elsewhere; links are not followed. The file is not replaced:
+ * mg_io_reserve gives it its new size, mg_io_commit syncs and closes it. NULL: MG_IO, MG_OOM; the
+ * caller can then write another file. */
 mg_file *mg_io_reuse(const char *path);
 /* Reserves disk space for a file of `bytes` bytes: a full disk is found before the first byte is
  * written, and writing is faster. Does nothing if the file system cannot reserve space. A reused

@@ -53,8 +53,8 @@ char *mg_io_temporary_name(const mg_file *f);
 /* Removes what killed processes left in the folder. Failures are ignored: a leftover file does no
  * harm. */
 void mg_io_sweep(const char *folder);
-/* io_lock.c: locks an open file without waiting; false with errno if somebody else has the lock, or
- * on an error. True where the file system has no locks: then nobody can sweep either. */
+/* io_lock.c: locks an open file without waiting; false with errno if the lock is held elsewhere, or
+ * on an error. True where the file system has no locks: then no process can sweep either. */
 bool mg_io_try_flock(int fd);
 /* Closes and frees; a temporary file that has a name stays. */
 void mg_io_free_file(mg_file *f);

@@ -40,12 +40,12 @@ typedef struct mg_library {
     const char *file;           /* "libcudnn.so.9" */
     const char *what, *install; /* for the message: "cuDNN 9", "install libcudnn9-cuda-13" */
     const char *const *symbols; /* NULL-terminated */
-    const char *beside;         /* NULL, or a pattern of files in its folder that it opens by their
-                                   bare names and would not find by itself */
-    int system;                 /* comes with the system: only the loader's path is searched */
-    void **table;               /* receives their addresses, in this order */
-    int state;                  /* 0: not tried; 1: open; -1: missing */
-    char problem[400];          /* why, if missing */
+    const char *beside; /* NULL, or a pattern of files in its folder that it opens by their bare
+                           names and could not find alone */
+    int system;         /* comes with the system: only the loader's path is searched */
+    void **table;       /* receives their addresses, in this order */
+    int state;          /* 0: not tried; 1: open; -1: missing */
+    char problem[400];  /* why, if missing */
 } mg_library;
 
 /* Opens it at the first call; from any thread. MG_UNSUPPORTED with one sentence (what is missing,

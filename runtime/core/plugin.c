@@ -182,7 +182,7 @@ static void *list_folder(void *context, const char *folder) {
         if (file_exports(path, l->symbol)) l->found(l->context, name);
     }
     if (entries) closedir(entries);
-    return NULL; /* go on with the next folder */
+    return NULL; /* continue with the next folder */
 }
 
 void mg_plugin_each(const char *symbol, void (*found)(void *context, const char *name),

@@ -20,7 +20,7 @@ typedef struct mg_field {
     mg_dtype dtype;
     mg_shape shape; /* of one row; a size of -1 differs from row to row */
     bool text;      /* bytes (uint8 {-1}) that Lua gets as a string, */
-    int texts;      /* or, if this is not 0, as an array of so many strings */
+    int texts;      /* or, if this is not 0, as an array of this many strings */
 } mg_field;
 
 /* The value of a field in one row. */

@@ -23,8 +23,8 @@ typedef struct mg_stream_spec {
     bool weighted;
     const mg_stage *stages; /* copied */
     int n_stages;
-    int dense;     /* this many of the innermost batches become axes of one tensor; each entry of
-                      the batches around them becomes a part, with tensors of its own */
+    int dense; /* this many of the innermost batches become axes of one tensor; each entry of the
+                  batches around them becomes a part with its own tensors */
     uint64_t pass; /* the pass, and the element in it, to begin with */
     int64_t element;
     int64_t depth; /* elements to make ahead; 0: no thread */

@@ -193,7 +193,7 @@ static mg_status resolve_alias(char kind[MG_KIND_NAME]) {
     return mg_fail(MG_UNSUPPORTED, "no device kind here is a GPU");
 }
 
-/* MG_USAGE, naming what was given, the nearest kind, and all kinds. */
+/* MG_USAGE; the message has the given name, the nearest kind, and all kinds. */
 static mg_status unknown_kind(const char *what, const char *given, const char *kind) {
     const char *names[MG_MAX_KINDS + 1];
     char list[MG_MAX_KINDS * (MG_KIND_NAME + 2)] = "";

@@ -92,7 +92,7 @@ void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t) {
     keep_tensor(p->abandoned, t);
 }
 
-/* Nobody can run the plan again; it is freed when its devices have come back. */
+/* The plan cannot be run any more; it is freed when its devices have returned. */
 bool mg_abandoned_plan_disown(mg_plan *p) {
     if (!mg_abandoned_plan_is(p)) return false;
     p->abandoned->disowned = true;
@@ -106,7 +106,7 @@ static bool has_returned(const mg_plan *p) {
     return true;
 }
 
-/* Frees what was kept, and forgets the outcome of the jobs that came back late. */
+/* Frees the kept memory, and drops the status of the jobs that returned late. */
 static void free_kept(mg_abandoned_plan *a) {
     const mg_plan *p = a->plan;
     for (int i = 0; i < p->n_parts; i++) mg_worker_forget(p->parts[i].device);

@@ -14,9 +14,9 @@
 typedef struct mg_abandoned_plan mg_abandoned_plan;
 
 /* The record that a plan on several devices owns from its start, so that abandoning it cannot fail
- * for want of memory. mg_free frees it. NULL: MG_OOM. */
+ * for lack of memory. mg_free frees it. NULL: MG_OOM. */
 mg_abandoned_plan *mg_abandoned_plan_new(void);
-/* p's run was given up because some of its devices are lost: keeps everything they may touch. A
+/* p's run was abandoned because some of its devices are lost: keeps everything they may access. A
  * variable with a copy on another device continues with that copy. args: the run's arguments, or
  * NULL. */
 void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args);
@@ -24,11 +24,11 @@ bool mg_abandoned_plan_is(const mg_plan *p);
 /* Keeps t (or NULL) as long as p is abandoned. */
 void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t);
 /* p's owner wants to free it. True if p is abandoned: then it must not be freed now, and
- * mg_abandoned_plan_returned will tell when. */
+ * mg_abandoned_plan_returned returns it when it may be. */
 bool mg_abandoned_plan_disown(mg_plan *p);
-/* A plan whose lost devices have all come back, or NULL. What was kept for it is freed, and it is
- * an ordinary plan again whose last run has yet to be cleared. *disowned: its owner is done with
- * it. */
+/* A plan whose lost devices have all returned, or NULL. The memory that was kept for it is freed,
+ * and it is an ordinary plan again whose last run has yet to be cleared. *disowned: its owner wants
+ * to free it. */
 mg_plan *mg_abandoned_plan_returned(bool *disowned);
 
 #endif

@@ -132,7 +132,7 @@ mg_status mg_async_guards_add_checks(mg_variable *flag, const mg_guard *checks, 
 
 /* ---- running it ---- */
 
-/* Writes into the flag's own memory, so it cannot fail for want of memory. */
+/* Writes into the flag's own memory, so it cannot fail for lack of memory. */
 mg_status mg_async_guards_reset(mg_device *d) {
     static const uint8_t yes = 1;
     struct mg_async_guards *g = d->guards;

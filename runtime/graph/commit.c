@@ -3,12 +3,12 @@
 #include "graph/plan.h"
 #include <stdio.h>
 
-/* Whether nobody else can see the variable's value change. */
+/* Whether the variable is the only holder of its value, so that it may be updated in place. */
 static bool is_sole_holder(const mg_tensor *value) {
     return atomic_load(&value->refs) == 1 && atomic_load(&value->buffer->refs) == 1;
 }
 
-/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
+/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for lack of
  * memory. Values that come from another variable are retained first, so that this variable is not
  * the sole holder of its value and is not updated in place. */
 mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args) {

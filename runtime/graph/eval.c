@@ -1,8 +1,8 @@
 /* Evaluation on demand: a plan made for the wanted tensors, run once, and thrown away.
  *
- * Tensors in the history that somebody else holds are evaluated too, and so are pending variable
- * values: nothing is computed twice, and histories stay short. An evaluated tensor drops its
- * history, unless a recording is open; then it does so when the last recording closes. */
+ * Tensors in the history that are also held elsewhere are evaluated too, and so are pending
+ * variable values: nothing is computed twice, and histories stay short. An evaluated tensor drops
+ * its history, unless a recording is open; then it does so when the last recording closes. */
 #include "core/alloc.h"
 #include "core/context.h"
 #include "graph/plan.h"
@@ -68,9 +68,9 @@ static bool is_cheap_source(const mg_tensor *t) {
     return t->n_inputs == 0 && !(t->op->flags & MG_OP_RANDOM);
 }
 
-/* Adds to the roots each tensor of the history that somebody outside it holds, that is, one with
- * more references than there are inputs of lazy tensors of the walk that refer to it. `roots` has
- * room for all of the walk; the first n_wanted are the wanted ones. */
+/* Adds to the roots each tensor of the history that is held outside of it: one with more references
+ * than there are inputs of lazy tensors of the walk that refer to it. `roots` has room for all of
+ * the walk; the first n_wanted are the wanted ones. */
 static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, int *n,
                                   int n_wanted) {
     /* references from inputs of lazy tensors of the walk, and whether a root already */

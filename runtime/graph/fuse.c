@@ -47,7 +47,7 @@ static bool is_wide(const mg_ir *ir, const mg_node *n) {
     return false;
 }
 
-/* ---- what is wanted when ---- */
+/* ---- nodes of the two phases ---- */
 
 /* From the last node to the first: a node's users come after it. Only element-wise ops and the
  * checks of new values may be left to the commit phase. */

@@ -57,7 +57,7 @@ static inline bool mg_is_live(const mg_node *n) {
 typedef struct mg_root { /* a value the plan must produce */
     int node;
     bool commit; /* a variable's new value, which only the commit phase needs */
-    bool check;  /* a guard on new values: made in the commit phase, in memory of its own */
+    bool check;  /* a guard on new values: made in the commit phase, in separate memory */
 } mg_root;
 
 typedef struct mg_ir {

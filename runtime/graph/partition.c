@@ -47,7 +47,7 @@ static bool has_no_rows(const partition *p) {
     return p->shards->rows > 0 && p->shards->count[p->device] == 0;
 }
 
-/* A global shape as the device has it under a sharding. */
+/* The shape of the device's part of a value with this global shape, under a sharding. */
 static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
     if (sharding >= 0) shape.dim[sharding] = part_count(p, shape.dim[sharding]);
     return shape;

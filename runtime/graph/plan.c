@@ -138,7 +138,8 @@ static mg_status raise_first_failure(const mg_plan *p) {
     return mg_device_fail(p->parts[found].device, p->statuses[found], p->messages[found]);
 }
 
-/* Puts the device's name before what it raises in the calling thread, unless it has done so. */
+/* Puts the device's name before the error that it raises in the calling thread, unless it is there
+ * already. */
 static mg_status name_device(const mg_plan *p, mg_status status) {
     const char *name = p->parts[0].device->name;
     if (status == MG_DEVICE && !strstr(mg_error_message(), name)) mg_error_prefix(name);

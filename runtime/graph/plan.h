@@ -120,7 +120,7 @@ void mg_plan_reclaim_abandoned(void);
 
 /* ---- commit.c ---- */
 
-/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for want of
+/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for lack of
  * memory. */
 mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args);
 /* Gives the variables the values that the commit phase has made. */
@@ -143,7 +143,7 @@ mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args);
 /* Waits until no guard failure can take back the elements of t, a value; fails if a lost device has
  * them. */
 mg_status mg_value_wait(const mg_tensor *t);
-/* A value with the elements of t, a value, in memory of its own on `device`. Owned. */
+/* A copy of t, a value, in new memory on `device`. Owned. */
 mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device);
 
 #endif

@@ -1,9 +1,9 @@
 /* Running a plan: compute, then guards, then commit.
  *
  * Until the commit phase begins, nothing outside the arenas and new result buffers has changed, so
- * any failure leaves every variable as it was. What the commit phase needs (new buffers for
- * variables that share their value with somebody) is allocated before it begins. With several
- * parts, a phase starts on a device when all devices have finished the one before.
+ * any failure leaves every variable as it was. The memory of the commit phase (new buffers for
+ * variables whose value is also held elsewhere) is allocated before it begins. With several parts,
+ * a phase starts on a device when all devices have finished the one before.
  *
  * Asynchronous devices are an exception (run_at_once): both phases are enqueued together, and
  * guards are answered later. See async_guards.h. */
@@ -536,7 +536,7 @@ bool mg_plan_done(const mg_plan *p) {
     return mg_worker_done(p->parts[0].device, mg_deadline());
 }
 
-/* Waits for the job that was begun. If the wait is given up, or the device is lost, the plan is
+/* Waits for the job that was begun. If the wait ends early, or the device is lost, the plan is
  * abandoned. */
 static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
     mg_device *d = p->parts[0].device;
@@ -548,7 +548,7 @@ static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
     return status;
 }
 
-/* The run is over; what it still holds is released, unless a thread may use it. */
+/* The run is over; its buffers are released, unless a thread may still use them. */
 static void finish_run(mg_plan *p) {
     p->args = NULL;
     if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);

@@ -79,7 +79,7 @@ static ncclRedOp_t reduction_of(const mg_collective_call *x) {
 }
 
 /* Every rank sends its block to every rank, itself included, `outer` times. NCCL's own all-gather
- * wants blocks of equal size. */
+ * needs blocks of equal size. */
 static ncclResult_t enqueue_gather(mg_comm *comm, int i, const mg_collective_call *x,
                                    const mg_comm_operand *operand) {
     const mg_nccl_rank *r = rank_of(comm, i);

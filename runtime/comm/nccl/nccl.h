@@ -101,8 +101,8 @@ mg_status mg_nccl_barrier(mg_comm *comm, int i);
 /* Makes the NCCL communicators of all ranks here, and returns when they have connected to those of
  * the other processes, or with `stops` after an interrupt. */
 mg_status mg_nccl_join_ranks(mg_nccl_comm *c, bool stops);
-/* With r's lock, which is released: takes the rank's communicator away and aborts it on a thread of
- * its own. */
+/* With r's lock, which is released: takes the rank's communicator away and aborts it on a separate
+ * thread. */
 void mg_nccl_abort_rank(mg_nccl_comm *c, mg_nccl_rank *r);
 /* Starts the thread that finds errors between calls. */
 mg_status mg_nccl_start_watcher(mg_nccl_comm *c);

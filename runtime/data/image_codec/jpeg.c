@@ -124,7 +124,7 @@ static JDIMENSION crop_columns(struct jpeg_decompress_struct *j, const mg_region
     return first;
 }
 
-/* Goes on to the row `to`. */
+/* Skips to the row `to`. */
 static void skip_rows(struct jpeg_decompress_struct *j, JDIMENSION to) {
     if (to > j->output_scanline) jpeg_skip_scanlines(j, to - j->output_scanline);
 }

@@ -10,7 +10,7 @@
 
 typedef struct augment {
     mg_transform base;
-    mg_augment_spec spec; /* with arrays of its own */
+    mg_augment_spec spec; /* with its own copies of the arrays */
 } augment;
 
 static const mg_augment_spec *spec_of(const mg_transform *t) {

@@ -33,7 +33,7 @@ static int64_t gather_counts(const mg_run *run, const mg_shape *whole, int64_t a
     return outer;
 }
 
-/* A single device has nobody to exchange with: the result is the operand. */
+/* A single device has no other to exchange with: the result is the operand. */
 static mg_status copy_operand(const mg_kernel_set *set, mg_device *device, const mg_call *call) {
     const size_t bytes = mg_value_bytes(call->plan->in[0].value);
     if (set->copy) return set->copy(device, call->out[0], call->in[0], bytes);

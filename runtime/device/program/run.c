@@ -116,9 +116,9 @@ static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, 
 }
 
 /* Runs launches of the commit phase, which must not stop half-way, because some variables already
- * have their new values. So a launch that fails is tried again, and if that works the phase goes
- * on. Returns the first failure, with MG_OOM turned into MG_DEVICE, because a caller would run the
- * whole step again after MG_OOM. */
+ * have their new values. So a launch that fails is tried again, and if that succeeds the phase
+ * continues. Returns the first failure, with MG_OOM turned into MG_DEVICE, because a caller would
+ * run the whole step again after MG_OOM. */
 static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int last) {
     char message[MG_ERROR_BYTES];
     mg_status failed = MG_OK;

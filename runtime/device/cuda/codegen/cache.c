@@ -18,7 +18,7 @@ static const char magic[8] = "MGCACHE";
 
 typedef struct header {
     char magic[8];
-    uint64_t format, key_bytes, data_bytes, checksum; /* of all else */
+    uint64_t format, key_bytes, data_bytes, checksum; /* of everything else */
 } header;
 
 /* Guards writing: two threads of a process would use the same temporary file. */

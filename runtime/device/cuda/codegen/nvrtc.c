@@ -87,7 +87,8 @@ mg_status mg_nvrtc_open(char version[16]) {
 /* ---- options ---- */
 
 /* Writes the option --gpu-architecture: the wanted architecture, as machine code; or, if the
- * library does not know it, the newest older one, as PTX. Returns whether it is the wanted one. */
+ * library does not know it, the newest older one, as PTX. Returns whether the library knows the
+ * wanted architecture. */
 static int choose_architecture(int wanted, char *option, size_t room) {
     int known[128], n = 0, best = 0;
     if (rtc.nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n < 0 || n > 128) n = 0;

@@ -45,8 +45,8 @@ static int gpu_attribute(const mg_cuda *s, CUdevice_attribute which) {
     return value;
 }
 
-/* A pool that never gives memory back to the driver by itself: at every synchronisation it would.
- */
+/* A pool that never gives memory back to the driver automatically; by default it does so at every
+ * synchronisation. */
 static CUresult make_pool(mg_cuda *s) {
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->handle}};

@@ -8,7 +8,8 @@
  * writes, a thread VECTOR channels of a pixel in one access. The vector form needs each == 1 (a
  * vector of channels then has one vector of kernels), and p.k counts vectors. */
 
-/* y = conv(x, w), then + bias and relu if asked for. relu keeps NaN: NaN < 0 is false. */
+/* y = conv(x, w), then + bias and relu if the parameters say so. relu keeps NaN: NaN < 0 is
+ * false. */
 #define DEPTH(VECTOR, KIND)                                                                        \
     typedef struct KIND(depth_cells) {                                                             \
         STORED at[VECTOR];                                                                         \

@@ -64,7 +64,7 @@ DEVICE void NAME(direct_weights)(const direct_params *p, int first, REAL *weight
     }
 }
 
-/* Stores the results of kernels k, k + 1, ... of a pixel, with relu if asked for. */
+/* Stores the results of kernels k, k + 1, ... of a pixel, with relu if the parameters say so. */
 DEVICE void NAME(direct_put)(const direct_params *p, int64_t pixel, int k, const REAL *v) {
     NAME(direct_cells) y;
     for (int i = 0; i < MG_DIRECT_VECTOR; i++) STORE(y.at, i, p->relu && v[i] < 0 ? 0 : v[i]);

@@ -18,8 +18,8 @@ DEVICE int64_t mg_id(const void *ids, int bytes, int64_t i) {
     return ((const uint8_t *)ids)[i];
 }
 
-/* Units of movement: so many bytes in one access, aligned to their size. Kernels that only move
- * data are compiled per unit, not per dtype. */
+/* Units of movement: the number of bytes in one access, aligned to their size. Kernels that only
+ * move data are compiled per unit, not per dtype. */
 typedef uint8_t unit_1;
 typedef uint16_t unit_2;
 typedef uint32_t unit_4;

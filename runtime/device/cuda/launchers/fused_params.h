@@ -40,7 +40,7 @@ uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int
                               int64_t first, uint64_t *at);
 
 /* An axis of an iteration space, with what division by its size needs. */
-typedef struct mg_axis { /* as kernels/elements.h has it: for dividing by its size */
+typedef struct mg_axis { /* as in kernels/elements.h: for dividing by its size */
     int64_t size;
     uint32_t magic, shift;
 } mg_axis;

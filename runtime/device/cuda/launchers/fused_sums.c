@@ -1,8 +1,9 @@
 /* A fused group that also sums the columns of one of its results, in one pass over memory.
  *
- * A layer's bias gets its gradient this way: a group computes dz from the gradient of what follows,
- * and dz is summed over all axes but the last. Such steps are made by graph/epilogue_fusion.c: the
- * sums are the last result, and `attrs` points to the number (an int) of the result that is summed.
+ * A layer's bias gets its gradient this way: a group computes dz from the gradient of the next
+ * layer, and dz is summed over all axes but the last. Such steps are made by
+ * graph/epilogue_fusion.c: the sums are the last result, and `attrs` points to the number (an int)
+ * of the result that is summed.
  *
  * The blocks form a grid of tiles (of columns) and chunks (of rows). Each writes its partial sums,
  * which a second kernel adds up. */
@@ -19,7 +20,7 @@ enum {
     PIECE = 4         /* minimum number of vectors per thread */
 };
 
-typedef struct grid { /* as kernels/fused.h has it */
+typedef struct grid { /* as in kernels/fused.h */
     int64_t rows, columns, chunks, tiles, across;
 } grid;
 
