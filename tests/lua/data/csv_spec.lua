@@ -72,14 +72,16 @@ end)
 
 test("missing values are errors unless something stands for them", function()
   local path = file "a,b,s\n1,,x\nNA,2.5,\n"
-  check.raises(function() csv(path) end, "line 2, column 2 %(\"b\"%): the value is missing; the option `missing`", "data")
+  check.raises(function() csv(path) end,
+    "line 2, column 2 %(\"b\"%): the value is missing; the option `missing`", "data")
   local values, dtypes = whole(csv(path, { missing = 0 }))
   check.equal(values, { { 1, 0 }, { 0, 2.5 }, { "x", "" } })
   check.equal(dtypes, { "int32", "float32" })
   values, dtypes = whole(csv(path, { missing = { a = 0.5, [2] = -1, s = "none" } }))
   check.equal(values, { { 1, 0.5 }, { -1, 2.5 }, { "x", "none" } })
   check.equal(dtypes, { "float32", "float32" })
-  check.raises(function() csv(path, { label = "s", missing = 0 }) end, "line 3, column 3 %(\"s\"%): the value is missing")
+  check.raises(function() csv(path, { label = "s", missing = 0 }) end,
+    "line 3, column 3 %(\"s\"%): the value is missing")
   check.raises(function() csv(path, { missing = {} , dtypes = { a = "float32" } }) end, "the value is missing")
   local nan = whole(csv(path, { columns = { "b" }, missing = { b = 0 / 0 } }))[1]
   check.truthy(nan[1] ~= nan[1] and nan[2] == 2.5)
@@ -111,7 +113,8 @@ test("damaged files are refused with their line", function()
   refused("a,b\n1,2\n1,x\n", 'line 3, column 2 %("b"%): "x" is not a number', { label = "a" })
   refused("a,b\n1,2\n1,1e40\n", "1e40 does not fit float32", { label = "a" })
   refused("a,b\n1,2\n1,256\n", "256 does not fit uint8", { dtypes = { b = "uint8" } })
-  refused("a,b\n1,2\n1,0.5\n", '"0.5" is not of dtype int32: give the column a floating dtype', { dtypes = { b = "int32" } })
+  refused("a,b\n1,2\n1,0.5\n", '"0.5" is not of dtype int32: give the column a floating dtype',
+    { dtypes = { b = "int32" } })
   check.raises(function() csv(check.path "none.csv") end, "cannot open .*none%.csv", "io")
   check.raises(function() csv(check.path "") end, "is not a regular file", "io")
 end)

@@ -146,8 +146,8 @@ test("files are compressed and found out by their contents, whatever their name"
     check.truthy(#check.read(path) < #check.read(plain) / 2, "compressed")
     check.equal(labels(mgpu.data.tfrecord(path, LABEL)), labels(mgpu.data.tfrecord(plain, LABEL)))
     check.equal(labels(mgpu.data.tfrecord({ path, plain }, LABEL):skip(299):take(2)), { 300, 1 })
-    check.raises(function() mgpu.data.tfrecord(path, LABEL, { compression = "none" }) end, "this is not a TFRecord file",
-      "data")
+    check.raises(function() mgpu.data.tfrecord(path, LABEL, { compression = "none" }) end,
+      "this is not a TFRecord file", "data")
   end
   check.raises(function() mgpu.data.tfrecord(plain, LABEL, { compression = "gzip" }) end, "gzip data is damaged",
     "data")
