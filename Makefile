@@ -27,6 +27,7 @@ MODE_ubsan   = -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 MODE_tsan    = -O1 -fsanitize=thread
 MODE_cover   = -O0 --coverage
 MODE_fuzz    = -O1 -fsanitize=address,undefined,fuzzer-no-link
+MODE_count   = -DNDEBUG
 
 # Protections against the exploitation of memory errors; tests/hardening.lua checks that the built files have them.
 # Sanitizer builds have checks of their own.
@@ -38,7 +39,8 @@ WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
 # compiler. The cpu device turns it on, except in its random numbers, which must equal the reference's.
 FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) $(HARDEN) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
         -Iruntime
-OPENMP = -fopenmp -fno-trapping-math
+OPENMP = -fopenmp -fno-trapping-math $(OPENMP_$(MODE))
+OPENMP_count = -fsanitize-coverage=trace-pc# calls that tests/bench/team_simulator.c counts
 LUA   = $(firstword $(wildcard /usr/include/luajit-2.1 /usr/local/include/luajit-2.1))
 LUA_A = $(firstword $(wildcard /usr/lib/*/libluajit-5.1.a /usr/local/lib/libluajit-5.1.a))
 # Debian keeps several builds of HDF5 side by side.

@@ -3,25 +3,30 @@
  *
  * Loaded before libgomp (LD_PRELOAD), this library runs each parallel region as a team of
  * coroutines on one thread, one after another, from barrier to barrier. So a region computes what
- * it always does, and each member's processor time is that of its own work. A region takes as long
- * as the slowest member between two barriers; chunks of a dynamic schedule go to the member that
- * would be free first. oneDNN runs with one thread.
+ * it always does, and the work of each member can be counted. A region takes as long as the slowest
+ * member between two barriers; chunks of a dynamic schedule go to the member that would be free
+ * first.
  *
- * A step runs several times, with the same phases (from barrier to barrier) each time. A member's
- * time in a phase is the least of all steps, since other work on the machine only adds to it. Where
- * chunks were dealt out, who got more of them differs from step to step, so there it is the least
- * time of the slowest member, of the second slowest, and so on. Only what gcc's code calls for
- * mgpu-cpu is here. */
+ * Work is not timed but counted, so that it is the same in each run: in bytes of machine code that
+ * were run. The plug-in mgpu-cpu is built with `make MODE=count`, in which the compiler
+ * (-fsanitize-coverage=trace-pc) puts a call of __sanitizer_cov_trace_pc at the beginning of each
+ * basic block; it counts the bytes up to the next such call. The calls keep the compiler from
+ * vectorising loops by itself and make it store vectors, so bytes of two loops are not comparable
+ * as times are, but the members of a team run the same loops. memcpy and memset are counted by
+ * their bytes. The C library's mathematics and oneDNN, which runs with one thread, are not counted.
+ * Only what gcc's code calls for mgpu-cpu is here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <ucontext.h>
 
-enum { MAX_TEAM = 256, MAX_LOOPS = 64, MAX_PHASES = 1024, STACK = 2 << 20 };
+enum { MAX_TEAM = 256, MAX_LOOPS = 64, STACK = 2 << 20, LONGEST_BLOCK = 4000 };
 
 typedef enum member_state { READY, WANTS_CHUNK, AT_BARRIER, DONE } member_state;
 
@@ -29,7 +34,7 @@ typedef struct member {
     ucontext_t context;
     void *stack; /* owned, kept for the next region */
     member_state state;
-    double busy;        /* seconds since the last barrier */
+    uint64_t work;      /* since the last barrier */
     int loops;          /* dynamic loops it has begun in this region */
     long *first, *last; /* where it wants its chunk */
     bool got;
@@ -46,42 +51,105 @@ static bool inside;
 static member team[MAX_TEAM];
 static loop loops[MAX_LOOPS];
 static ucontext_t scheduler;
-static double resumed; /* when the running member was */
-static void (*work)(void *);
-static void *work_data;
+static uint64_t resumed; /* the work done before the running member went on */
+static void (*region)(void *);
+static void *region_data;
 
-/* Of the present step: the work of all members, and oneDNN's. */
-static double total, library;
+/* Since team_begin: all work, and that of the teams; what the latter would be if each member had as
+ * much to do as the slowest of its phase, from barrier to barrier. */
+static uint64_t all, shared, longest;
+static bool show_phases;
 
-static struct phase {
-    int size;              /* members */
-    double busy[MAX_TEAM]; /* seconds, the least of all steps */
-} phases[MAX_PHASES];
-static int n_phases; /* of the present step, so far */
-static bool recording;
+/* ---- counting ---- */
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+static uintptr_t code, code_end; /* of the plug-in */
+static uint16_t *block_bytes;    /* by the place to which a call at a block's beginning returns */
+
+/* Finds the code of the plug-in, to which an address belongs. */
+static int find_code(struct dl_phdr_info *library, size_t bytes, void *address) {
+    (void)bytes;
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &library->dlpi_phdr[i];
+        const uintptr_t from = library->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD || (uintptr_t)address - from >= part->p_memsz) continue;
+        code = from;
+        code_end = from + part->p_memsz;
+    }
+    return code != 0;
 }
+
+/* The address that the call before a return address calls. */
+static uintptr_t called_from(uintptr_t after) {
+    int32_t distance;
+    memcpy(&distance, (void *)(after - 4), sizeof distance);
+    return after + (uintptr_t)(intptr_t)distance;
+}
+
+/* Measures the blocks: the calls of the function that the block before `after` calls. */
+static void measure_blocks(uintptr_t after) {
+    enum { CALL = 0xe8, CALL_BYTES = 5 };
+    dl_iterate_phdr(find_code, (void *)after);
+    const size_t bytes = (code_end - code + 1) * sizeof *block_bytes;
+    block_bytes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block_bytes == MAP_FAILED) abort();
+    uintptr_t next = code_end;
+    for (uintptr_t at = code_end - CALL_BYTES; at >= code; at--) {
+        const uintptr_t block = at + CALL_BYTES;
+        if (*(unsigned char *)at != CALL || called_from(block) != called_from(after)) continue;
+        const uintptr_t n = next - block;
+        block_bytes[block - code] = n < LONGEST_BLOCK ? (uint16_t)n : LONGEST_BLOCK;
+        next = at;
+    }
+}
+
+static bool is_in_plugin(uintptr_t address) {
+    return address - code < code_end - code;
+}
+
+/* Called at the beginning of each basic block of the plug-in. A block that only returns jumps here
+ * and has another function's return address: it is not counted. */
+void __sanitizer_cov_trace_pc(void) {
+    const uintptr_t after = (uintptr_t)__builtin_return_address(0);
+    if (!block_bytes) measure_blocks(after);
+    if (is_in_plugin(after)) all += block_bytes[after - code];
+}
+
+/* What moving n bytes costs, if the plug-in's code at `after` asks for it. */
+static void count_bytes(void *after, size_t n) {
+    enum { CALL = 32, BYTES_PER_BYTE_OF_CODE = 4 };
+    if (is_in_plugin((uintptr_t)after)) all += CALL + n / BYTES_PER_BYTE_OF_CODE;
+}
+
+void *memcpy(void *restrict to, const void *restrict from, size_t n) {
+    count_bytes(__builtin_return_address(0), n);
+    return memmove(to, from, n);
+}
+
+void *memset(void *to, int byte, size_t n) {
+    void *at = to;
+    count_bytes(__builtin_return_address(0), n);
+    __asm__ volatile("rep stosb" : "+D"(at), "+c"(n) : "a"(byte) : "memory");
+    return to;
+}
+
+/* ---- running a team ---- */
 
 /* Gives the turn back to the scheduler. */
 static void yield(member_state state) {
     member *m = &team[self];
-    m->busy += now() - resumed;
+    m->work += all - resumed;
     m->state = state;
     swapcontext(&m->context, &scheduler);
 }
 
 static void resume(int i) {
     self = i;
-    resumed = now();
+    resumed = all;
     swapcontext(&scheduler, &team[i].context);
 }
 
 static void member_main(void) {
-    work(work_data);
+    region(region_data);
     yield(DONE);
 }
 
@@ -100,42 +168,37 @@ static bool take_chunk(member *m) {
 static int first_to_ask(void) {
     int best = -1;
     for (int i = 0; i < size; i++)
-        if (team[i].state == WANTS_CHUNK && (best < 0 || team[i].busy < team[best].busy)) best = i;
+        if (team[i].state == WANTS_CHUNK && (best < 0 || team[i].work < team[best].work)) best = i;
     return best;
 }
 
-static int longer_first(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x < y) - (x > y);
-}
-
-/* Takes what the members have done since the last barrier to the phase. */
-static void record_phase(bool dealt) {
-    double busy[MAX_TEAM];
-    if (!recording) return;
-    if (n_phases == MAX_PHASES) abort();
-    struct phase *p = &phases[n_phases++];
-    for (int i = 0; i < size; i++) total += busy[i] = team[i].busy;
-    if (dealt) qsort(busy, (size_t)size, sizeof *busy, longer_first);
-    for (int i = 0; i < size; i++)
-        if (p->size == 0 || busy[i] < p->busy[i]) p->busy[i] = busy[i];
-    p->size = size;
+/* Adds what the members have done since the last barrier to the sums. */
+static void record_phase(void) {
+    uint64_t sum = 0, most = 0;
+    for (int i = 0; i < size; i++) {
+        sum += team[i].work;
+        if (team[i].work > most) most = team[i].work;
+        team[i].work = 0;
+    }
+    shared += sum;
+    longest += most * (uint64_t)size;
+    Dl_info in;
+    if (show_phases && dladdr((void *)(uintptr_t)region, &in))
+        fprintf(stderr, "phase %zx %llu %.3f\n", (size_t)region - (size_t)in.dli_fbase,
+                (unsigned long long)sum, sum ? (double)most * size / (double)sum : 1);
 }
 
 /* Runs the team until all members are at a barrier or done; true if all are done. */
 static bool run_phase(void) {
-    bool dealt = false;
     int done = 0;
     for (int i = 0; i < size; i++)
         if (team[i].state == READY) resume(i);
     for (int i; (i = first_to_ask()) >= 0;) {
-        dealt = true;
         team[i].got = take_chunk(&team[i]);
         resume(i);
     }
-    record_phase(dealt);
+    record_phase();
     for (int i = 0; i < size; i++) {
-        team[i].busy = 0;
         if (team[i].state == DONE) done++;
         if (team[i].state == AT_BARRIER) team[i].state = READY;
     }
@@ -152,7 +215,7 @@ static void begin_member(member *m) {
     m->context.uc_link = NULL;
     makecontext(&m->context, member_main, 0);
     m->state = READY;
-    m->busy = 0;
+    m->work = 0;
     m->loops = 0;
 }
 
@@ -174,7 +237,7 @@ void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned fl
         run_alone(fn, data);
         return;
     }
-    work = fn, work_data = data;
+    region = fn, region_data = data;
     size = members, inside = true;
     for (int i = 0; i < MAX_LOOPS; i++) loops[i].begun = false;
     for (int i = 0; i < members; i++) begin_member(&team[i]);
@@ -184,6 +247,10 @@ void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned fl
 
 void GOMP_barrier(void) {
     if (size > 1) yield(AT_BARRIER);
+}
+
+bool GOMP_single_start(void) {
+    return self == 0;
 }
 
 bool GOMP_loop_nonmonotonic_dynamic_next(long *first, long *last) {
@@ -230,73 +297,29 @@ void omp_set_num_threads(int n) {
     wanted = n;
 }
 
-/* ---- oneDNN, outside of regions ---- */
-
-/* A function of the library that mgpu-cpu has opened. */
-static void *find(const char *function) {
-    static const char *const names[] = {"libdnnl.so.2", "libdnnl.so.3"};
-    void *opened = NULL;
-    for (int i = 0; i < 2 && !opened; i++) opened = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-    void *found = opened ? dlsym(opened, function) : NULL;
-    if (!found) abort();
-    return found;
-}
-
-int dnnl_primitive_execute(void *primitive, void *stream, int n, const void *arguments) {
-    static int (*real)(void *, void *, int, const void *);
-    if (!real) *(void **)&real = find("dnnl_primitive_execute");
-    const double start = now();
-    const int status = real(primitive, stream, n, arguments);
-    if (!inside) library += now() - start;
-    return status;
-}
-
-int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-    static int (*real)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
-                       const float *, int64_t, float, float *, int64_t);
-    if (!real) *(void **)&real = find("dnnl_sgemm");
-    const double start = now();
-    const int status = real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (!inside) library += now() - start;
-    return status;
-}
-
 /* ---- what the benchmark asks ---- */
 
-/* Forgets all steps, and records none until the next begins. */
-void team_reset(void) {
-    for (int i = 0; i < MAX_PHASES; i++) phases[i].size = 0;
-    recording = false;
+/* Begins to count. */
+void team_begin(bool show) {
+    all = shared = longest = 0;
+    show_phases = show;
 }
 
-void team_begin_step(void) {
-    total = library = 0;
-    n_phases = 0;
-    recording = true;
+void team_end(void) {
+    show_phases = false;
 }
 
-/* Seconds of oneDNN in this step, which the total has not. */
-double team_library(void) {
-    return library;
+/* The work of all members. */
+double team_shared(void) {
+    return (double)shared;
 }
 
-/* The work of all members in this step, in seconds. */
-double team_total(void) {
-    return total;
+/* The work of all members if each had as much to do as the slowest of its phase. */
+double team_longest(void) {
+    return (double)longest;
 }
 
-/* The work of all members if each had as much to do as the slowest of its phase, over what it is.
- */
-double team_balance(void) {
-    double all = 0, longest = 0;
-    for (const struct phase *p = phases; p < phases + n_phases; p++) {
-        double slowest = 0;
-        for (int i = 0; i < p->size; i++) {
-            all += p->busy[i];
-            if (p->busy[i] > slowest) slowest = p->busy[i];
-        }
-        longest += slowest * p->size;
-    }
-    return all > 0 ? longest / all : 1;
+/* The work outside of teams. */
+double team_alone(void) {
+    return (double)(all - shared);
 }
