@@ -322,6 +322,12 @@ static int64_t tiles_of(const mg_call *call) {
     return s->count ? s->outer * s->pieces : 0;
 }
 
+/* Elements of a full tile. */
+static int64_t tile_size(const mg_call *call) {
+    const mg_fused_state *s = call->plan->state;
+    return s->rows * s->columns;
+}
+
 /* Tiles [from, to) of the call, by one thread. */
 static void run_tiles(const mg_call *call, char *scratch, int64_t from, int64_t to) {
     worker w;
@@ -353,31 +359,31 @@ static size_t fused_scratch_many(const mg_kernel_plan *const *plans, int n) {
     return thread_bytes(plans, n) * (size_t)team_of(plans, n);
 }
 
-/* Several calls at once (an optimizer's updates): the tiles of all of them, in a row, are dealt out
- * to the threads. */
+/* Several calls at once (an optimizer's updates): the elements of all their tiles, in a row, are
+ * dealt out to the threads; a tile is run by the thread that has its first element. */
 static mg_status fused_run_many(const mg_call *calls, int n) {
     const mg_kernel_plan *plans[MG_MAX_LAUNCH];
-    int64_t tiles = 0;
+    int64_t elements = 0;
     for (int i = 0; i < n; i++) {
         plans[i] = calls[i].plan;
-        tiles += tiles_of(&calls[i]);
+        elements += tiles_of(&calls[i]) * tile_size(&calls[i]);
     }
-    if (tiles == 0) return MG_OK;
+    if (elements == 0) return MG_OK;
     const size_t bytes = thread_bytes(plans, n);
     const int team = team_of(plans, n);
 #pragma omp parallel num_threads(team)
     {
         const int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
-        /* a contiguous range of tiles per thread, which may span several calls */
-        const int64_t from = tiles * me / threads, to = tiles * (me + 1) / threads;
+        /* a contiguous range per thread, which may span several calls */
+        const int64_t from = elements * me / threads, to = elements * (me + 1) / threads;
         char *scratch = (char *)calls[0].scratch + (size_t)me * bytes;
         int64_t before = 0;
         for (int i = 0; i < n; i++) {
-            const int64_t own = tiles_of(&calls[i]);
-            const int64_t low = from > before ? from - before : 0;
-            const int64_t high = to - before < own ? to - before : own;
-            run_tiles(&calls[i], scratch, low, high);
-            before += own;
+            const int64_t tiles = tiles_of(&calls[i]), size = tile_size(&calls[i]);
+            const int64_t low = from > before ? mg_divide_up(from - before, size) : 0;
+            const int64_t high = to > before ? mg_divide_up(to - before, size) : 0;
+            run_tiles(&calls[i], scratch, low, mg_smaller(high, tiles));
+            before += tiles * size;
         }
     }
     return MG_OK;

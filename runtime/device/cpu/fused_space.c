@@ -79,25 +79,33 @@ static bool is_by_rows(const mg_fused_state *s, int n_in) {
     return true;
 }
 
-/* A tile is part of the last axis if that is long, otherwise several rows of it. */
-static void cut_tiles(mg_fused_state *s, int n_in, int64_t size) {
-    const int64_t last = s->dim[s->rank - 1];
+/* A tile is part of the last axis if that is long, otherwise several rows of it. How the space is
+ * cut does not matter to the results, but for the last elements of a tile that a loop takes. */
+static void cut_tiles(mg_fused_state *s, int n_in, int64_t size, bool flat) {
+    enum { LEAST = 256 }; /* elements */
+    const int64_t last = s->dim[s->rank - 1], strip = s->threaded->strip;
+    const int64_t team = s->loop && !flat ? 1 : mg_cpu_team(s->count);
+    s->outer = 1;
     if (s->rank == 1 || last >= size / 2) {
         split_last(s, n_in);
+        for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
+        const int64_t strips =
+            mg_even_share(s->outer, mg_divide_up(last, strip), size / strip, LEAST / strip, team);
         s->rows = 1;
-        s->columns = last < size ? last : size;
-        s->pieces = (last + s->columns - 1) / s->columns;
+        s->columns = mg_smaller(strips * strip, last);
+        s->pieces = mg_divide_up(last, s->columns);
     } else {
         const int64_t rows = s->dim[s->rank - 2];
+        for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
+        int64_t unit = 1; /* rows that are whole strips */
+        while (unit * last % strip) unit *= 2;
+        if (unit >= size / last) unit = 1;
         s->columns = last;
-        s->rows = size / last < rows ? size / last : rows;
-        int64_t even = 1; /* rows that are whole strips */
-        while (even * last % s->threaded->strip) even *= 2;
-        if (s->rows > even) s->rows -= s->rows % even;
-        s->pieces = (rows + s->rows - 1) / s->rows;
+        s->rows = unit * mg_even_share(s->outer, mg_divide_up(rows, unit), size / last / unit,
+                                       mg_divide_up(LEAST, unit * last), team);
+        s->rows = mg_smaller(s->rows, rows);
+        s->pieces = mg_divide_up(rows, s->rows);
     }
-    s->outer = 1;
-    for (int k = 0; k < s->rank - 2; k++) s->outer *= s->dim[k];
 }
 
 /* How a tile of a space that is not flat reads an input. */
@@ -127,9 +135,9 @@ void mg_fused_cut(mg_fused_state *s, const mg_kernel_plan *plan) {
     s->row = s->dim[s->rank - 1];
     s->period = s->row * ((s->threaded->strip + s->row - 1) / s->row);
     if (flatten(s, n_in)) {
-        cut_tiles(s, n_in, s->loop ? TILE : FLAT_TILE);
+        cut_tiles(s, n_in, s->loop ? TILE : FLAT_TILE, true);
     } else {
-        cut_tiles(s, n_in, is_by_rows(s, n_in) ? FLAT_TILE : TILE);
+        cut_tiles(s, n_in, is_by_rows(s, n_in) ? FLAT_TILE : TILE, false);
         for (int i = 0; i < n_in; i++) s->access[i] = tile_access(s, i);
     }
     s->copies = s->loop ? s->rows * s->columns : s->threaded->strip;
