@@ -26,8 +26,9 @@ typedef struct mg_piece {
 } mg_piece;
 
 mg_channel_view mg_channel_view_of(const mg_value *x);
-/* The view of `count` row-major elements in rows of `channels`. */
-mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels);
+/* The view of `count` row-major elements in rows of `channels`, whose units have `smallest`
+ * elements or more where threads can then share them evenly. */
+mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels, int64_t smallest);
 /* unit = chunk * tiles + tile */
 mg_piece mg_channel_view_piece(const mg_channel_view *s, int64_t unit);
 /* Rows and lanes of a unit. */

@@ -15,7 +15,9 @@ enum {
     WIDE = 4096,   /* the longest last axis that is reduced as a view */
     PIECE = 65536, /* elements that a thread checks at a time in all_finite */
     FEW = 16,      /* terms up to which float32 sums are made in float32 */
-    SUMS = 64      /* such sums, of a row each, that a thread makes at a time */
+    SUMS = 64,     /* such sums, of a row each, that a thread makes at a time */
+    JOINED = 16,   /* lanes whose units a thread joins at a time, */
+    UNIT = 2048    /* and elements of a unit that are worth a thread */
 };
 
 /* The loops of the call's op. */
@@ -59,34 +61,60 @@ static mg_channel_view view_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t count = mg_shape_count(&x->shape);
     const groups g = groups_of(plan);
-    if (g.n == 1 && g.at[0].reduced) return mg_channel_view_of_rows(count, 1);
+    if (g.n == 1 && g.at[0].reduced) return mg_channel_view_of_rows(count, 1, UNIT);
     if (g.n == 2 && g.at[0].reduced && g.at[1].n <= WIDE)
-        return mg_channel_view_of_rows(count, g.at[1].n);
+        return mg_channel_view_of_rows(count, g.at[1].n, UNIT);
     return (mg_channel_view){.lanes = 0};
 }
 
 /* ---- running ---- */
 
-/* Reduces each unit, then joins the units in order. */
+/* Reduces the lanes of unit u to `part`. */
+static void reduce_unit(const mg_call *call, const mg_channel_view *s, const mg_folding *r,
+                        int64_t u, double *part) {
+    const mg_piece p = mg_channel_view_piece(s, u);
+    for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
+    if (p.rows > 0) r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
+}
+
+/* Joins the units' results of the lanes from `lane` on, at most JOINED, in the order of the units.
+ */
+static void join_units(const mg_channel_view *s, const mg_folding *r, const double *parts,
+                       int64_t lane, double *total) {
+    const int64_t row = s->tiles * s->width, n = mg_smaller(JOINED, row - lane);
+    for (int64_t j = lane; j < lane + n; j++) total[j] = r->start;
+    r->fold(parts + lane, s->chunks, row, (int)n, total + lane);
+}
+
+/* The result of a channel from those of its lanes. */
+static double join_lanes(const mg_channel_view *s, const mg_folding *r, const double *total,
+                         int64_t channel) {
+    double v = total[channel];
+    for (int64_t j = channel + s->channels; j < s->lanes; j += s->channels)
+        v = r->join(v, total[j]);
+    return v;
+}
+
+/* Threads share the units, then the lanes, then the channels. The left-over row is a unit besides
+ * those that they share evenly. */
 static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
-    const int64_t units = mg_channel_view_units(s);
+    const int64_t units = mg_channel_view_units(s), rest = s->tail > 0 ? s->tiles : 0;
+    const mg_folding *doubles = mg_folds_of(MG_F64)->reductions;
+    doubles += r - mg_folds_of(call->plan->in[0].value->dtype)->reductions;
     double *parts = call->scratch, *total = parts + units * s->width;
-#pragma omp parallel for schedule(static) if (units > 1 &&                                         \
-                                              mg_count(&call->plan->in[0]) > MG_SERIAL_BELOW)
-    for (int64_t u = 0; u < units; u++) {
-        double *part = parts + u * s->width;
-        for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
-        const mg_piece p = mg_channel_view_piece(s, u);
-        if (p.rows > 0) r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
+#pragma omp parallel num_threads(units > 1 ? mg_cpu_team(mg_count(&call->plan->in[0])) : 1)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t u = 0; u < units - rest; u++) reduce_unit(call, s, r, u, parts + u * s->width);
+#pragma omp single
+        for (int64_t u = units - rest; u < units; u++)
+            reduce_unit(call, s, r, u, parts + u * s->width);
+#pragma omp for schedule(static)
+        for (int64_t lane = 0; lane < s->lanes; lane += JOINED)
+            join_units(s, doubles, parts, lane, total);
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < s->channels; c++) put_result(call, c, join_lanes(s, r, total, c));
     }
-    /* the units in order, whichever thread made them */
-    for (int64_t c = 0; c < s->channels; c++) total[c] = r->start;
-    for (int64_t u = 0; u < units; u++)
-        for (int64_t j = 0; j < s->width; j++) {
-            const int64_t c = mg_channel_view_channel(s, u % s->tiles, j);
-            if (c >= 0) total[c] = r->join(total[c], parts[u * s->width + j]);
-        }
-    for (int64_t c = 0; c < s->channels; c++) put_result(call, c, total[c]);
 }
 
 /* The offset of combination i of the kept (or reduced) groups up to number `last`, counted in
@@ -174,10 +202,10 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
     }
 }
 
-/* Scratch: the lanes of each unit, then the channels. */
+/* Scratch: the lanes of each unit, then those of all. */
 static mg_status reduce_prepare(mg_kernel_plan *plan) {
     const mg_channel_view s = view_of(plan);
-    plan->scratch = (size_t)(mg_channel_view_units(&s) * s.width + s.channels) * sizeof(double);
+    plan->scratch = (size_t)((s.chunks + 1) * s.tiles * s.width) * sizeof(double);
     return MG_OK;
 }
 
