@@ -17,6 +17,8 @@
 
 /* Limits of scratch in floats, so that it stays in the caches. */
 enum { LARGEST_TABLE = 1 << 14, LARGEST_GROUP = 1 << 17 };
+/* Rows of an input's gradient that a thread makes at a time, at least. */
+enum { FEWEST_ROWS = 4 };
 
 /* n rounded up to MG_LANES. */
 static int64_t whole(int64_t n) {
@@ -210,11 +212,11 @@ static mg_status weight_run(const mg_call *call) {
 
 /* ---- gradient of an input with few channels ---- */
 
-/* Scratch: the table of weights for all threads, and a padded image of dx per thread. */
+/* Scratch: the table of weights for all threads, and padded rows of dx per thread. */
 static void size_padded(mg_conv_small *s) {
     s->row = whole(s->kw * s->c);
     s->wide = ((s->ow - 1) * s->across + s->kw) * s->c + s->row;
-    s->rows = (s->oh - 1) * s->down + s->kh;
+    s->rows = mg_even_share(s->n, s->h, s->h, FEWEST_ROWS, s->team);
     s->table = (size_t)(s->kh * s->k * s->row);
     s->thread_floats = (size_t)(s->rows * s->wide);
 }
@@ -247,7 +249,7 @@ static void transpose_weights(const mg_conv_small *s, const float *w, float *out
                 out[(ky * s->k + k) * s->row + i] = w[(ky * run + i) * s->k + k];
 }
 
-/* Threads share the images. */
+/* Threads share the images, or rows of them. */
 static mg_status input_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *dy = call->in[0];
@@ -256,10 +258,12 @@ static mg_status input_run(const mg_call *call) {
 #pragma omp parallel num_threads(s->team)
     {
         float *padded = threads + (size_t)omp_get_thread_num() * s->thread_floats;
-#pragma omp for schedule(static)
+#pragma omp for collapse(2) schedule(static)
         for (int64_t n = 0; n < s->n; n++)
-            mg_simd_used->conv_small->input_image(s, dy + n * s->oh * s->ow * s->k, w, padded,
-                                                  dx + n * s->h * s->w * s->c);
+            for (int64_t row = 0; row < s->h; row += s->rows)
+                mg_simd_used->conv_small->input_rows(s, dy + n * s->oh * s->ow * s->k, w, row,
+                                                     mg_smaller(row + s->rows, s->h), padded,
+                                                     dx + n * s->h * s->w * s->c);
     }
     return MG_OK;
 }

@@ -1,10 +1,14 @@
 /* Pooling of images; the loops are in simd/pool_loops.h.
  *
- * An image is a plane of h x w pixels with `width` neighbouring channels. A plane is never split
- * between threads where windows may overlap, so every sum has one order. The gradient of max_pool2d
- * finds the maximum's place again: it is the first cell of the window that equals y. */
+ * An image is a plane of h x w pixels with `width` neighbouring channels. Threads share rows of
+ * results. Each result is made by one thread, so every sum has one order. The gradient of
+ * max_pool2d finds the maximum's place again: it is the first cell of the window that equals y. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
+
+enum {
+    FEWEST_WINDOWS = 8
+}; /* rows of windows under the rows of dx that a thread makes, at least */
 
 /* The loops for the dtype of input 0. */
 static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {
@@ -41,6 +45,11 @@ static int64_t pooled_size(const mg_pool_plane *p) {
     return p->oh * p->ow * p->width;
 }
 
+/* Threads for the images before pooling. */
+static int team_of(const mg_pool_plane *p) {
+    return mg_cpu_team(p->count * image_size(p));
+}
+
 /* An address `bytes` further on; target_at likewise for results. */
 static const void *source_at(const void *base, int64_t bytes) {
     return (const char *)base + bytes;
@@ -74,7 +83,7 @@ static mg_status pool_forward_run(const mg_call *call,
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->out[0].value->shape);
     const int64_t size = loops_of(plan)->size, rows = p.count * p.oh;
     const int64_t x_size = image_size(&p) * size, y_size = p.ow * p.width * size;
-#pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
+#pragma omp parallel for schedule(static) num_threads(team_of(&p))
     for (int64_t i = 0; i < rows; i++)
         row(&p, source_at(call->in[0], i / p.oh * x_size), target_at(call->out[0], i * y_size),
             i % p.oh);
@@ -90,37 +99,58 @@ static mg_status avg_pool_run(const mg_call *call) {
     return pool_forward_run(call, loops_of(call->plan)->avg_row);
 }
 
-/* Inputs x, y and dy. Threads share rows where windows cannot overlap, whole planes elsewhere. */
+/* The rows of dx that a thread makes at a time: whole planes where that shares the work evenly,
+ * since windows that reach over the first of the rows are read twice. */
+static int64_t unit_rows(const mg_pool_plane *p) {
+    return mg_even_share(p->count, p->h, p->h, FEWEST_WINDOWS * p->stride[0], team_of(p));
+}
+
+/* Windows that do not overlap, a row of them at a time: inputs x, y and dy. */
+static void grad_of_pairs(const mg_call *call, const mg_pool_plane *p) {
+    const mg_simd_pool *l = loops_of(call->plan);
+    const int64_t x_size = image_size(p) * l->size, y_size = pooled_size(p) * l->size;
+#pragma omp parallel for schedule(static) num_threads(team_of(p))
+    for (int64_t i = 0; i < p->count * p->oh; i++) {
+        const int64_t k = i / p->oh;
+        l->max_grad_row(p, source_at(call->in[0], k * x_size), source_at(call->in[1], k * y_size),
+                        source_at(call->in[2], k * y_size), target_at(call->out[0], k * x_size),
+                        i % p->oh);
+    }
+}
+
+/* Inputs x, y and dy. */
 static mg_status max_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     const mg_simd_pool *l = loops_of(plan);
     const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
-    /* a plane's rows are units of their own only where windows cannot overlap */
-    const int64_t parts = p.pairs ? p.oh : 1, n = p.count * parts;
-#pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t k = i / parts;
-        const void *x = source_at(call->in[0], k * x_size), *y = source_at(call->in[1], k * y_size);
-        const void *dy = source_at(call->in[2], k * y_size);
-        if (p.pairs)
-            l->max_grad_row(&p, x, y, dy, target_at(call->out[0], k * x_size), i % parts);
-        else
-            l->max_grad_plane(&p, x, y, dy, target_at(call->out[0], k * x_size));
+    if (mg_count(&plan->in[0]) == 0) return MG_OK;
+    if (p.pairs) {
+        grad_of_pairs(call, &p);
+        return MG_OK;
     }
+    const int64_t rows = unit_rows(&p);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
+    for (int64_t k = 0; k < p.count; k++)
+        for (int64_t row = 0; row < p.h; row += rows)
+            l->max_grad_rows(&p, source_at(call->in[0], k * x_size),
+                             source_at(call->in[1], k * y_size), source_at(call->in[2], k * y_size),
+                             target_at(call->out[0], k * x_size), row, mg_smaller(row + rows, p.h));
     return MG_OK;
 }
 
-/* Threads share the planes. */
 static mg_status avg_pool_grad_run(const mg_call *call) {
     const mg_kernel_plan *plan = call->plan;
     const mg_pool_plane p = plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);
     const mg_simd_pool *l = loops_of(plan);
     const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
-#pragma omp parallel for schedule(static) if (p.count * image_size(&p) > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < p.count; i++)
-        l->avg_grad_plane(&p, source_at(call->in[0], i * y_size),
-                          target_at(call->out[0], i * x_size));
+    if (mg_count(&plan->out[0]) == 0) return MG_OK;
+    const int64_t rows = unit_rows(&p);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
+    for (int64_t k = 0; k < p.count; k++)
+        for (int64_t row = 0; row < p.h; row += rows)
+            l->avg_grad_rows(&p, source_at(call->in[0], k * y_size),
+                             target_at(call->out[0], k * x_size), row, mg_smaller(row + rows, p.h));
     return MG_OK;
 }
 

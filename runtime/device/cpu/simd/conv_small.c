@@ -167,26 +167,29 @@ MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, 
     for (; ox < s->ow; ox++) add_pixels(s, dy + ox * s->k, w, dx + ox * step, 1, vectors);
 }
 
-/* Adds into a padded image, which has room for whole vectors, and copies out of it. */
-static void input_image(const mg_conv_small *s, const float *dy, const float *w, float *padded,
-                        float *dx) {
-    memset(padded, 0, s->thread_floats * sizeof *padded);
+/* Adds into rows of a padded image, which have room for whole vectors, and copies out of them. */
+static void input_rows(const mg_conv_small *s, const float *dy, const float *w, int64_t first,
+                       int64_t end, float *padded, float *dx) {
+    const int64_t top = first + s->top; /* of the padded rows */
+    memset(padded, 0, (size_t)((end - first) * s->wide) * sizeof *padded);
     for (int64_t oy = 0; oy < s->oh; oy++)
         for (int64_t ky = 0; ky < s->kh; ky++) {
+            const int64_t row = oy * s->down + ky - top;
+            if (row < 0 || row >= end - first) continue;
             const float *from = dy + oy * s->ow * s->k, *table = w + ky * s->k * s->row;
-            float *to = padded + (oy * s->down + ky) * s->wide;
+            float *to = padded + row * s->wide;
             if (s->row == MG_LANES)
                 add_row(s, from, table, to, MG_LANES / LANES);
             else
                 add_row(s, from, table, to, 2 * MG_LANES / LANES);
         }
     /* the image without its padding; pixels that no window met are 0 */
-    for (int64_t y = 0; y < s->h; y++)
+    for (int64_t y = first; y < end; y++)
         for (int64_t i = 0; i < s->w; i++) {
-            const int64_t r = y + s->top, column = i + s->left;
-            const bool met = r < s->rows && column < (s->ow - 1) * s->across + s->kw;
-            for (int64_t c = 0; c < s->c; c++)
-                dx[(y * s->w + i) * s->c + c] = met ? padded[r * s->wide + column * s->c + c] : 0;
+            const int64_t column = i + s->left;
+            const float *from = padded + (y - first) * s->wide + column * s->c;
+            const bool met = column < (s->ow - 1) * s->across + s->kw;
+            for (int64_t c = 0; c < s->c; c++) dx[(y * s->w + i) * s->c + c] = met ? from[c] : 0;
         }
 }
 
@@ -196,5 +199,5 @@ const mg_simd_conv_small MG_ISA_NAME(mg_simd_conv_small) = {
     .gather_row = gather_row,
     .forward_rows = forward_rows,
     .weight_row = weight_row,
-    .input_image = input_image,
+    .input_rows = input_rows,
 };

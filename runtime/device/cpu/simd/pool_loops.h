@@ -1,7 +1,7 @@
 /* Pooling loops, for one type: see reals.c.
  *
  * x and dx point at a plane (h x w pixels of `width` neighbouring channels each), y and dy at one
- * row of the pooled plane or, in the functions called plane, at the whole pooled plane. */
+ * row of the pooled plane or, in the functions called rows, at the whole pooled plane. */
 
 #ifndef KNOWN_WIDTHS
 enum { MAX_RUN = 64 }; /* channels of a window that are worked on at a time */
@@ -149,16 +149,23 @@ static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *c
     *clean = end;
 }
 
-/* One window's part of the channels: dy goes to the first cell that equals y. */
+/* One window's part of the channels: dy goes to the first cell that equals y, if its row is at
+ * least `first`. */
 MG_INLINE void NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x,
                                      const REAL *restrict y, const REAL *restrict dy,
                                      REAL *restrict dx, const span *rows, const span *columns,
-                                     int64_t n) {
+                                     int64_t first, int64_t n) {
     REAL left[MAX_RUN]; /* dy of each channel until the first maximum has taken it */
     memcpy(left, dy, (size_t)n * sizeof *left);
     for (int64_t i = rows->low; i < rows->high; i++)
         for (int64_t j = columns->low; j < columns->high; j++) {
             const int64_t at = (i * p->w + j) * p->width;
+            if (i < first) {
+#pragma omp simd
+                for (int64_t c = 0; c < n; c++)
+                    left[c] = NAME(hits)(x[at + c], y[c]) ? (REAL)0 : left[c];
+                continue;
+            }
 #pragma omp simd
             for (int64_t c = 0; c < n; c++) {
                 const int hit = NAME(hits)(x[at + c], y[c]);
@@ -169,40 +176,49 @@ MG_INLINE void NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restric
 }
 
 /* Windows of any size, which may overlap: dx is added to. */
-static void NAME(max_grad_plane)(const mg_pool_plane *p, const void *image, const void *pooled,
-                                 const void *slope, void *image_slope) {
-    const REAL *x = image, *y = pooled, *dy = slope;
+static void NAME(max_grad_rows)(const mg_pool_plane *p, const void *image, const void *pooled,
+                                const void *slope, void *image_slope, int64_t first, int64_t end) {
+    const REAL *x = image;
     REAL *dx = image_slope;
-    int64_t clean = 0;
+    int64_t clean = first;
     for (int64_t oy = 0; oy < p->oh; oy++) {
-        const span rows = span_of(p, 0, oy);
+        span rows = span_of(p, 0, oy);
+        if (rows.high <= first || rows.low >= end) continue;
+        if (rows.high > end) rows.high = end;
         NAME(clear_rows)(p, dx, &clean, rows.high);
+        const int64_t row = oy * p->ow * p->width;
+        const REAL *y = (const REAL *)pooled + row, *dy = (const REAL *)slope + row;
         for (int64_t ox = 0; ox < p->ow; ox++, y += p->width, dy += p->width) {
             const span columns = span_of(p, 1, ox);
             for (int64_t c = 0; c < p->width; c += MAX_RUN) {
                 const int64_t n = p->width - c < MAX_RUN ? p->width - c : MAX_RUN;
                 if (n == MG_LANES) NAME(max_grad_window)
-                (p, x + c, y + c, dy + c, dx + c, &rows, &columns, MG_LANES);
-                else NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, n);
+                (p, x + c, y + c, dy + c, dx + c, &rows, &columns, first, MG_LANES);
+                else NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, first,
+                                           n);
             }
         }
     }
-    NAME(clear_rows)(p, dx, &clean, p->h);
+    NAME(clear_rows)(p, dx, &clean, end);
 }
 
 /* Each cell of a window gets the same share of dy. */
-static void NAME(avg_grad_plane)(const mg_pool_plane *p, const void *slope, void *image_slope) {
-    const REAL *restrict dy = slope;
+static void NAME(avg_grad_rows)(const mg_pool_plane *p, const void *slope, void *image_slope,
+                                int64_t first, int64_t end) {
     REAL *restrict dx = image_slope;
     const int64_t width = p->width;
-    int64_t clean = 0;
+    int64_t clean = first;
     for (int64_t oy = 0; oy < p->oh; oy++) {
         const span rows = span_of(p, 0, oy);
-        NAME(clear_rows)(p, dx, &clean, rows.high);
+        const int64_t low = rows.low < first ? first : rows.low;
+        const int64_t high = rows.high > end ? end : rows.high;
+        if (low >= high) continue;
+        NAME(clear_rows)(p, dx, &clean, high);
+        const REAL *restrict dy = (const REAL *)slope + oy * p->ow * width;
         for (int64_t ox = 0; ox < p->ow; ox++, dy += width) {
             const span columns = span_of(p, 1, ox);
             const REAL count = (REAL)((rows.high - rows.low) * (columns.high - columns.low));
-            for (int64_t i = rows.low; i < rows.high; i++)
+            for (int64_t i = low; i < high; i++)
                 for (int64_t j = columns.low; j < columns.high; j++) {
                     REAL *cell = dx + (i * p->w + j) * width;
 #pragma omp simd
@@ -210,14 +226,14 @@ static void NAME(avg_grad_plane)(const mg_pool_plane *p, const void *slope, void
                 }
         }
     }
-    NAME(clear_rows)(p, dx, &clean, p->h);
+    NAME(clear_rows)(p, dx, &clean, end);
 }
 
 const mg_simd_pool MG_ISA_NAME(NAME(mg_simd_pool)) = {
     .max_row = NAME(max_row),
     .avg_row = NAME(avg_row),
     .max_grad_row = NAME(max_grad_row),
-    .max_grad_plane = NAME(max_grad_plane),
-    .avg_grad_plane = NAME(avg_grad_plane),
+    .max_grad_rows = NAME(max_grad_rows),
+    .avg_grad_rows = NAME(avg_grad_rows),
     .size = sizeof(REAL),
 };

@@ -76,7 +76,7 @@ typedef struct mg_conv_small {
     int64_t row;  /* gradient of the input: floats that one pixel of dy adds to, rounded up to
                      MG_LANES */
     int64_t wide; /* row of the padded image: pixels, or floats for the input's gradient */
-    int64_t rows; /* rows of the padded image */
+    int64_t rows; /* rows of the padded image; of a unit, for the gradient of the input */
     size_t table; /* floats of scratch for a table of weights, or of sums */
     size_t thread_floats; /* floats of scratch per thread */
     int team;             /* threads */
@@ -103,9 +103,10 @@ typedef struct mg_simd_conv_small {
                          float *y);
     /* Adds the products of one row of dy (as lanes) and the image rows below it to the sums. */
     void (*weight_row)(const mg_conv_small *s, const float *images, const float *row, float *sums);
-    /* The gradient of one image with few channels; w is [ky][k][kx * C + c], rows of s->row. */
-    void (*input_image)(const mg_conv_small *s, const float *dy, const float *w, float *padded,
-                        float *dx);
+    /* Rows [first, end) of the gradient of one image with few channels; w is [ky][k][kx * C + c],
+     * rows of s->row; `padded` is scratch for as many rows of s->wide. */
+    void (*input_rows)(const mg_conv_small *s, const float *dy, const float *w, int64_t first,
+                       int64_t end, float *padded, float *dx);
 } mg_simd_conv_small;
 
 /* ---- sums over rows of lanes, for float32 or float64: see channel_view.h ---- */
@@ -155,15 +156,16 @@ typedef struct mg_pool_plane {
 } mg_pool_plane;
 
 /* x and dx are one plane; y and dy are row oy of the pooled plane in the functions called row, and
- * the whole pooled plane in those called plane. */
+ * the whole pooled plane in those called rows, which make the rows [first, end) of dx. */
 typedef struct mg_simd_pool {
     void (*max_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
     void (*avg_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
     void (*max_grad_row)(const mg_pool_plane *p, const void *x, const void *y, const void *dy,
                          void *dx, int64_t oy); /* pairs only */
-    void (*max_grad_plane)(const mg_pool_plane *p, const void *x, const void *y, const void *dy,
-                           void *dx);
-    void (*avg_grad_plane)(const mg_pool_plane *p, const void *dy, void *dx);
+    void (*max_grad_rows)(const mg_pool_plane *p, const void *x, const void *y, const void *dy,
+                          void *dx, int64_t first, int64_t end);
+    void (*avg_grad_rows)(const mg_pool_plane *p, const void *dy, void *dx, int64_t first,
+                          int64_t end);
     int64_t size; /* bytes of an element */
 } mg_simd_pool;
 
