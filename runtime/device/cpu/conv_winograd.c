@@ -190,49 +190,83 @@ static void make_results(const mg_winograd_conv *s, const float *x, const float 
     }
 }
 
-/* The results of one strip, from V of a block. Its filters are transformed each time: they stay in
- * the caches then, where those of all strips would not. */
-static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const float *v,
-                       const float *filters, const float *bias, float *scratch, float *y) {
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
+/* A thread's scratch, or that of the strip with the thread's number: a strip of the filters, then a
+ * strip of M. */
+static float *strip_scratch(const mg_winograd_conv *s, float *scratch, int64_t number) {
+    return scratch + s->threads_at + (size_t)number * s->thread_floats;
+}
+
+/* U of a strip: channels [first, end). */
+static void transform_strip(const mg_winograd_conv *s, const float *filters, int64_t strip,
+                            int64_t first, int64_t end, float *u) {
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
+    mg_simd_used->winograd->filters(&sizes, filters, planes_of(s, u, s->filter_plane), strip, first,
+                                    end);
+}
+
+/* The results of one strip, from V of a block and U of the strip. */
+static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const float *v,
+                       const float *u, const float *bias, float *scratch, float *y) {
     const int64_t first = strip * mg_float_strip(), end = first + mg_float_strip();
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, first,
                                        end < s->result.c ? end : s->result.c};
-    float *u = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
-    float *m = u + s->elements * s->filter_plane;
-    simd->filters(&sizes, filters, planes_of(s, u, s->filter_plane), strip, strip + 1);
+    float *m = strip_scratch(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
     multiply_results(s, b, v, u, 1, m, (prefetch){0});
-    simd->results(&s->result, b.region, planes_of(s, m, s->result_plane), s->largest_block, y,
-                  b.first, b.n, &finish);
+    mg_simd_used->winograd->results(&s->result, b.region, planes_of(s, m, s->result_plane),
+                                    s->largest_block, y, b.first, b.n, &finish);
     if (s->past_caches) mg_simd_used->movement->end_stream();
 }
 
+/* A block's results by a team that is larger than the number of strips: threads share the filters
+ * of all strips, then some tiles of a strip at a time. */
+static void share_strips(const mg_winograd_conv *s, block b, const float *v, const float *filters,
+                         const float *bias, float *scratch, float *y) {
+    enum { FEWEST = 8 }; /* tiles at a time */
+    const int64_t share = mg_even_share(s->strips, b.n, b.n, FEWEST, s->team);
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        for (int64_t c = 0; c < s->c; c++)
+            transform_strip(s, filters, strip, c, c + 1, strip_scratch(s, scratch, strip));
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        for (int64_t at = 0; at < b.n; at += share) {
+            const block part = {b.region, b.first + at, mg_smaller(share, b.n - at)};
+            make_strip(s, part, strip, v + at * s->ld, strip_scratch(s, scratch, strip), bias,
+                       scratch, y);
+        }
+}
+
+/* Filters of a strip are transformed for each block: they stay in the caches then, where those of
+ * all strips would not. */
 static void make_results_by_strips(const mg_winograd_conv *s, const float *x, const float *filters,
                                    const float *bias, float *scratch, float *y) {
     enum { SHARE = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
-    float *v = scratch + s->filters_at;
+    float *v = scratch + s->filters_at, *u = strip_scratch(s, scratch, omp_get_thread_num());
     for (int64_t i = 0; i < blocks_of(s); i++) {
         const block b = block_at(s, i);
 #pragma omp for schedule(static)
         for (int64_t at = 0; at < b.n; at += SHARE)
             simd->images(&s->image, b.region, x, b.first + at, b.n - at < SHARE ? b.n - at : SHARE,
                          planes_of(s, v + at * s->ld, s->image_plane), s->ld);
+        if (s->strips < s->team) {
+            share_strips(s, b, v, filters, bias, scratch, y);
+            continue;
+        }
 #pragma omp for schedule(dynamic)
-        for (int64_t strip = 0; strip < s->strips; strip++)
-            make_strip(s, b, strip, v, filters, bias, scratch, y);
+        for (int64_t strip = 0; strip < s->strips; strip++) {
+            transform_strip(s, filters, strip, 0, s->c, u);
+            make_strip(s, b, strip, v, u, bias, scratch, y);
+        }
     }
 }
 
+/* Channel by channel, because there may be fewer strips than threads. */
 static void transform_all_filters(const mg_winograd_conv *s, const float *filters, float *u) {
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
-    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
-#pragma omp for schedule(static)
-    for (int64_t strip = 0; strip < s->strips; strip++) {
-        float *to = u + strip * s->c * mg_float_strip();
-        simd->filters(&sizes, filters, planes_of(s, to, s->filter_plane), strip, strip + 1);
-    }
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        for (int64_t c = 0; c < s->c; c++)
+            transform_strip(s, filters, strip, c, c + 1, u + strip * s->c * mg_float_strip());
 }
 
 static mg_status winograd_run_results(const mg_call *call) {
@@ -337,10 +371,12 @@ static mg_status winograd_run_grad_weight(const mg_call *call) {
                 add_block(s, b, p / s->strips, p % s->strips, v, d, i > 0, du);
             }
         }
-#pragma omp for schedule(static)
+#pragma omp for collapse(2) schedule(static)
         for (int64_t strip = 0; strip < s->strips; strip++)
-            simd->filter_gradients(&sizes, planes_of(s, du, s->filter_plane), arranged, strip,
-                                   strip + 1);
+            for (int64_t c = 0; c < s->c; c++)
+                simd->filter_gradients(
+                    &sizes, planes_of(s, du + strip * s->c * mg_float_strip(), s->filter_plane),
+                    arranged, strip, c, c + 1);
         if (arranged != dw) collect_gradients(s, arranged, dw);
     }
     return MG_OK;

@@ -203,6 +203,15 @@ static float *own_scratch(const state *s, float *scratch) {
     return scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
 }
 
+/* U of all groups, by the threads of a region. */
+static void transform_filters(const state *s, const float *w, bool transposed, float *u) {
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t g = 0; g < s->groups; g++)
+        for (int64_t c = 0; c < s->sizes.c; c++)
+            s->loops->filters(&s->sizes, w + g * s->sizes.k, transposed, c,
+                              u + (size_t)g * s->filter_floats);
+}
+
 static mg_status forward_run(const mg_call *call) {
     const state *s = call->plan->state;
     const float *x = call->in[0], *w = call->in[1], *bias = s->bias ? call->in[2] : NULL;
@@ -210,10 +219,7 @@ static mg_status forward_run(const mg_call *call) {
 #pragma omp parallel num_threads(s->team)
     {
         float *own = own_scratch(s, call->scratch);
-#pragma omp for schedule(static)
-        for (int64_t g = 0; g < s->groups; g++)
-            s->loops->filters(&s->sizes, w + g * s->sizes.k, false,
-                              u + (size_t)g * s->filter_floats);
+        transform_filters(s, w, false, u);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < s->parts * s->groups; i++) {
             const int64_t part = i / s->groups, g = i % s->groups;
@@ -232,10 +238,7 @@ static mg_status grad_input_run(const mg_call *call) {
 #pragma omp parallel num_threads(s->team)
     {
         float *own = own_scratch(s, call->scratch);
-#pragma omp for schedule(static)
-        for (int64_t g = 0; g < s->groups; g++)
-            s->loops->filters(&s->sizes, w + g * s->sizes.k, true,
-                              u + (size_t)g * s->filter_floats);
+        transform_filters(s, w, true, u);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < s->parts * s->groups; i++) {
             const int64_t part = i / s->groups, g = i % s->groups;
@@ -265,8 +268,10 @@ static void share_images(const state *s, const mg_call *call) {
 #pragma omp for schedule(static)
         for (int e = 0; e < s->loops->elements; e++)
             s->loops->fold_sums(&s->sizes, sums, omp_get_num_threads(), floats, e, own);
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < s->sizes.c; c++)
+            s->loops->filter_gradient(&s->sizes, sums, c, call->out[0]);
     }
-    s->loops->filter_gradient(&s->sizes, sums, call->out[0]);
 }
 
 /* Several groups, which threads share. */
@@ -286,7 +291,8 @@ static void share_groups(const state *s, const mg_call *call) {
                                        dy + result_at(s, part, g), images_of(s, part), own, sums);
             for (int e = 0; e < s->loops->elements; e++)
                 s->loops->fold_sums(&s->sizes, sums, 1, 0, e, own);
-            s->loops->filter_gradient(&s->sizes, sums, dw + g * s->sizes.k);
+            for (int64_t c = 0; c < s->sizes.c; c++)
+                s->loops->filter_gradient(&s->sizes, sums, c, dw + g * s->sizes.k);
         }
     }
 }

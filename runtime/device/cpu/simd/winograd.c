@@ -81,14 +81,13 @@ MG_INLINE void transform_filter(const int taps, const int high, const int wide, 
 }
 
 static void transform_filters(const mg_winograd_filters *w, const float *from, mg_winograd_planes u,
-                              int64_t first, int64_t end) {
-    for (int64_t s = first; s < end; s++)
-        for (int64_t i = 0; i < w->c; i++)
-            for (int64_t lane = 0; lane < STRIP; lane += LANES) {
-                const int64_t column = s * STRIP + lane;
-                WITH_SIZES(transform_filter, w->taps, u.high, u.wide, from + i * w->k + column, w,
-                           w->k - column, planes_at(u, ((s - first) * w->c + i) * STRIP + lane));
-            }
+                              int64_t strip, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++)
+        for (int64_t lane = 0; lane < STRIP; lane += LANES) {
+            const int64_t column = strip * STRIP + lane;
+            WITH_SIZES(transform_filter, w->taps, u.high, u.wide, from + i * w->k + column, w,
+                       w->k - column, planes_at(u, i * STRIP + lane));
+        }
 }
 
 MG_INLINE void transform_filter_gradient(const int taps, const int high, const int wide,
@@ -108,15 +107,13 @@ MG_INLINE void transform_filter_gradient(const int taps, const int high, const i
 }
 
 static void transform_filter_gradients(const mg_winograd_filters *w, mg_winograd_planes du,
-                                       float *dw, int64_t first, int64_t end) {
-    for (int64_t s = first; s < end; s++)
-        for (int64_t i = 0; i < w->c; i++)
-            for (int64_t lane = 0; lane < STRIP; lane += LANES) {
-                const int64_t column = s * STRIP + lane;
-                WITH_SIZES(transform_filter_gradient, w->taps, du.high, du.wide,
-                           planes_at(du, (s * w->c + i) * STRIP + lane), w, w->k - column,
-                           dw + i * w->k + column);
-            }
+                                       float *dw, int64_t strip, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++)
+        for (int64_t lane = 0; lane < STRIP; lane += LANES) {
+            const int64_t column = strip * STRIP + lane;
+            WITH_SIZES(transform_filter_gradient, w->taps, du.high, du.wide,
+                       planes_at(du, i * STRIP + lane), w, w->k - column, dw + i * w->k + column);
+        }
 }
 
 /* ---- tiles ---- */

@@ -49,12 +49,11 @@ typedef struct mg_winograd_finish {
 
 typedef struct mg_simd_winograd {
     /* Filters w {taps, taps, c, k} become planes {strips, c, strip}; columns past k are 0. taps: 2
-     * to 5. Strips [first, end) are made, the first of them at u.at; or those of all that begin at
-     * du.at are read. */
+     * to 5. Channels [first, end) of a strip, which begins at u.at or du.at, are made or read. */
     void (*filters)(const mg_winograd_filters *w, const float *from, mg_winograd_planes u,
-                    int64_t first, int64_t end);
+                    int64_t strip, int64_t first, int64_t end);
     void (*filter_gradients)(const mg_winograd_filters *w, mg_winograd_planes du, float *dw,
-                             int64_t first, int64_t end);
+                             int64_t strip, int64_t first, int64_t end);
     /* n tiles of x from tile `first` of the region on: planes {n, ld}. */
     void (*images)(const mg_winograd_image *g, const mg_winograd_region *r, const float *x,
                    int64_t first, int64_t n, mg_winograd_planes v, int64_t ld);

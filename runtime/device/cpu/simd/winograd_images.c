@@ -122,23 +122,22 @@ static void transform_runs(const float *left, int i_step, int a_step, int edge, 
 }
 
 static void transform_filters(const mg_winograd_images *s, const float *w, bool transposed,
-                              float *u) {
+                              int64_t c, float *u) {
     const int taps = EDGE + 1 - s->side;
     const int64_t ends = s->c * s->k, u_c = transposed ? 1 : s->k, u_k = transposed ? s->c : 1;
     float g[EDGE][MOST_TAPS];
     kernels from[EDGE][EDGE] = {{{0}}}, to[EDGE][EDGE];
     fill_filter_table(g, taps);
-    for (int64_t c = 0; c < s->c; c++)
-        for (int64_t k = 0; k < s->k; k += RUN) {
-            const int64_t n = s->k - k < RUN ? s->k - k : RUN;
-            for (int i = 0; i < taps * taps; i++)
-                memcpy(from[i / taps][i % taps], w + (i * s->c + c) * s->k_total + k,
-                       (size_t)n * sizeof *w);
-            transform_runs(g[0], MOST_TAPS, 1, EDGE, taps, from, to);
-            for (int e = 0; e < ELEMENTS; e++)
-                for (int64_t r = 0; r < n; r++)
-                    u[e * ends + c * u_c + (k + r) * u_k] = to[e / EDGE][e % EDGE][r];
-        }
+    for (int64_t k = 0; k < s->k; k += RUN) {
+        const int64_t n = s->k - k < RUN ? s->k - k : RUN;
+        for (int i = 0; i < taps * taps; i++)
+            memcpy(from[i / taps][i % taps], w + (i * s->c + c) * s->k_total + k,
+                   (size_t)n * sizeof *w);
+        transform_runs(g[0], MOST_TAPS, 1, EDGE, taps, from, to);
+        for (int e = 0; e < ELEMENTS; e++)
+            for (int64_t r = 0; r < n; r++)
+                u[e * ends + c * u_c + (k + r) * u_k] = to[e / EDGE][e % EDGE][r];
+    }
 }
 
 /* An element of dU as {padded_c, padded_k}: scratch holds its vectors, then its lanes one after
@@ -162,23 +161,23 @@ static void fold_sums(const mg_winograd_images *s, float *sums, int teams, size_
     }
 }
 
-static void transform_filter_gradient(const mg_winograd_images *s, const float *sums, float *dw) {
+static void transform_filter_gradient(const mg_winograd_images *s, const float *sums, int64_t c,
+                                      float *dw) {
     const int taps = EDGE + 1 - s->side;
     const int64_t n = padded_c(s) * padded_k(s);
     float g[EDGE][MOST_TAPS];
     kernels from[EDGE][EDGE] = {{{0}}}, to[EDGE][EDGE];
     fill_filter_table(g, taps);
-    for (int64_t c = 0; c < s->c; c++)
-        for (int64_t k = 0; k < s->k; k += RUN) {
-            const int64_t count = s->k - k < RUN ? s->k - k : RUN;
-            for (int e = 0; e < ELEMENTS; e++)
-                memcpy(from[e / EDGE][e % EDGE], sums + e * n * LANES + c * padded_k(s) + k,
-                       (size_t)count * sizeof *sums);
-            transform_runs(g[0], 1, MOST_TAPS, taps, EDGE, from, to);
-            for (int i = 0; i < taps * taps; i++)
-                memcpy(dw + (i * s->c + c) * s->k_total + k, to[i / taps][i % taps],
-                       (size_t)count * sizeof *dw);
-        }
+    for (int64_t k = 0; k < s->k; k += RUN) {
+        const int64_t count = s->k - k < RUN ? s->k - k : RUN;
+        for (int e = 0; e < ELEMENTS; e++)
+            memcpy(from[e / EDGE][e % EDGE], sums + e * n * LANES + c * padded_k(s) + k,
+                   (size_t)count * sizeof *sums);
+        transform_runs(g[0], 1, MOST_TAPS, taps, EDGE, from, to);
+        for (int i = 0; i < taps * taps; i++)
+            memcpy(dw + (i * s->c + c) * s->k_total + k, to[i / taps][i % taps],
+                   (size_t)count * sizeof *dw);
+    }
 }
 
 /* ---- images to lanes and back ---- */

@@ -24,8 +24,9 @@ typedef struct mg_simd_winograd_images {
     int elements; /* of a transformed tile */
     size_t (*scratch_floats)(const mg_winograd_images *s);
     size_t (*sum_floats)(const mg_winograd_images *s);
-    /* u {36, c, k} of w {side, side, c, k_total}, or u {36, k, c} if transposed. */
-    void (*filters)(const mg_winograd_images *s, const float *w, bool transposed, float *u);
+    /* A channel of u {36, c, k} of w {side, side, c, k_total}, or of u {36, k, c} if transposed. */
+    void (*filters)(const mg_winograd_images *s, const float *w, bool transposed, int64_t channel,
+                    float *u);
     /* u is not transposed; bias may be NULL */
     void (*forward)(const mg_winograd_images *s, const float *x, int64_t count, const float *u,
                     const float *bias, bool relu, float *scratch, float *y);
@@ -39,8 +40,9 @@ typedef struct mg_simd_winograd_images {
      * `elements` of a tile. The result takes the place of the element's first sums. */
     void (*fold_sums)(const mg_winograd_images *s, float *sums, int teams, size_t step, int element,
                       float *scratch);
-    /* From sums whose elements have all been folded. */
-    void (*filter_gradient)(const mg_winograd_images *s, const float *sums, float *dw);
+    /* A channel of dw, from sums whose elements have all been folded. */
+    void (*filter_gradient)(const mg_winograd_images *s, const float *sums, int64_t channel,
+                            float *dw);
 } mg_simd_winograd_images;
 
 #endif
