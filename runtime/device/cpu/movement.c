@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 16384 }; /* elements that a thread fills at a time */
+enum { PIECE = 16384, UNIT = 64 }; /* elements that a thread fills at a time: at most, at least */
 
 /* ---- fills ---- */
 
@@ -24,9 +24,12 @@ FILL(uint64_t)
 
 /* Sets n elements of dst to the one at `value`. */
 static void fill_elements(const void *value, void *dst, int64_t n, int64_t size) {
-#pragma omp parallel for schedule(static) if (n > MG_SERIAL_BELOW)
-    for (int64_t first = 0; first < n; first += PIECE) {
-        const int64_t count = mg_smaller(PIECE, n - first);
+    const int team = mg_cpu_team(n);
+    const int64_t units = mg_divide_up(n, UNIT);
+    const int64_t piece = n ? UNIT * mg_even_share(1, units, PIECE / UNIT, 1, team) : 1;
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int64_t first = 0; first < n; first += piece) {
+        const int64_t count = mg_smaller(piece, n - first);
         char *to = (char *)dst + first * size;
         switch (size) {
         case 1: fill_uint8_t(value, to, count); break;

@@ -257,16 +257,16 @@ static bool all_have_rows(const group *g, bool lines) {
 /* Runs walks that are alike. `bytes` is what the whole op moves: rows of whole cache lines are
  * written past the caches if the result is too large to be found there later. */
 static void run_group(const mg_walk *walk, int n, int64_t count, int64_t bytes) {
-    enum { UNITS = 4 }; /* per thread, where there are rows enough */
-    group g = {.walk = walk, .n = n, .rows = BLOCK};
+    group g = {.walk = walk, .n = n};
     const int row = walk->rank - 2, team = mg_cpu_team(count);
     const bool by_rows = all_have_rows(&g, false);
     g.streamed = by_rows && 2 * bytes > MG_STREAM_ABOVE && all_have_rows(&g, true);
     int64_t outer = 1;
     for (int i = 0; i < row; i++) outer *= walk->n[i];
-    while (g.rows > (by_rows ? 1 : MG_SQUARE) && outer * walk->n[row] < UNITS * team * g.rows)
-        g.rows /= 2;
-    g.cuts = (walk->n[row] + g.rows - 1) / g.rows;
+    const int64_t square = by_rows ? 1 : MG_SQUARE; /* rows that stay together */
+    g.rows =
+        square * mg_even_share(outer, mg_divide_up(walk->n[row], square), BLOCK / square, 1, team);
+    g.cuts = mg_divide_up(walk->n[row], g.rows);
     g.units = outer * g.cuts;
 #pragma omp parallel num_threads(team)
     {

@@ -33,11 +33,13 @@ size_t mg_product_scratch(const mg_product *p) {
 
 /* y {n, m} = transposed x {m, n}. */
 static void transpose(const float *x, float *y, int64_t m, int64_t n) {
-#pragma omp parallel for collapse(2) schedule(static) if (m * n > MG_SERIAL_BELOW)
-    for (int64_t row = 0; row < m; row += BLOCK)
+    const int team = mg_cpu_team(m * n);
+    const int64_t rows = mg_even_share(mg_divide_up(n, BLOCK), m, BLOCK, 2 * MG_SQUARE, team);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(team)
+    for (int64_t row = 0; row < m; row += rows)
         for (int64_t column = 0; column < n; column += BLOCK) {
-            const int64_t end_row = row + BLOCK < m ? row + BLOCK : m;
-            const int64_t end_column = column + BLOCK < n ? column + BLOCK : n;
+            const int64_t end_row = mg_smaller(row + rows, m);
+            const int64_t end_column = mg_smaller(column + BLOCK, n);
             mg_simd_used->movement->transpose_block(
                 x, y, m, n, (mg_matrix_part){row, end_row, column, end_column});
         }
