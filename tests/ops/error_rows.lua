@@ -79,7 +79,7 @@ return function(bad)
     error = "beta of x {4, 3} must have shape {3}, got {2}" }
   bad { "batch_norm_reduce", { { 4, 3 }, 0, 1 }, { { 2, 3 }, 0, 1 }, { { 5, 3 }, 0, 1 },
     error = "dy has shape {5, 3}, but x has {4, 3}" }
-  bad { "layer_norm", { {}, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "that of the numbers of a row" }
+  bad { "layer_norm", { {}, 0, 1 }, { { 3 }, 0, 1 }, { { 3 }, 0, 1 }, error = "the numbers of a row" }
   bad { "layer_norm", { { 4, 3 }, 0, 1 }, { { 2 }, 0, 1 }, { { 3 }, 0, 1 },
     error = "gamma of x {4, 3} must have shape {3}, got {2}" }
   bad { "softmax_grad", { { 2, 3 }, 0, 1 }, { { 2, 4 }, 0, 1 }, axis = 2,
