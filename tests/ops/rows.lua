@@ -454,6 +454,9 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 }, { 1, 6 }, { 10
   case { "batch_norm_reduce", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { x, -1, 1 }, epsilon = 1e-3,
     tol = 1e-5, why = NORM.why, grad = false }
 end
+-- so large that full tiles of 64 channels are stored past the caches
+case { "batch_norm", { { 8, 45, 64, 96 }, -1, 2 }, { { 2, 96 }, 0.5, 1.5 }, { { 96 }, 0.5, 1.5 }, { { 96 }, -1, 1 },
+  epsilon = 1e-3, tol = NORM.tol, why = NORM.why, grad = false }
 for _, x in ipairs { { 6, 3 }, { 2, 3, 5 }, { 4 }, { 300, 65 }, { 2, 70, 256 }, { 2, 12000 }, { 0, 4 } } do
   local c, grad = x[#x], nil
   if c > 5 then grad = false end

@@ -178,6 +178,7 @@ static mg_status batch_norm_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
     const int64_t lanes = s.tiles * s.width, units = mg_channel_view_units(&s);
+    const bool past_caches = 2 * s.rows * s.lanes * f->size > MG_STREAM_ABOVE;
     /* the factors of each lane, as several lanes of a row may belong to one channel */
     double *mean = call->scratch, *scale = mean + lanes, *beta = scale + lanes;
     for (int64_t k = 0; k < lanes; k++) {
@@ -188,13 +189,16 @@ static mg_status batch_norm_run(const mg_call *call) {
         beta[k] = c < 0 ? 0 : get_number(call->in[3], c, f);
     }
 #pragma omp parallel for schedule(static) if (is_large(call))
-    for (int64_t u = 0; u < units; u++) {
+    for (int64_t i = 0; i < units; i++) {
+        /* moments has read the last units of a large tensor last: they may lie in the caches */
+        const int64_t u = past_caches ? units - 1 - i : i;
         const int64_t first = u % s.tiles * s.width;
         const mg_piece p = mg_channel_view_piece(&s, u);
         if (p.rows > 0)
             f->normalise(element_at(call->in[0], p.offset, f),
                          (char *)call->out[0] + p.offset * f->size, p.rows, s.row_step, p.width,
-                         mean + first, scale + first, beta + first);
+                         mean + first, scale + first, beta + first, past_caches);
+        if (past_caches) mg_simd_used->movement->end_stream();
     }
     return MG_OK;
 }

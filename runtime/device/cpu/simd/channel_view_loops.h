@@ -189,10 +189,34 @@ MG_INLINE void NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, i
     }
 }
 
+/* The same for full tiles, with stores past the caches: y must be a multiple of MG_VECTOR, and so
+ * must the distance of its rows. */
+static void NAME(normalise_past_caches)(const void *from, void *to, int64_t rows, int64_t step,
+                                        const double *mean, const double *scale,
+                                        const double *beta) {
+    const REAL *x = from;
+    REAL *y = to;
+    REAL m[MG_TILE], s[MG_TILE], t[MG_TILE];
+    for (int j = 0; j < MG_TILE; j++) {
+        m[j] = (REAL)mean[j];
+        s[j] = (REAL)scale[j];
+        t[j] = (REAL)beta[j];
+    }
+    for (int64_t r = 0; r < rows; r++, x += step, y += step)
+        for (int j = 0; j < MG_TILE; j += VEC) {
+            const NAME(vec) v = (VECTOR_AT(x + j) - VECTOR_AT(m + j)) * VECTOR_AT(s + j);
+            MG_STREAM((void *)(y + j), (mg_floats)(v + VECTOR_AT(t + j)));
+        }
+}
+
 /* The same for y. */
 static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
-                            const double *mean, const double *scale, const double *beta) {
-    if (width == MG_TILE)
+                            const double *mean, const double *scale, const double *beta,
+                            bool past_caches) {
+    const bool aligned = ((uintptr_t)y | (uintptr_t)step * sizeof(REAL)) % MG_VECTOR == 0;
+    if (past_caches && width == MG_TILE && aligned)
+        NAME(normalise_past_caches)(x, y, rows, step, mean, scale, beta);
+    else if (width == MG_TILE)
         NAME(normalise_lanes)(x, y, rows, step, MG_TILE, mean, scale, beta);
     else if (width == MG_LANES)
         NAME(normalise_lanes)(x, y, rows, step, MG_LANES, mean, scale, beta);

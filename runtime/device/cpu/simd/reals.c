@@ -68,9 +68,10 @@ static inline void exchange_f64(const double *from, int64_t from_row, double *to
 
 /* ---- the loops, in float and in double ---- */
 
-/* NAME(vec): a vector anywhere in memory; VEC: its elements. */
+/* NAME(vec): a vector anywhere in memory; VEC: its elements; VECTOR_AT(p): the one at address p. */
 #define ANYWHERE __attribute__((vector_size(MG_VECTOR), aligned(sizeof(REAL)), may_alias))
 #define VEC ((int64_t)(MG_VECTOR / sizeof(REAL)))
+#define VECTOR_AT(p) (*(const NAME(vec) *)(const void *)(p))
 
 #define REAL float
 #define NAME(x) x##_f32

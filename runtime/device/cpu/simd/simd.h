@@ -132,9 +132,10 @@ typedef struct mg_simd_folds {
     /* adds dy to sum and dy * (x - mean) to product */
     void (*products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
                      const double *mean, double *sum, double *product);
-    /* y = (x - mean) * scale + beta */
+    /* y = (x - mean) * scale + beta; past_caches: end_stream must follow */
     void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
-                      const double *mean, const double *scale, const double *beta);
+                      const double *mean, const double *scale, const double *beta,
+                      bool past_caches);
     /* y[j] = the sum of x[offset[k] + j] over k < n, in the type itself */
     void (*sum_runs)(const void *x, const int64_t *offset, int n, int64_t run, void *y);
     bool (*finite)(const void *x, int64_t n);
