@@ -234,10 +234,12 @@ mg_status mg_eval(mg_tensor *const *t, int n);
 /* Differentiates y, a tensor of one number, with respect to wrt[0 .. n-1]. grads[i] is set to an
  * owned lazy tensor of the shape of wrt[i], or to NULL if y does not depend on it. On failure all
  * of grads is NULL: MG_USAGE if y is not one floating point number, MG_UNSUPPORTED if a path leads
- * through an op without a gradient, MG_OOM. \code mg_tensor *square =
- * mg_apply(mg_op_find("square"), &x, 1, NULL); mg_tensor *y = mg_apply(mg_op_find("sum"), &square,
- * 1, NULL), *dx = NULL; double slope[6]; if (mg_grad(y, &x, 1, &dx) == MG_OK &&
- * mg_tensor_read_double(dx, slope) == MG_OK)
+ * through an op without a gradient, MG_OOM.
+ * \code
+ * mg_tensor *square = mg_apply(mg_op_find("square"), &x, 1, NULL);
+ * mg_tensor *y = mg_apply(mg_op_find("sum"), &square, 1, NULL), *dx = NULL;
+ * double slope[6];
+ * if (mg_grad(y, &x, 1, &dx) == MG_OK && mg_tensor_read_double(dx, slope) == MG_OK)
  *     printf("%g %g\n", slope[0], slope[5]); // --> 2 12
  * mg_tensor_release(dx);
  * mg_tensor_release(y);
