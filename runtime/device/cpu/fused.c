@@ -380,6 +380,7 @@ static mg_status fused_run_many(const mg_call *calls, int n) {
         int64_t before = 0;
         for (int i = 0; i < n; i++) {
             const int64_t tiles = tiles_of(&calls[i]), size = tile_size(&calls[i]);
+            if (tiles == 0) continue; /* an empty result has no tile size */
             const int64_t low = from > before ? mg_divide_up(from - before, size) : 0;
             const int64_t high = to > before ? mg_divide_up(to - before, size) : 0;
             run_tiles(&calls[i], scratch, low, mg_smaller(high, tiles));
