@@ -1,6 +1,6 @@
--- The gradients of a layer norm by x, gamma and beta together: the cpu device makes them in one step. Compared
--- with ref, for each instruction set of this processor and several numbers of threads, each in a process of its
--- own. Results must not depend on the number of threads.
+-- The gradients of a layer norm with respect to x, gamma and beta, which the cpu device computes in one step. They are
+-- compared with ref for each instruction set of this processor and several numbers of threads, each in a separate
+-- process, and must not depend on the number of threads.
 local check = require "check"
 local test = check.test
 check.needs "cpu"
@@ -10,7 +10,7 @@ local CHILD = [[
   local core = require "mgpu.core"
   local mgpu = require "mgpu"
   local function list(t) return t:to("float64"):reshape({ -1 }):totable() end
-  -- {dx, dgamma, dbeta}; `moved`: the gradient by beta is wanted before gamma is known.
+  -- {dx, dgamma, dbeta}; `moved`: gamma is computed in the step, so that dbeta may be computed before it.
   local function on(device, dtype, shape, moved)
     core.default_device(device)
     mgpu.seed(1)
@@ -76,7 +76,7 @@ for _, isa in ipairs { "avx512", "avx2", "baseline" } do
   end)
 end
 
-test("the gradients of a layer norm are one step, halves aside", function()
+test("the gradients of a layer norm are one step, except those of halves", function()
   local output = run "MGPU_LOG=dispatch"
   check.equal(output:match "layer_norm_grad float32{300, 256}[^\n]*: (layer_norm_gradients)\n", "layer_norm_gradients")
   check.equal(output:match "layer_norm_reduce float32{300, 256}", nil)

@@ -203,7 +203,7 @@ local function set_geometry(flat, chosen)
   if chosen.random_resized_crop ~= nil then
     for _, other in ipairs { "resize", "center_crop", "random_crop" } do
       if chosen[other] ~= nil then
-        fail("options \"random_resized_crop\" and %q cannot be combined:  augment twice to do both", other)
+        fail("options \"random_resized_crop\" and %q cannot be combined: augment twice to do both", other)
       end
     end
     set_resized_crop(flat, chosen.random_resized_crop)

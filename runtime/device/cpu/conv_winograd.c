@@ -96,10 +96,11 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
     return e / r->wide * s->regions[0].wide + e % r->wide;
 }
 
-/* ---- prefetching: products leave memory idle, so the next block's images are read meanwhile ----
- */
+/* ---- prefetching ---- */
 
-typedef struct prefetch { /* cache lines from `at` on, some of which each step requests */
+/* Cache lines from `at` on, some of which each step requests. Products leave memory idle, so the
+ * images of the next block are requested between them. */
+typedef struct prefetch {
     const char *at;
     int64_t lines, per_step;
 } prefetch;

@@ -31,9 +31,10 @@ int mg_cpu_threads(void);
 static inline int mg_cpu_team(int64_t n) {
     return n > MG_SERIAL_BELOW ? mg_cpu_threads() : 1;
 }
-/* How many of n rows (or anything else) a unit of work takes, at each of `places` places: the most,
- * but not more than `most`, with which the busiest thread has little more to do than the mean; at
- * least `least` if n allows. Of a team of one, `most`. n > 0. */
+/* The size of a unit of work when each of `places` groups of n > 0 rows is cut into units, which a
+ * team shares: the largest size from `least` to `most` with which the busiest thread has about as
+ * many rows as the mean. Without such a size, the one that comes nearest; with one thread, `most`.
+ * Never more than n. */
 int64_t mg_even_share(int64_t places, int64_t n, int64_t most, int64_t least, int64_t team);
 /* Dimensions and elements of a port. */
 static inline const int64_t *mg_dims(const mg_port *port) {

@@ -79,8 +79,9 @@ static bool is_by_rows(const mg_fused_state *s, int n_in) {
     return true;
 }
 
-/* A tile is part of the last axis if that is long, otherwise several rows of it. How the space is
- * cut does not matter to the results, but for the last elements of a tile that a loop takes. */
+/* A tile is part of the last axis if that is long, otherwise several rows of it. In a plain loop
+ * over a space that is not flat, the last elements of a tile may be rounded differently: such
+ * spaces are cut without regard to the team, so that results do not depend on it. */
 static void cut_tiles(mg_fused_state *s, int n_in, int64_t size, bool flat) {
     enum { LEAST = 256 }; /* elements */
     const int64_t last = s->dim[s->rank - 1], strip = s->threaded->strip;

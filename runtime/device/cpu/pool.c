@@ -6,9 +6,8 @@
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 
-enum {
-    FEWEST_WINDOWS = 8
-}; /* rows of windows under the rows of dx that a thread makes, at least */
+/* Rows of windows that the rows of dx of a unit cover, at least. */
+enum { FEWEST_WINDOWS = 8 };
 
 /* The loops for the dtype of input 0. */
 static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {

@@ -8,7 +8,7 @@ int64_t mg_even_share(int64_t places, int64_t n, int64_t most, int64_t least, in
         const int64_t share = mg_divide_up(units, team) * size;
         if (size < least && pieces > 1) break;
         if (share < best_share) best = size, best_share = share;
-        if (share * team * 16 <= places * n * 17 || size == 1) break;
+        if (16 * share * team <= 17 * places * n || size == 1) break; /* 6 % over the mean */
     }
     return best;
 }

@@ -6,8 +6,8 @@
  *
  * - The winner is kept in the cache under the tuning's key, which must therefore name everything
  *   that the choice depends on: shapes, dtypes, precision, the library's version, the GPU's name.
- * - A candidate is out if it fails, if it returns NaN for inputs of zeros, or (must_keep_nan) if it
- * returns a number for inputs of NaN.
+ * - A candidate is out if it fails, if it returns NaN for inputs of zeros, or (must_keep_nan) if
+ *   it returns a number for inputs of NaN.
  * - Under mgpu.deterministic(true) nothing is timed, read from the cache or written to it: the
  *   first candidate that is not out is taken, so the order of the candidates is the rule. */
 #ifndef MG_DEVICE_CUDA_AUTOTUNE_H

@@ -6,11 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An image as the convolution sees it: a grid whose points are step x step pixels, with the
- * channels of all of them. Pixel (i, j) of grid point (y, x) is the image's (y * step + i - top, x
- * * step + j
- * - left), 0 if that is outside; its channels come after those of the pixels before it, each of
- * which has `phase` channels: c, or more, of which the others are 0. */
+/* An image as the convolution sees it: a grid whose points are step x step pixels. Pixel (i, j) of
+ * grid point (y, x) lies in row y * step + i - top and column x * step + j - left of the image, and
+ * is 0 outside of it. A grid point has the channels of all its pixels, one pixel after the other:
+ * `phase` channels for each, of which those from c on are 0. */
 typedef struct mg_winograd_image {
     int64_t h, w, c, top, left;
     int64_t step, phase;
