@@ -102,6 +102,8 @@ mg_device *bind_device(lua_State *L, const char *name);
 
 /* Tells the garbage collector that memory outside the Lua heap is about to be allocated. */
 void bind_account(lua_State *L, size_t bytes);
+/* Releases a tensor, or NULL, for a program that wants its memory back at once: :free(), tidy. */
+void bind_free_tensor(mg_tensor *t);
 /* Inside mgpu.tidy: lists the tensor userdata on top of the stack among those to free. */
 void bind_note_made(lua_State *L);
 

@@ -4,7 +4,9 @@
  * collector does not see. So every n KiB allocated outside the heap advance the collector by n *
  * heap / budget KiB: one collection cycle for each `budget` of such memory. The budget is the
  * larger of 64 MiB and 1.4 times the memory of the devices at the end of the last cycle, when there
- * was least garbage.
+ * was least garbage. Memory that a program frees itself is no garbage: it is subtracted from what is
+ * allocated next, up to one budget. A step that frees its results needs no collection then; those of
+ * relu and its gradient over 51 MB took a tenth of the time.
  *
  * Measured: the peak lies about half a budget above the live memory, with pauses below a
  * millisecond. Alternatives that failed: steps of a fixed size collected nothing; steps of one KiB
@@ -19,25 +21,38 @@
 /* Allocations are reported to the collector in batches of at least BATCH_BYTES. */
 enum { LEAST_BUDGET_KIB = 64 << 10, BATCH_BYTES = 64 << 10 };
 
-static _Thread_local size_t unreported; /* bytes allocated since the last report */
-static _Thread_local int64_t live_kib;  /* memory of the devices at the end of the last cycle */
+/* Bytes allocated less bytes that the program has freed, since the last report. */
+static _Thread_local int64_t unreported;
+static _Thread_local int64_t live_kib; /* memory of the devices at the end of the last cycle */
 
-static int64_t used_kib(void) {
+static int64_t used_bytes(void) {
     int64_t bytes = 0;
     for (mg_device *d = mg_device_first(); d; d = d->next) bytes += atomic_load(&d->used);
-    return bytes >> 10;
+    return bytes;
+}
+
+static int64_t budget_kib(void) {
+    const int64_t wanted = live_kib * 14 / 10;
+    return wanted > LEAST_BUDGET_KIB ? wanted : LEAST_BUDGET_KIB;
 }
 
 void bind_account(lua_State *L, size_t bytes) {
-    unreported += bytes + mg_eval_take_bytes();
+    unreported += (int64_t)(bytes + mg_eval_take_bytes());
     if (unreported < BATCH_BYTES) return;
-    const int64_t n = (int64_t)(unreported >> 10), heap = lua_gc(L, LUA_GCCOUNT, 0);
-    const int64_t wanted = live_kib * 14 / 10;
-    const int64_t budget = wanted > LEAST_BUDGET_KIB ? wanted : LEAST_BUDGET_KIB;
-    const int64_t step = n * heap / budget;
+    const int64_t n = unreported >> 10, heap = lua_gc(L, LUA_GCCOUNT, 0);
+    const int64_t step = n * heap / budget_kib();
     unreported = 0;
     const bool ended = lua_gc(L, LUA_GCSTEP, (int)(step < 1 ? 1 : step > 1 << 20 ? 1 << 20 : step));
-    if (ended) live_kib = used_kib();
+    if (ended) live_kib = used_bytes() >> 10;
+}
+
+/* What the devices hold before and after says how much was freed: others may share the memory. */
+void bind_free_tensor(mg_tensor *t) {
+    const int64_t before = used_bytes();
+    mg_tensor_release(t);
+    const int64_t freed = before - used_bytes(), most = budget_kib() << 10;
+    if (freed > 0) unreported -= freed;
+    if (unreported < -most) unreported = -most;
 }
 
 /* ---- tidy ---- */
@@ -84,7 +99,7 @@ static void free_made(lua_State *L, int made, int kept) {
         if (spared) {
             bind_note_made(L);
         } else {
-            mg_tensor_release(*place);
+            bind_free_tensor(*place);
             *place = NULL;
         }
         lua_pop(L, 1);

@@ -11,7 +11,6 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-/* Releases the tensor now; also called by :free(). */
 static int tensor_gc(lua_State *L) {
     mg_tensor **place = luaL_checkudata(L, 1, BIND_TENSOR);
     mg_tensor_release(*place);
@@ -133,7 +132,10 @@ static int tensor_free(lua_State *L) {
     if (!bind_to_tensor(L, 1))
         return bind_fail(L, MG_USAGE, "free: the argument must be a tensor, got %s",
                          lua_isnone(L, 1) ? "nothing" : luaL_typename(L, 1));
-    return tensor_gc(L);
+    mg_tensor **place = luaL_checkudata(L, 1, BIND_TENSOR);
+    bind_free_tensor(*place);
+    *place = NULL;
+    return 0;
 }
 
 /* ---- devices and memory ---- */

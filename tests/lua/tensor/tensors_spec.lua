@@ -331,6 +331,42 @@ test("garbage is not taken for memory in use, which would leave more of it", fun
   check.truthy(tonumber(out) and tonumber(out) < 6 * 2 ^ 25, out) -- x and at most five others of 32 MiB
 end)
 
+test("memory that a program frees itself costs no garbage collections", function()
+  local out = check.run(("%s -e '%s' 2>&1"):format(check.program, [[
+    local mgpu = require "mgpu"
+    local collections = 0
+    local function count_collections()
+      getmetatable(newproxy(true)).__gc = function()
+        collections = collections + 1
+        count_collections()
+      end
+    end
+    count_collections()
+    local x = mgpu.eval(mgpu.rand { 4 * 1024 * 1024 })
+    local function make() return mgpu.eval(x + 1) end
+    local function run(step)
+      collections = 0
+      for _ = 1, 40 do step() end
+      return collections
+    end
+    print(run(function() make():free() end), run(function() mgpu.tidy(function() make() end) end), run(make))]]))
+  local freed, tidied, garbage = out:match "^(%d+)\t(%d+)\t(%d+)\n$"
+  check.truthy(garbage, out)
+  check.truthy(tonumber(garbage) >= 5, out) -- 640 MiB of garbage
+  check.truthy(tonumber(freed) <= 2 and tonumber(tidied) <= 2, out)
+end)
+
+test("garbage is collected even after much memory was freed by hand", function()
+  local out = check.run(("%s -e '%s' 2>&1"):format(check.program, [[
+    local mgpu = require "mgpu"
+    local function make(mib) return mgpu.eval(mgpu.zeros { mib * 256 * 1024 }) end
+    for _ = 1, 16 do make(64):free() end
+    local most = 0
+    for _ = 1, 40 do make(32) most = math.max(most, mgpu.memory(mgpu.devices()[1]).used) end
+    print(most)]]))
+  check.truthy(tonumber(out) and tonumber(out) < 10 * 2 ^ 25, out)
+end)
+
 test("wrong arguments of any kind are errors at the user's line, never a crash", function()
   local t, freed, circle = mgpu.ones { 2, 3 }, mgpu.ones { 2 }, {}
   freed:free()
