@@ -98,13 +98,26 @@ bind_results *bind_new_results(lua_State *L, int n) {
     return r;
 }
 
+/* Bytes of memory that result i has taken: none if someone else holds it, an argument for instance,
+ * or if an earlier result has the same. */
+static size_t bytes_taken(const bind_results *r, int i) {
+    mg_tensor *t = r->list[i];
+    mg_buffer *buffer = t->buffer;
+    int others = atomic_load(&t->refs) - 1 + (buffer ? atomic_load(&buffer->refs) - 1 : 0);
+    for (int k = 0; others && k < r->n; k++) {
+        const bool same = r->list[k] == t || (buffer && r->list[k]->buffer == buffer);
+        if (same && k < i) return 0;
+        others -= same && k > i;
+    }
+    return others ? 0 : mg_tensor_bytes(t);
+}
+
 /* Reports the tensors to the collector first. Once a tensor is in its userdata, r drops its own
  * reference. */
 int bind_push_results(lua_State *L, bind_results *r, int template, int n_results) {
     size_t bytes = 0;
     r->n = r->room; /* from here on the collector may release them */
-    for (int i = 0; i < r->n; i++)
-        bytes += mg_tensor_bytes(r->list[i]) + 512; /* for the tensor itself */
+    for (int i = 0; i < r->n; i++) bytes += bytes_taken(r, i) + 512; /* for the tensor itself */
     bind_account(L, bytes);
     lua_rawgeti(L, LUA_REGISTRYINDEX, template);
     const int kept = lua_gettop(L);

@@ -331,7 +331,7 @@ test("garbage is not taken for memory in use, which would leave more of it", fun
   check.truthy(tonumber(out) and tonumber(out) < 6 * 2 ^ 25, out) -- x and at most five others of 32 MiB
 end)
 
-test("memory that a program frees itself costs no garbage collections", function()
+test("only garbage costs garbage collections: not what a program frees, not arguments that are results", function()
   local out = check.run(("%s -e '%s' 2>&1"):format(check.program, [[
     local mgpu = require "mgpu"
     local collections = 0
@@ -349,11 +349,14 @@ test("memory that a program frees itself costs no garbage collections", function
       for _ = 1, 40 do step() end
       return collections
     end
-    print(run(function() make():free() end), run(function() mgpu.tidy(function() make() end) end), run(make))]]))
-  local freed, tidied, garbage = out:match "^(%d+)\t(%d+)\t(%d+)\n$"
-  check.truthy(garbage, out)
-  check.truthy(tonumber(garbage) >= 5, out) -- 640 MiB of garbage
-  check.truthy(tonumber(freed) <= 2 and tonumber(tidied) <= 2, out)
+    local same = mgpu.jit(function(v) return v end)
+    local twice = mgpu.jit(function(v) local y = v + 1 return y, y end)
+    print(run(function() make():free() end), run(function() mgpu.tidy(function() make() end) end),
+      run(function() same(x) end), run(make), run(function() twice(x) end))]]))
+  local freed, tidied, same, garbage, twice = out:match "^(%d+)\t(%d+)\t(%d+)\t(%d+)\t(%d+)\n$"
+  check.truthy(twice, out)
+  check.truthy(tonumber(garbage) >= 5 and tonumber(twice) >= 5, out) -- 640 MiB of garbage
+  check.truthy(tonumber(freed) <= 2 and tonumber(tidied) <= 2 and tonumber(same) <= 2, out)
 end)
 
 test("garbage is collected even after much memory was freed by hand", function()
