@@ -206,21 +206,26 @@ static block block_at(const group *g, const place *p, int k, int64_t first) {
     };
 }
 
-/* Copies one unit of walks with contiguous rows, row by row: all first rows, all second rows ... */
+/* Copies one unit of walks with contiguous rows, row by row: all first rows, all second rows ...
+ * The rows of a single walk are copied in a loop by themselves, since they may be short. */
 static void copy_rows(const group *g, const place *p, int64_t first) {
-    const int row = g->walk->rank - 2, last = row + 1;
-    const int64_t end = mg_smaller(first + g->rows, g->walk->n[row]);
-    for (int64_t r = first; r < end; r++)
+    const block only = block_at(g, p, 0, first);
+    const int64_t size = g->walk->size, bytes = only.n * size;
+    void (*stream)(float *, const float *, int) = mg_simd_used->movement->stream;
+    if (g->n == 1 && !g->streamed) {
+        for (int64_t r = 0; r < only.rows; r++)
+            memcpy(only.dst + r * only.to_row * size, only.src + r * only.from_row * size,
+                   (size_t)bytes);
+        return;
+    }
+    for (int64_t r = 0; r < only.rows; r++)
         for (int k = 0; k < g->n; k++) {
-            const mg_walk *w = &g->walk[k];
-            const char *src = (const char *)w->src + (p->from[k] + r * w->from[row]) * w->size;
-            char *dst = (char *)w->dst + (p->to[k] + r * w->to[row]) * w->size;
+            const block b = block_at(g, p, k, first + r);
             if (g->streamed)
-                mg_simd_used->movement->stream((float *)(void *)dst,
-                                               (const float *)(const void *)src,
-                                               (int)(w->n[last] * w->size / 4));
+                stream((float *)(void *)b.dst, (const float *)(const void *)b.src,
+                       (int)(b.n * size / 4));
             else
-                memcpy(dst, src, (size_t)(w->n[last] * w->size));
+                memcpy(b.dst, b.src, (size_t)(b.n * size));
         }
 }
 

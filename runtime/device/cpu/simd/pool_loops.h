@@ -192,10 +192,20 @@ static void NAME(max_grad_rows)(const mg_pool_plane *p, const void *image, const
             const span columns = span_of(p, 1, ox);
             for (int64_t c = 0; c < p->width; c += MAX_RUN) {
                 const int64_t n = p->width - c < MAX_RUN ? p->width - c : MAX_RUN;
-                if (n == MG_LANES) NAME(max_grad_window)
-                (p, x + c, y + c, dy + c, dx + c, &rows, &columns, first, MG_LANES);
-                else NAME(max_grad_window)(p, x + c, y + c, dy + c, dx + c, &rows, &columns, first,
-                                           n);
+                /* the width as a constant, so that the compiler keeps a window in registers */
+                switch (n) {
+                case MAX_RUN:
+                    NAME(max_grad_window)
+                    (p, x + c, y + c, dy + c, dx + c, &rows, &columns, first, MAX_RUN);
+                    break;
+                case MG_LANES:
+                    NAME(max_grad_window)
+                    (p, x + c, y + c, dy + c, dx + c, &rows, &columns, first, MG_LANES);
+                    break;
+                default:
+                    NAME(max_grad_window)
+                    (p, x + c, y + c, dy + c, dx + c, &rows, &columns, first, n);
+                }
             }
         }
     }
