@@ -31,9 +31,6 @@ mg_channel_view mg_channel_view_of(const mg_value *x);
 mg_channel_view mg_channel_view_of_rows(int64_t count, int64_t channels, int64_t smallest);
 /* unit = chunk * tiles + tile */
 mg_piece mg_channel_view_piece(const mg_channel_view *s, int64_t unit);
-/* Rows and lanes of a unit. */
-int64_t mg_channel_view_unit_rows(const mg_channel_view *s, int64_t unit);
-int64_t mg_channel_view_unit_width(const mg_channel_view *s, int64_t unit);
 /* The channel of lane j of a tile, or -1 if it is padding. */
 static inline int64_t mg_channel_view_channel(const mg_channel_view *s, int64_t tile, int64_t j) {
     const int64_t lane = tile * s->width + j;

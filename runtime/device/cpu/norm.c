@@ -1,21 +1,26 @@
 /* moments, batch_norm and batch_norm_reduce: one pass over the images each.
  *
  * For each lane of a unit, moments sums the differences from a number near the lane's values. These
- * differences are exact or nearly so, however far the mean is from 0. Means and variances of the
- * units are combined in double. batch_norm subtracts the mean before it multiplies, for the same
+ * differences are exact or nearly so, however far the mean is from 0. The units' means and squares
+ * are combined in double. batch_norm subtracts the mean before it multiplies, for the same
  * reason. */
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include <math.h>
 
+enum {
+    JOINED = 4, /* channels whose units a thread joins at a time; a whole tile has several such */
+    MANY = 8    /* threads from which on they share that: with fewer, waiting for each other takes
+                   longer than joining */
+};
+
 /* ---- shared ---- */
 
-/* Scratch in doubles: two results per lane and unit, then up to three numbers per channel. */
+/* Scratch in doubles: two results per lane and unit, and three numbers per lane. */
 static mg_status norm_prepare(mg_kernel_plan *plan) {
-    const mg_port *x = &plan->in[0];
-    const mg_channel_view s = mg_channel_view_of(x->value);
+    const mg_channel_view s = mg_channel_view_of(plan->in[0].value);
     const int64_t lanes = s.tiles * s.width;
-    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * lanes + 2 * s.channels;
+    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * lanes;
     plan->scratch = (size_t)doubles * sizeof(double);
     return MG_OK;
 }
@@ -53,13 +58,9 @@ static const char *element_at(const void *p, int64_t i, const mg_simd_folds *f) 
     return (const char *)p + i * f->size;
 }
 
-/* Adds each lane of a tile to its channel; padding lanes have none. */
-static void add_lanes(const mg_channel_view *s, int64_t tile, const double *lanes,
-                      double *channels) {
-    for (int64_t j = 0; j < s->width; j++) {
-        const int64_t c = mg_channel_view_channel(s, tile, j);
-        if (c >= 0) channels[c] += lanes[j];
-    }
+/* The two results per lane of a unit. */
+static double *part_of(const mg_channel_view *s, double *parts, int64_t unit) {
+    return parts + unit * 2 * s->width;
 }
 
 /* 1 / sqrt(variance + epsilon) of a channel; input 1 holds {mean, variance}. */
@@ -70,104 +71,111 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 
 /* ---- moments ---- */
 
-/* Per lane, a number near the piece's values: the median of the first, middle and last row, so that
- * one outlier cannot spoil it. */
-static void choose_shift(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
-                         const mg_piece *p, double *shift) {
-    for (int j = 0; j < p->width; j++) {
-        const int64_t first = p->offset + j;
-        const double a = get_number(x, first, f),
-                     b = get_number(x, first + p->rows / 2 * s->row_step, f);
-        const double c = get_number(x, first + (p->rows - 1) * s->row_step, f);
-        const double median = fmax(fmin(a, b), fmin(fmax(a, b), c));
-        shift[j] = isfinite(median) ? median : 0;
-    }
-}
-
 /* Per lane of the unit: its mean, and the sum of squared distances from that mean. */
 static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
-                         int64_t unit, double *mean, double *square) {
-    const double rows = (double)mg_channel_view_unit_rows(s, unit);
-    double shift[MG_TILE], sum[MG_TILE];
+                         int64_t unit, double *mean) {
     const mg_piece p = mg_channel_view_piece(s, unit);
-    for (int64_t j = 0; j < s->width; j++) shift[j] = sum[j] = square[j] = 0;
-    if (p.rows > 0) {
-        choose_shift(s, f, x, &p, shift);
-        f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, shift, sum, square);
-    }
-    for (int j = 0; j < p.width; j++) {
-        /* sum is that of x - shift: the mean is off the shift by d, and the squares are around the
-         * shift, not the mean */
-        const double d = sum[j] / rows;
-        mean[j] = shift[j] + d;
-        square[j] -= sum[j] * d;
-        if (square[j] < 0) square[j] = 0;
-    }
+    if (p.rows > 0)
+        f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, mean, mean + s->width);
 }
 
-/* Per lane of a tile: the sum of x over all units. */
-static void tile_sums(const mg_channel_view *s, int64_t tile, const double *parts, double *total) {
-    for (int64_t j = 0; j < s->width; j++) total[j] = 0;
-    for (int64_t u = tile; u < mg_channel_view_units(s); u += s->tiles) {
-        const double *mean = parts + u * 2 * s->width,
-                     rows = (double)mg_channel_view_unit_rows(s, u);
-        const int64_t width = mg_channel_view_unit_width(s, u);
-        for (int64_t j = 0; j < width; j++) total[j] += rows * mean[j];
-    }
+/* Where the units' results of a lane are: those of the first chunk. */
+static const double *parts_of_lane(const mg_channel_view *s, const double *parts, int64_t lane) {
+    return parts + lane / s->width * 2 * s->width + lane % s->width;
 }
 
-/* Per lane of a tile: the sum of squared distances from `center`, over all units. */
-static void tile_squares(const mg_channel_view *s, int64_t tile, const double *parts,
-                         const double *center, double *total) {
-    for (int64_t j = 0; j < s->width; j++) total[j] = 0;
-    for (int64_t u = tile; u < mg_channel_view_units(s); u += s->tiles) {
-        const double *mean = parts + u * 2 * s->width, *square = mean + s->width;
-        const double rows = (double)mg_channel_view_unit_rows(s, u);
-        const int64_t width = mg_channel_view_unit_width(s, u);
-        for (int64_t j = 0; j < width; j++) {
+/* Chunks of whole rows, and how many rows chunk k of them has. */
+static int64_t whole_chunks(const mg_channel_view *s) {
+    return s->chunks - (s->tail > 0);
+}
+static double rows_of_chunk(const mg_channel_view *s, int64_t k) {
+    const int64_t left = s->rows - k * s->chunk_rows;
+    return (double)(left < s->chunk_rows ? left : s->chunk_rows);
+}
+
+/* Adds the sum of x over all units to the total of each of n neighbouring lanes. The left-over row
+ * has a lane if it is below s->tail. */
+static inline __attribute__((always_inline)) void
+add_sums_of(const mg_channel_view *s, const double *parts, int64_t lane, int64_t n, double *total) {
+    const double *mean = parts_of_lane(s, parts, lane);
+    for (int64_t k = 0; k < whole_chunks(s); k++, mean += s->tiles * 2 * s->width) {
+        const double rows = rows_of_chunk(s, k);
+        for (int64_t j = 0; j < n; j++) total[j] += rows * mean[j];
+    }
+    for (int64_t j = 0; j < n && lane + j < s->tail; j++) total[j] += mean[j];
+}
+
+/* Adds the sum of squared distances from `center` in the same way. */
+static inline __attribute__((always_inline)) void add_squares_of(const mg_channel_view *s,
+                                                                 const double *parts, int64_t lane,
+                                                                 int64_t n, const double *center,
+                                                                 double *total) {
+    const double *mean = parts_of_lane(s, parts, lane), *square = mean + s->width;
+    const int64_t step = s->tiles * 2 * s->width;
+    for (int64_t k = 0; k < whole_chunks(s); k++, mean += step, square += step) {
+        const double rows = rows_of_chunk(s, k);
+        for (int64_t j = 0; j < n; j++) {
             const double d = mean[j] - center[j];
             total[j] += square[j] + rows * d * d;
         }
     }
+    for (int64_t j = 0; j < n && lane + j < s->tail; j++)
+        total[j] += (mean[j] - center[j]) * (mean[j] - center[j]);
 }
 
-/* Combines the units: first the means of the channels, then the squared distances around them. A
- * channel has n elements; mean {2, channels} receives mean and variance. */
-static void join_moments(const mg_channel_view *s, const double *parts, double n, int64_t channels,
-                         double *mean) {
-    double total[MG_TILE], center[MG_TILE], *variance = mean + channels;
-    for (int64_t c = 0; c < 2 * channels; c++) mean[c] = 0;
-    for (int64_t t = 0; t < s->tiles; t++) {
-        tile_sums(s, t, parts, total);
-        add_lanes(s, t, total, mean);
-    }
-    for (int64_t c = 0; c < channels; c++) mean[c] /= n;
-    for (int64_t t = 0; t < s->tiles; t++) {
-        for (int64_t j = 0; j < s->width; j++) {
-            const int64_t c = mg_channel_view_channel(s, t, j);
-            center[j] = c < 0 ? 0 : mean[c];
-        }
-        tile_squares(s, t, parts, center, total);
-        add_lanes(s, t, total, variance);
-    }
-    for (int64_t c = 0; c < channels; c++) variance[c] /= n;
+/* The same with the usual n as a constant, so that the loops over lanes need no branches. */
+static void add_sums(const mg_channel_view *s, const double *parts, int64_t lane, int64_t n,
+                     double *total) {
+    if (n == JOINED)
+        add_sums_of(s, parts, lane, JOINED, total);
+    else
+        add_sums_of(s, parts, lane, n, total);
+}
+static void add_squares(const mg_channel_view *s, const double *parts, int64_t lane, int64_t n,
+                        const double *center, double *total) {
+    if (n == JOINED)
+        add_squares_of(s, parts, lane, JOINED, center, total);
+    else
+        add_squares_of(s, parts, lane, n, center, total);
 }
 
-/* Threads share the units; the result is {2, channels}. */
+/* Combines the units for JOINED channels from c on: first their means, then the squared distances
+ * around them. A channel has `count` elements. */
+static void join_moments(const mg_call *call, const mg_channel_view *s, const double *parts,
+                         int64_t c, double count) {
+    const mg_simd_folds *f = folds_of(call);
+    const int64_t n = mg_smaller(JOINED, s->channels - c);
+    double mean[JOINED] = {0}, variance[JOINED] = {0};
+    for (int64_t lane = c; lane < s->lanes; lane += s->channels) add_sums(s, parts, lane, n, mean);
+    for (int64_t j = 0; j < n; j++) mean[j] /= count;
+    for (int64_t lane = c; lane < s->lanes; lane += s->channels)
+        add_squares(s, parts, lane, n, mean, variance);
+    for (int64_t j = 0; j < n; j++) {
+        put_number(call->out[0], c + j, mean[j], f);
+        put_number(call->out[0], s->channels + c + j, variance[j] / count, f);
+    }
+}
+
+/* Threads share the units, and then the channels. The left-over row is a unit besides those that
+ * they share evenly. The result is {2, channels}. */
 static mg_status moments_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
     const mg_simd_folds *f = folds_of(call);
-    const int64_t units = mg_channel_view_units(&s),
-                  channels = call->plan->out[0].value->shape.dim[1];
+    const int64_t units = mg_channel_view_units(&s), rest = s.tail > 0 ? s.tiles : 0;
     const int64_t count = mg_shape_count(&call->plan->in[0].value->shape);
-    double *parts = call->scratch, *mean = parts + units * 2 * s.width;
-#pragma omp parallel for schedule(static) if (is_large(call))
-    for (int64_t u = 0; u < units; u++) {
-        double *part = parts + u * 2 * s.width;
-        unit_moments(&s, f, call->in[0], u, part, part + s.width);
+    double *parts = call->scratch;
+#pragma omp parallel if (is_large(call))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t u = 0; u < units - rest; u++)
+            unit_moments(&s, f, call->in[0], u, part_of(&s, parts, u));
+#pragma omp single nowait
+        for (int64_t u = units - rest; u < units; u++)
+            unit_moments(&s, f, call->in[0], u, part_of(&s, parts, u));
     }
-    join_moments(&s, parts, channels ? (double)(count / channels) : 0, channels, mean);
-    for (int64_t c = 0; c < 2 * channels; c++) put_number(call->out[0], c, mean[c], f);
+#pragma omp parallel for schedule(static) if (is_large(call) && mg_cpu_threads() >= MANY)
+    for (int64_t c = 0; c < s.channels; c += JOINED)
+        join_moments(call, &s, parts, c, (double)count / (double)s.channels);
     return MG_OK;
 }
 
@@ -205,41 +213,62 @@ static mg_status batch_norm_run(const mg_call *call) {
 
 /* ---- batch_norm_reduce ---- */
 
-/* Per lane of the unit: the sums of dy and of dy * (x - mean). */
-static void unit_products(const mg_call *call, const mg_channel_view *s, int64_t unit,
-                          double *sum) {
+/* Per lane of the unit: the sums of dy and of dy * (x - mean). `mean` is that of each lane of a
+ * row.
+ */
+static void unit_products(const mg_call *call, const mg_channel_view *s, const double *mean,
+                          int64_t unit, double *sum) {
     const mg_simd_folds *f = folds_of(call);
-    double mean[MG_TILE], *product = sum + s->width;
-    for (int64_t j = 0; j < s->width; j++) {
-        const int64_t c = mg_channel_view_channel(s, unit % s->tiles, j);
-        mean[j] = c < 0 ? 0 : get_number(call->in[1], c, f);
-        sum[j] = product[j] = 0;
-    }
+    for (int64_t j = 0; j < 2 * s->width; j++) sum[j] = 0;
     const mg_piece p = mg_channel_view_piece(s, unit);
     if (p.rows > 0)
         f->products(element_at(call->in[0], p.offset, f), element_at(call->in[2], p.offset, f),
-                    p.rows, s->row_step, p.width, mean, sum, product);
+                    p.rows, s->row_step, p.width, mean + unit % s->tiles * s->width, sum,
+                    sum + s->width);
 }
 
-/* The result {2, channels}: the sums of dy, and of dy * xhat. */
+/* Adds up the units for JOINED channels from c on. */
+static void join_products(const mg_call *call, const mg_channel_view *s, const double *parts,
+                          int64_t c) {
+    const mg_simd_folds *f = folds_of(call);
+    const int64_t n = mg_smaller(JOINED, s->channels - c);
+    double sum[JOINED] = {0}, product[JOINED] = {0};
+    for (int64_t lane = c; lane < s->lanes; lane += s->channels) {
+        const double *part = parts_of_lane(s, parts, lane);
+        for (int64_t k = 0; k < s->chunks; k++, part += s->tiles * 2 * s->width)
+            for (int64_t j = 0; j < n; j++) {
+                sum[j] += part[j];
+                product[j] += part[s->width + j];
+            }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        put_number(call->out[0], c + j, sum[j], f);
+        put_number(call->out[0], s->channels + c + j,
+                   product[j] * inverse_deviation(call, c + j, s->channels), f);
+    }
+}
+
+/* Threads share the work as for the moments. The result is {2, channels}: the sums of dy, and of
+ * dy * xhat. */
 static mg_status batch_norm_reduce_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
-    const mg_simd_folds *f = folds_of(call);
-    const int64_t units = mg_channel_view_units(&s),
-                  channels = call->plan->out[0].value->shape.dim[1];
-    double *parts = call->scratch, *sum = parts + units * 2 * s.width, *product = sum + channels;
-#pragma omp parallel for schedule(static) if (is_large(call))
-    for (int64_t u = 0; u < units; u++) unit_products(call, &s, u, parts + u * 2 * s.width);
-    for (int64_t c = 0; c < 2 * channels; c++) sum[c] = 0;
-    for (int64_t u = 0; u < units; u++) {
-        add_lanes(&s, u % s.tiles, parts + u * 2 * s.width, sum);
-        add_lanes(&s, u % s.tiles, parts + (u * 2 + 1) * s.width, product);
+    const int64_t units = mg_channel_view_units(&s), rest = s.tail > 0 ? s.tiles : 0;
+    double *parts = call->scratch, *mean = part_of(&s, parts, units);
+    for (int64_t k = 0, c = 0; k < s.lanes; k++) {
+        mean[k] = get_number(call->in[1], c, folds_of(call));
+        if (++c == s.channels) c = 0;
     }
-    for (int64_t c = 0; c < channels; c++) {
-        put_number(call->out[0], c, sum[c], f);
-        put_number(call->out[0], channels + c, product[c] * inverse_deviation(call, c, channels),
-                   f);
+#pragma omp parallel if (is_large(call))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t u = 0; u < units - rest; u++)
+            unit_products(call, &s, mean, u, part_of(&s, parts, u));
+#pragma omp single nowait
+        for (int64_t u = units - rest; u < units; u++)
+            unit_products(call, &s, mean, u, part_of(&s, parts, u));
     }
+#pragma omp parallel for schedule(static) if (is_large(call) && mg_cpu_threads() >= MANY)
+    for (int64_t c = 0; c < s.channels; c += JOINED) join_products(call, &s, parts, c);
     return MG_OK;
 }
 

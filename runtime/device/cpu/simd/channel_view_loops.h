@@ -85,13 +85,28 @@ FOLD(all, REAL, 1, (s[j] != 0) & (p != 0) & (q != 0) & (t != 0) & (u != 0), (s[j
 
 /* ---- batch norm ---- */
 
-/* Adds d = x - shift to sum and d * d to square, lane by lane. Four rows make one term of the sums,
- * which shortens the chain of additions and the rounding error. */
+/* Per lane, a number near its values: the median of the first, middle and last row, so that one
+ * outlier cannot spoil it; 0 if that is not finite. */
+MG_INLINE void NAME(choose_shift)(const REAL *restrict x, int64_t rows, int64_t step, int width,
+                                  REAL *restrict shift) {
+    const REAL *middle = x + rows / 2 * step, *last = x + (rows - 1) * step;
+#pragma omp simd
+    for (int j = 0; j < width; j++) {
+        const REAL a = x[j], b = middle[j], c = last[j];
+        const REAL low = a < b ? a : b, high = a < b ? b : a;
+        const REAL median = c < low ? low : c > high ? high : c;
+        shift[j] = median - median == 0 ? median : 0;
+    }
+}
+
+/* The mean of each lane, and the sum of squared distances from it. d = x - shift is summed, and
+ * d * d. Four rows make one term of the sums, which shortens the chain of additions and the
+ * rounding error. */
 MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t step, int width,
-                                   const double *restrict shift, double *restrict sum,
-                                   double *restrict square) {
+                                   double *restrict mean, double *restrict square) {
     REAL k[MG_TILE], s[MG_TILE], q[MG_TILE];
-    for (int j = 0; j < width; j++) k[j] = (REAL)shift[j];
+    NAME(choose_shift)(x, rows, step, width, k);
+    for (int j = 0; j < width; j++) mean[j] = square[j] = 0;
     for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
         const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;
         int64_t r = first;
@@ -116,19 +131,27 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
             }
         }
         /* FOLD_ROWS rows are done: on in double */
-        for (int j = 0; j < width; j++) sum[j] += (double)s[j], square[j] += (double)q[j];
+        for (int j = 0; j < width; j++) mean[j] += (double)s[j], square[j] += (double)q[j];
+    }
+    const double inverse = 1 / (double)rows;
+#pragma omp simd
+    for (int j = 0; j < width; j++) {
+        /* the mean is off the shift by d, and the squares are around the shift, not the mean */
+        const double sum = mean[j], d = sum * inverse, around = square[j] - sum * d;
+        mean[j] = (double)k[j] + d;
+        square[j] = around < 0 ? 0 : around;
     }
 }
 
 /* Picks the loop for the width: full tiles, blocks, or any. */
-static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
-                          double *sum, double *square) {
+static void NAME(moments)(const void *x, int64_t rows, int64_t step, int width, double *mean,
+                          double *square) {
     if (width == MG_TILE)
-        NAME(moments_lanes)(x, rows, step, MG_TILE, shift, sum, square);
+        NAME(moments_lanes)(x, rows, step, MG_TILE, mean, square);
     else if (width == MG_LANES)
-        NAME(moments_lanes)(x, rows, step, MG_LANES, shift, sum, square);
+        NAME(moments_lanes)(x, rows, step, MG_LANES, mean, square);
     else
-        NAME(moments_lanes)(x, rows, step, width, shift, sum, square);
+        NAME(moments_lanes)(x, rows, step, width, mean, square);
 }
 
 /* Adds dy to sum and dy * (x - mean) to product, lane by lane; two rows at a time. */

@@ -126,9 +126,9 @@ enum { MG_REDUCTIONS = 6 };
 
 typedef struct mg_simd_folds {
     mg_folding reductions[MG_REDUCTIONS];
-    /* adds d = x - shift to sum and d * d to square */
-    void (*moments)(const void *x, int64_t rows, int64_t step, int width, const double *shift,
-                    double *sum, double *square);
+    /* the mean of each lane of rows > 0, and the sum of squared distances from it */
+    void (*moments)(const void *x, int64_t rows, int64_t step, int width, double *mean,
+                    double *square);
     /* adds dy to sum and dy * (x - mean) to product */
     void (*products)(const void *x, const void *dy, int64_t rows, int64_t step, int width,
                      const double *mean, double *sum, double *product);
