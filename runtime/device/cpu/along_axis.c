@@ -1,6 +1,6 @@
 /* take_along_axis, scatter_along_axis, scatter_last and linear_scan: loops along one axis of a
- * tensor seen as {outer, n, inner}. What adds up is shared among threads by columns, never along
- * the axis, so every sum has one order. */
+ * tensor seen as {outer, n, inner}. Threads share blocks of columns, never the axis itself, so that
+ * the order of additions does not depend on the number of threads. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -12,7 +12,7 @@ static const char *accepts_real(const mg_kernel_plan *plan) {
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* Id number i of ids of any integer dtype. */
+/* Id number i. Ids may have any integer dtype. */
 static int64_t id_at(const void *ids, mg_dtype t, int64_t i) {
     switch (t) {
     case MG_I64: return ((const int64_t *)ids)[i];
@@ -21,9 +21,9 @@ static int64_t id_at(const void *ids, mg_dtype t, int64_t i) {
     }
 }
 
-/* What one unit of work needs to know; ids are {outer, k, 1 or inner}. */
+/* The operands of a take or a scatter, seen along the axis. */
 typedef struct picking {
-    mg_axis_view whole, ids; /* whole: the tensor that has all of the axis */
+    mg_axis_view whole, ids; /* whole: the tensor that the ids index; ids: {outer, k, 1 or inner} */
     const void *id;
     mg_dtype dtype; /* of the ids */
     bool rows;      /* an id picks a whole row of `inner` elements */

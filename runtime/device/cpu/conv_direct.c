@@ -1,10 +1,12 @@
-/* Convolutions of few channels as products whose first factor is read where the pixels lie: the
- * taps of a line of the filter meet neighbours in memory, and the next window begins a stride
- * further on. conv_gemm.c would copy each pixel once for each tap that meets it. float32,
- * row-major; forward and the filters' gradient; any stride and groups, and dilated lines.
+/* Direct convolution with few channels: float32, row-major, forward and the filters' gradient; any
+ * stride, padding and groups, but dilation only between the lines of a filter.
+ *
+ * The matrix products of gemm.h read the pixels in place: the pixels that one line of a filter
+ * reads are contiguous, and the next window begins a stride further on. conv_gemm.c would copy each
+ * pixel once for every tap that reads it.
  *
  * Work is cut into units: some lines of results of one group in one image. A unit's pixels are
- * copied to scratch with their padding, the group's channels side by side. */
+ * copied to scratch once, with their padding and only the group's channels. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
@@ -13,40 +15,44 @@
 
 enum {
     UNIT = 1 << 15, /* floats of a unit's pixels and results, about */
-    CHAIN = 64,     /* terms that are summed one after the other */
+    CHAIN = 64,     /* terms of a partial sum: see mg_gemm_product */
     UNITS_PER_THREAD = 4,
-    FEWEST_PIXELS = 256,   /* of a part of the filters' gradient, */
-    PARTS = 64,            /* and the most parts; */
-    FEW_SUMS = 1 << 19,    /* fewer where their sums have more floats than that, */
-    FEWEST_PARTS = 16,     /* but at least so many */
-    MOST_SUMS = 1 << 22,   /* floats of the fewest parts */
-    FOLDED = 16,           /* rows of sums that are added up at a time */
-    MOST_FILTERS = 1 << 15 /* floats of a strip of filters, which is read again for each line */
+    FEWEST_PIXELS = 256, /* pixels of dy in a part of the filters' gradient, at least */
+    PARTS = 64,          /* parts of the filters' gradient, at most */
+    /* floats of the sums of all parts, if there are more than FEWEST_PARTS */
+    FEW_SUMS = 1 << 19,
+    FEWEST_PARTS = 16,   /* parts that may have more sums than FEW_SUMS */
+    MOST_SUMS = 1 << 22, /* floats of the sums of FEWEST_PARTS: with more, the kernel refuses */
+    FOLDED = 16,         /* rows of sums whose parts are added up at a time */
+    /* floats of a strip of filters, at most: it is read again for each line */
+    MOST_FILTERS = 1 << 15
 };
 
 typedef struct direct {
     int64_t images, groups;
     int64_t c, k;                /* channels and filters of a group */
-    int64_t h, w, oh, ow;        /* lines and columns of an image, and of its results */
-    int64_t kh, kw, terms;       /* taps of a filter; its weights */
-    int64_t down, across, apart; /* the strides; lines from one tap to the next */
+    int64_t h, w, oh, ow;        /* lines and columns of an image, and of results */
+    int64_t kh, kw, terms;       /* taps of a filter; its weights, with all channels */
+    int64_t down, across, apart; /* strides; vertical dilation */
     int64_t top, left;           /* padding */
     int64_t wide;                /* floats of a padded line */
     int64_t lines, blocks;       /* lines of results of a unit, units of an image */
-    int64_t strips;              /* of a group's filters */
-    int64_t parts;               /* that the sums of the filters' gradient are cut into */
-    size_t threads_at, thread;   /* floats of scratch: before the threads' own, of each thread, */
-    size_t results_at;           /* and of its pixels, before a unit's results or dy */
+    int64_t strips;              /* strips of a group's filters */
+    int64_t parts;               /* parts that the sums of the filters' gradient are cut into */
+    /* offset of the threads' scratch, and its size for each thread, in floats */
+    size_t threads_at, thread;
+    /* offset in a thread's scratch, behind a unit's pixels, of its results or dy */
+    size_t results_at;
     int team;
 } direct;
 
 /* ---- units ---- */
 
 typedef struct unit {
-    int64_t image, group, line, lines; /* of results */
+    int64_t image, group, line, lines; /* lines of results */
 } unit;
 
-/* Unit i of all images, the groups of some lines one after the other. */
+/* Unit number i: first all groups of some lines, then the next lines, then the next image. */
 static unit unit_at(const direct *s, int64_t i) {
     const int64_t block = i / s->groups, line = block % s->blocks * s->lines;
     return (unit){block / s->blocks, i % s->groups, line, mg_smaller(s->lines, s->oh - line)};
@@ -66,7 +72,7 @@ static void copy_pixels(const direct *s, const float *from, int64_t n, float *to
     for (int64_t i = 0; i < n; i++, from += s->c * s->groups, to += s->c) memcpy(to, from, pixel);
 }
 
-/* The pixels that a unit's windows meet, with padding. */
+/* Copies the pixels that a unit's windows read, with padding. */
 static void copy_lines(const direct *s, const float *x, unit u, float *to) {
     const int64_t columns = s->wide / s->c, channels = s->c * s->groups;
     const int64_t first = mg_smaller(s->left, columns);
@@ -130,7 +136,7 @@ static int64_t result_floats(const direct *s) {
     return s->lines * s->ow * s->strips * mg_float_strip();
 }
 
-/* As many lines as fit. */
+/* As many lines of results in a unit as fit into UNIT. */
 static void choose_lines(direct *s) {
     const int64_t line = s->down * s->wide + s->ow * s->strips * mg_float_strip();
     const int64_t most = UNIT / line;
@@ -156,7 +162,7 @@ static const char *direct_refusal(const mg_kernel_plan *plan, const mg_port *w) 
     if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 || mg_count(&plan->out[0]) == 0)
         return "empty";
     if (a->dilations.v[1] != 1) return "dilated columns";
-    if (filters[0] == 1 && filters[1] == 1) return "each pixel meets one tap";
+    if (filters[0] == 1 && filters[1] == 1) return "1x1 filters";
     return filters[0] * filters[1] * filters[2] * mg_float_strip() > MOST_FILTERS ? "many channels"
                                                                                   : NULL;
 }
@@ -184,7 +190,7 @@ static mg_status direct_prepare(mg_kernel_plan *plan) {
     return keep_direct(plan, &s);
 }
 
-/* Columns of a group in strip number `strip`. */
+/* Filters of a group in strip number `strip`. */
 static int64_t columns_of(const direct *s, int64_t strip) {
     return mg_smaller(s->k - strip * mg_float_strip(), mg_float_strip());
 }
@@ -197,7 +203,7 @@ static void pack_filters(const direct *s, const float *w, float *to) {
                                           s->terms * mg_float_strip());
 }
 
-/* What is the same for all results of a group. */
+/* The epilogue of a group's results. */
 typedef struct finish {
     const float *bias; /* of the group, or NULL */
     bool relu;
@@ -223,7 +229,8 @@ static void multiply_line(const direct *s, const float *pixels, const float *fil
     mg_simd_used->gemm[0]->multiply(&p, s->ow);
 }
 
-/* Strips that fill vectors go straight to y; the columns of others are copied. */
+/* A product writes whole vectors. So the results of strips that fill vectors are written to y
+ * directly, and those of others are copied from `sums`. */
 static void make_unit(const direct *s, unit u, const float *pixels, const float *filters,
                       const finish *f, float *sums, float *y) {
     const int64_t strip = mg_float_strip(), row = s->k * s->groups;
@@ -277,7 +284,7 @@ static const char *direct_weight_accepts(const mg_kernel_plan *plan) {
     return filter_floats(&s) * FEWEST_PARTS > MOST_SUMS ? "many filters" : NULL;
 }
 
-/* The parts depend on the sizes only, as the order of additions must. */
+/* The number of parts depends on the sizes only, so that the order of additions does too. */
 static int64_t parts_of(const direct *s) {
     const int64_t pixels = s->images * s->oh * s->ow / FEWEST_PIXELS;
     int64_t most = FEW_SUMS / filter_floats(s);
@@ -294,7 +301,8 @@ static mg_status direct_weight_prepare(mg_kernel_plan *plan) {
     return keep_direct(plan, &s);
 }
 
-/* Adds the products of a unit's pixels and dy to the sums, {groups, strips, terms, strip}. */
+/* Adds the products of a unit's pixels and dy to the sums {groups, strips, terms, strip}; without
+ * `add`, the sums are set to them. */
 static void add_unit(const direct *s, unit u, const float *pixels, const float *dy, bool add,
                      float *packed, float *sums) {
     const int64_t strip = mg_float_strip(), n = u.lines * s->ow, filters = s->k * s->groups;
@@ -321,7 +329,7 @@ static void add_unit(const direct *s, unit u, const float *pixels, const float *
     }
 }
 
-/* Adds up the parts of some rows, and writes them. */
+/* Adds up the parts of some rows of sums, and writes them to dw. */
 static void fold_rows(const direct *s, float *sums, int64_t matrix, int64_t row, float *dw) {
     const int64_t strip = mg_float_strip(), rows = mg_smaller(FOLDED, s->terms - row);
     const int64_t group = matrix / s->strips, number = matrix % s->strips;

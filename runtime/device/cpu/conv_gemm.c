@@ -1,11 +1,11 @@
-/* conv2d and its gradients as matrix products whose first factor is never written down: any
- * strides, dilations, padding and groups, in float32, float64 and halves.
+/* conv2d and its gradients as implicit matrix products (im2col without the matrix in memory): any
+ * strides, dilations, padding and groups, in float32, float64, float16 and bfloat16.
  *
- * That factor is the matrix of windows: its rows are pixels, its columns what a filter's window
- * holds there (taps, and the channels of each tap). Forward, the windows look at the image, and the
- * weights' gradient is the transposed matrix of windows times dy. For the gradient of the input
- * they stand at the image's pixels and look at dy; pixels a stride apart meet the same taps, so
- * there is one product for each place within a stride. Groups have products of their own. */
+ * The first factor is the matrix of windows (conv_windows.h): a row for each window, with a column
+ * for each tap and each channel of the tap. It is read from the image block by block. Forward, it
+ * is multiplied by the filters; for the filters' gradient, it is transposed and multiplied by dy.
+ * For the gradient of the input the windows lie in dy, and there is one product for each place
+ * within a stride. Each group has separate products. */
 #include "core/alloc.h"
 #include "device/cpu/conv_windows.h"
 #include "device/cpu/gemm.h"
@@ -15,8 +15,8 @@
 
 /* ---- reading windows ---- */
 
-/* Copies elements [from, from + n) of the windows' row whose place is (y, x) of the image that
- * begins at element `image`. Channels outside the image are 0. */
+/* Copies elements [from, from + n) of a window, which is a row of the matrix. The window lies at
+ * (y, x) of the image that begins at element `image`. Pixels outside the image are 0. */
 static void read_window(const mg_factor *f, int64_t image, int64_t y, int64_t x, int64_t from,
                         int64_t n, char *to) {
     const mg_windows *w = f->how;
@@ -62,8 +62,9 @@ static void read_windows(const mg_factor *f, int64_t row, int64_t rows, int64_t 
     }
 }
 
-/* Reads the filters of the input's gradient: rows are their channels, columns the taps of the
- * windows and the filters of the group. f->row: filters of all groups. */
+/* Reads the second factor of the input's gradient, the filters with their channel axes exchanged:
+ * rows are input channels, columns the taps of the windows and the filters of the group. f->row:
+ * filters of all groups. */
 static void read_filters_back(const mg_factor *f, int64_t row, int64_t rows, int64_t column,
                               int64_t n, void *to, int64_t to_row) {
     const mg_windows *w = f->how;
@@ -82,7 +83,8 @@ static void read_filters_back(const mg_factor *f, int64_t row, int64_t rows, int
 
 /* ---- windows ---- */
 
-/* Whether the windows are the image's pixels, one after the other. */
+/* Whether the matrix of windows is the image itself, as for a 1x1 convolution with stride 1 and no
+ * padding. */
 static bool is_plain(const mg_windows *w) {
     return w->taps == 1 && w->tap->y == 0 && w->tap->x == 0 && w->stride_y == 1 &&
            w->stride_x == 1 && w->lines == w->image[1] && w->columns == w->image[2];
@@ -101,7 +103,8 @@ typedef struct product {
 } product;
 
 typedef struct conv_products {
-    int64_t groups, n; /* products of each group: one but for the gradient of a strided input */
+    /* n: products of each group; more than one for the input's gradient with strides */
+    int64_t groups, n;
     product *product;
     mg_tap *taps; /* of all products */
 } conv_products;
@@ -114,8 +117,8 @@ static mg_factor windows_factor(const mg_windows *w, mg_dtype t, bool by_steps) 
                        .how = w};
 }
 
-/* y {pixels, filters} = windows of x, times w; or, of the weights, dw {taps and channels, filters}
- * = transposed windows of x, times dy. */
+/* y {pixels, filters} = windows of x, times w. For the weights' gradient: dw {taps and channels,
+ * filters} = transposed windows of x, times dy. */
 static void forward_product(product *p, const mg_kernel_plan *plan, bool of_weights) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *x = mg_dims(&plan->in[0]);
@@ -133,8 +136,8 @@ static void forward_product(product *p, const mg_kernel_plan *plan, bool of_weig
     p->a_group = w[2], p->b_group = k;
 }
 
-/* dx {pixels, channels} = windows of dy, times w with its two channel axes exchanged; the pixels
- * are those at one place within a stride. */
+/* dx {pixels, channels} = windows of dy, times w with its two channel axes exchanged, for the
+ * pixels of one place within a stride. */
 static void input_product(product *p, const mg_kernel_plan *plan, int64_t place) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t *dy = mg_dims(&plan->in[0]), *w = mg_dims(&plan->in[1]);
@@ -155,7 +158,8 @@ static void input_product(product *p, const mg_kernel_plan *plan, int64_t place)
 
 /* ---- the kernels ---- */
 
-/* Whether a step of halves is faster as the upcast of one of these. */
+/* Whether a step in float16 or bfloat16 is faster if it is upcast to float32 (upcast.c), for one of
+ * these kernels. */
 static bool is_faster_upcast(const mg_kernel_plan *plan) {
     static const mg_kernel *const faster[] = {&mg_cpu_winograd_images_conv2d,
                                               &mg_cpu_winograd_images_conv2d_grad_input,
@@ -187,7 +191,7 @@ static const char *conv_gemm_accepts(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* `filters`: their shape; products: one for each place within `places`. */
+/* Allocates the state: a product for each of `places` places. `filters`: the filters' shape. */
 static mg_status new_products(mg_kernel_plan *plan, const int64_t *filters, int64_t places) {
     conv_products *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;

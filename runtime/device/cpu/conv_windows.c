@@ -1,7 +1,9 @@
+/* The windows of a convolution: see conv_windows.h. */
 #include "device/cpu/conv_windows.h"
 #include <string.h>
 
-/* Taps whose pixels lie side by side, and have all channels, are read together. */
+/* Finds the taps whose pixels are neighbours in a line: with all channels (no groups), they are
+ * contiguous in memory and can be read together. */
 static void join_taps(mg_windows *w) {
     for (int64_t t = w->taps - 1; t >= 0; t--) {
         mg_tap *now = &w->tap[t], *next = now + 1;
@@ -26,7 +28,7 @@ void mg_look_forward(mg_windows *w, const mg_conv_attrs *a, const int64_t *image
     join_taps(w);
 }
 
-/* Places of a line or a column. */
+/* The number of places along one axis. */
 static int64_t places_within(int64_t stride, int64_t size) {
     return stride < size ? stride : size;
 }
@@ -35,8 +37,8 @@ int64_t mg_look_back_places(const mg_conv_attrs *a, const int64_t *grid) {
     return places_within(a->strides.v[0], grid[1]) * places_within(a->strides.v[1], grid[2]);
 }
 
-/* Pixel p of the image meets with tap t the result (p + pad - t * dilation) / stride, if that is
- * whole. */
+/* Tap t of the filter connects pixel p of the image with the result at (p + pad - t * dilation) /
+ * stride, if that is an integer. */
 void mg_look_back(mg_windows *w, const mg_conv_attrs *a, const int64_t *dy, const int64_t *grid,
                   const int64_t *filters, int64_t place) {
     const int64_t *apart = a->dilations.v, *pad = a->pads.v, *stride = a->strides.v;
@@ -48,7 +50,7 @@ void mg_look_back(mg_windows *w, const mg_conv_attrs *a, const int64_t *dy, cons
     w->first = (y * grid[2] + x) * grid[3];
     w->line = stride[0] * grid[2] * grid[3], w->pixel = stride[1] * grid[3];
     w->depth = filters[3] / a->groups, w->channels = filters[2];
-    /* backwards, so that neighbours come in the order in which they lie */
+    /* in reverse, so that taps of neighbouring pixels follow each other in memory order */
     for (int64_t i = filters[0] - 1; i >= 0; i--)
         for (int64_t j = filters[1] - 1; j >= 0; j--) {
             const int64_t row = y + pad[0] - i * apart[0], column = x + pad[2] - j * apart[1];

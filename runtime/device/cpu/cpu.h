@@ -9,10 +9,10 @@
 enum { MG_SERIAL_BELOW = 20000 };
 /* Bytes of a cache line, and about the size of the last-level cache. */
 enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
-/* Element-wise steps and copies that read and write more bytes than this write past the caches.
- * Half of the last cache, because others use it too: on two cores of a processor with 32 MB for
- * eight, a chain of steps that double 8 MB took 2.8 ms through the caches and 2.1 ms past them;
- * one over 4 MB 0.8 and 1.1 ms. */
+/* Element-wise steps and copies that read and write more bytes than this use non-temporal stores
+ * (MG_STREAM), which go past the caches. Half of the last-level cache, because others use it too:
+ * on two cores of a processor with 32 MB for eight, a chain of steps that each double the values of
+ * an 8 MB tensor took 2.8 ms through the caches and 2.1 ms past them; over 4 MB 0.8 and 1.1 ms. */
 enum { MG_STREAM_ABOVE = MG_LAST_CACHE / 2 };
 
 static inline int64_t mg_divide_up(int64_t n, int64_t by) {
@@ -31,12 +31,12 @@ int mg_cpu_threads(void);
 static inline int mg_cpu_team(int64_t n) {
     return n > MG_SERIAL_BELOW ? mg_cpu_threads() : 1;
 }
-/* The size of a unit of work when each of `places` groups of n > 0 rows is cut into units, which a
- * team shares: the largest size from `least` to `most` with which the busiest thread has about as
- * many rows as the mean. Without such a size, the one that comes nearest; with one thread, `most`.
- * Never more than n. */
+/* Each of `places` groups of n > 0 rows is cut into units of work, which the threads of a team
+ * share. Returns the rows of a unit: the largest number from `least` to `most` for which the
+ * busiest thread has at most about 6 % more rows than the mean; if there is none, the number that
+ * comes closest; with one thread, `most`. Never more than n. */
 int64_t mg_even_share(int64_t places, int64_t n, int64_t most, int64_t least, int64_t team);
-/* Dimensions and elements of a port. */
+/* The dimensions of a port, and its number of elements. */
 static inline const int64_t *mg_dims(const mg_port *port) {
     return port->value->shape.dim;
 }
@@ -45,8 +45,8 @@ static inline int64_t mg_count(const mg_port *port) {
 }
 /* Whether every operand and result is float32. */
 bool mg_all_f32(const mg_kernel_plan *plan);
-/* The devices' memory; large blocks are kept when freed. mg_cpu_free_kept really frees them:
- * whether there were any. */
+/* Allocates and frees memory of the cpu devices. Large blocks are kept for reuse when they are
+ * freed; mg_cpu_free_kept frees the kept ones, and returns whether there were any. */
 mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data);
 void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);

@@ -1,9 +1,10 @@
-/* The tables of the instruction set that core/isa.h chooses, picked when the plug-in is opened.
- * onednn.c limits oneDNN to the same set. */
+/* Chooses the tables of loops for an instruction set, when the plug-in is opened: core/isa.h
+ * decides which set. onednn.c limits oneDNN to the same one. */
 #include "core/isa.h"
 #include "device/cpu/simd/simd.h"
 
-/* The tables by mg_isa; NARROWEST: those of the set that every processor of this kind runs. */
+/* The tables, in the order of mg_isa. NARROWEST: the set that every processor of this architecture
+ * runs. */
 #if defined(__x86_64__)
 #define NARROWEST &mg_simd_baseline
 static const mg_simd *const tables[] = {NARROWEST, &mg_simd_avx2, &mg_simd_avx512};
@@ -15,7 +16,7 @@ static const mg_simd *const tables[] = {NARROWEST};
 static const mg_simd *const tables[] = {NARROWEST};
 #endif
 
-/* Never NULL, so that a kernel need not ask. */
+/* Never NULL: kernels use it without a check. */
 const mg_simd *mg_simd_used = NARROWEST;
 
 int mg_simd_available(const mg_simd *sets[3]) {

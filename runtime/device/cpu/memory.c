@@ -1,15 +1,15 @@
 /* Memory of the cpu devices: freed blocks of 128 KiB and more are kept, up to 256 MiB, and handed
  * out again.
  *
- * Results of several megabytes come and go in every step, always in the same sizes. The C library
- * would return their pages to the system and get cleared ones each time, which took longer than the
- * element-wise steps themselves. */
+ * Results of several megabytes are allocated and freed in every step, always in the same sizes. The
+ * C library would return their pages to the system and get zeroed ones each time, which took longer
+ * than the element-wise steps themselves. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include <pthread.h>
 
 #ifdef __SANITIZE_ADDRESS__
-enum { LEAST = 128 << 10, KEPT = 0 }; /* keeps nothing: the sanitizer sees uses after the free */
+enum { LEAST = 128 << 10, KEPT = 0 }; /* nothing is kept: the sanitizer sees use after free */
 #else
 enum { LEAST = 128 << 10, KEPT = 256 << 20 }; /* bytes: smallest kept block; all kept blocks */
 #endif
@@ -35,7 +35,7 @@ static void *take_kept(size_t bytes) {
     return data;
 }
 
-/* If memory is short, the kept blocks are released before it gives up. */
+/* If memory is short, the kept blocks are freed before the allocation fails. */
 mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data) {
     (void)d;
     *data = bytes < LEAST ? NULL : take_kept(bytes);
@@ -44,7 +44,8 @@ mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data) {
     return *data ? MG_OK : MG_OOM;
 }
 
-/* Keeps the block, and releases kept ones in its favour where the limit is reached. */
+/* Keeps the block for reuse. Where the limit would be exceeded, the oldest kept blocks are
+ * freed. */
 void mg_cpu_free(mg_device *d, void *data, size_t bytes) {
     size_t old_bytes;
     void *old;

@@ -81,7 +81,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_upcast,
                                            NULL};
 
-/* What mg_program_compile chooses from. */
+/* The kernels that mg_program_compile chooses from. */
 static const mg_kernel_set set = {.kernels = mg_cpu_kernels, .merge = mg_cpu_merge_layer_norms};
 
 bool mg_all_f32(const mg_kernel_plan *plan) {
@@ -92,15 +92,17 @@ bool mg_all_f32(const mg_kernel_plan *plan) {
     return true;
 }
 
-/* The threads that this thread may use while it works for one of several devices; 0: all. */
+/* Threads that this thread may use for parallel regions where several cpu devices run at the same
+ * time; 0: all. */
 static _Thread_local int share;
 /* Whether set_share has run in this thread. */
 static _Thread_local bool share_is_set;
 
-/* The share of a device among several; else all threads, which the environment may name. */
+/* The device's share of the threads where several cpu devices run at the same time, otherwise all
+ * of them: MGPU_THREADS, OMP_NUM_THREADS or the number of cores. */
 int mg_cpu_threads(void) {
     static int threads;
-    if (share) return share; /* a device among several: it may not take all cores */
+    if (share) return share; /* other devices run on the other cores */
     if (!threads) threads = mg_thread_count();
     return threads;
 }
