@@ -1,21 +1,21 @@
-/* Matrix products. The result is cut into blocks, which threads share. A block's sums are made a
- * few hundred terms at a time: the first factor's part is read once, the second is packed into
+/* Matrix products. The result is cut into blocks, which threads share. A block's sums are computed
+ * a few hundred terms at a time: the first factor's part is read once, the second is packed into
  * strips of columns, and the sums of a strip are kept in scratch until they are written to the
  * result, with bias and relu (simd/gemm_loops.h). Where the result is small and the sums are long,
- * the sums are cut into parts. */
+ * the sums are cut into parts (split-K), which threads share as well. */
 #include "device/cpu/gemm.h"
 #include <omp.h>
 #include <string.h>
 
 enum {
-    DEPTH = 256,   /* terms of the sums that are read at a time, */
-    CHAIN = 64,    /* and that are summed one after the other */
-    ROWS = 192,    /* the most of a block, */
-    COLUMNS = 256, /* and of its columns */
+    DEPTH = 256,   /* terms of the sums that are read at a time */
+    CHAIN = 64,    /* terms of a partial sum: see mg_gemm_product */
+    ROWS = 192,    /* rows of a block, at most */
+    COLUMNS = 256, /* columns of a block, at most */
     FEWEST_COLUMNS = 64,
     GROUP = 16,        /* strips of b that are packed at a time */
-    PADDING = 16,      /* elements after a row, so that rows do not meet in one set of the cache */
-    PARTS = 16,        /* the most parts of a sum */
+    PADDING = 16,      /* elements after a row, so that rows do not share cache sets */
+    PARTS = 16,        /* parts of a sum, at most */
     LEAST_PART = 1024, /* terms of a part, at least */
     FEW_BLOCKS = 16,   /* sums are cut into parts where there are fewer blocks than that */
     BLOCKS_PER_THREAD = 4,
@@ -54,7 +54,7 @@ void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t colum
 
 /* ---- blocks ---- */
 
-/* The blocks of the result, and their parts, are numbered: parts of a block lie apart. */
+/* The number of blocks of the result. */
 static int64_t blocks_of(const mg_gemm *g) {
     return mg_divide_up(g->m, g->rows) * mg_divide_up(g->n, g->columns);
 }
@@ -64,7 +64,8 @@ static size_t block_bytes(const mg_gemm *g) {
     return whole_lines((size_t)(g->rows * mg_divide_up(g->columns, strip) * strip * size_of(g)));
 }
 
-/* Blocks of about equal heights, in whole tiles; smaller ones where threads would find no work. */
+/* Blocks of about equal heights, in whole tiles of the loops; smaller blocks where some threads
+ * would get none. */
 static void choose_blocks(mg_gemm *g) {
     const mg_simd_gemm *loops = loops_of(g);
     const int64_t wanted = g->team > 1 ? g->team * BLOCKS_PER_THREAD : 1;
@@ -79,15 +80,16 @@ static void choose_blocks(mg_gemm *g) {
         g->columns = mg_divide_up(g->columns / 2, loops->strip) * loops->strip;
 }
 
-/* Depends on the sizes only, as the order of additions must. */
+/* Depends on the sizes only, not on the threads, so that the order of additions does too. */
 static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
     const int64_t blocks = mg_divide_up(m, ROWS) * mg_divide_up(n, COLUMNS);
     if (blocks >= FEW_BLOCKS || k < 2 * LEAST_PART) return 1;
     return mg_smaller(PARTS, k / LEAST_PART);
 }
 
-/* A thread's scratch: a block's part of a, later a row of results; a strip of b before it is
- * packed; some that are; the sums. */
+/* A thread's scratch holds, in this order: a block's part of a (later a row of results); a strip of
+ * b before it is packed; up to GROUP packed strips; the block's sums. This is the size of the
+ * first. */
 static size_t left_bytes(const mg_gemm *g) {
     const int64_t by_lanes = g->rows * (g->depth + PADDING);
     const int64_t by_steps = g->depth * (g->rows + PADDING);
@@ -160,8 +162,9 @@ static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
                    g->k * (part + 1) / g->parts};
 }
 
-/* Packs the terms [from, end) of the `columns` from a column on: strips `apart` bytes from each
- * other. `lanes` has room for a strip. Rows are read from end to end. */
+/* Packs the terms [from, end) of `columns` columns of b, from `column` on, into strips that lie
+ * `apart` bytes from each other. `lanes` has room for a strip before it is packed. If the rows of b
+ * are steps, each is read across all columns at once, in memory order. */
 static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t from, int64_t end,
                         char *lanes, char *to, int64_t apart) {
     const mg_simd_gemm *loops = loops_of(r->g);
@@ -187,7 +190,8 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
         }
 }
 
-/* The first factor's rows of a block, where they lie or as a copy. */
+/* Reads the block's rows of a to `copy`, or leaves them in place if the loops can read them there:
+ * a matrix whose rows are lanes, of the right dtype. */
 static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int64_t end,
                                  char *copy) {
     const mg_factor *a = r->a;
@@ -207,8 +211,9 @@ static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int
     return p;
 }
 
-/* Columns of a block, the first ones, whose sums go straight to the result: those that fill
- * vectors, if rows of the result lie evenly apart. */
+/* How many of a block's first columns are written to the result directly, not by way of scratch:
+ * those that fill vectors, if the result is a plain matrix in the dtype of the sums, and the sums
+ * are not cut into parts. */
 static int64_t straight_columns(const run *r, const block *b) {
     const int64_t strip = loops_of(r->g)->strip, rest = b->columns % strip;
     const bool is_matrix = r->y->columns == r->g->m;
@@ -259,7 +264,8 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
     }
 }
 
-/* The sums of a block: {strips, rows, strip}, but for those that go straight to the result. */
+/* Computes the sums of a block, {strips, rows, strip}, except those that are written to the result
+ * directly. */
 static void multiply_block(const run *r, const block *b, char *own, char *sums) {
     if (b->from == b->end) memset(sums, 0, block_bytes(r->g));
     for (int64_t from = b->from, end; from < b->end; from = end) {
@@ -270,7 +276,8 @@ static void multiply_block(const run *r, const block *b, char *own, char *sums) 
 
 /* ---- writing ---- */
 
-/* Rows that lie side by side in the result; halves are rounded row by row. */
+/* Writes rows that lie evenly apart in the result. Results in float16 or bfloat16 are rounded row
+ * by row. */
 static void write_rows(const run *r, const mg_gemm_sums *s, int64_t at, char *row) {
     const mg_gemm_result *y = r->y;
     const mg_simd_gemm *loops = loops_of(r->g);
@@ -288,8 +295,8 @@ static void write_rows(const run *r, const mg_gemm_sums *s, int64_t at, char *ro
     }
 }
 
-/* Writes a block's sums line by line, those from `column` of the block on. `row` has room for a row
- * of them. */
+/* Writes a block's sums from its column `column` on, line by line of the result. `row` has room for
+ * one row of them. */
 static void write_columns(const run *r, const block *b, int64_t column, const char *sums,
                           char *row) {
     const mg_gemm_result *y = r->y;
@@ -316,7 +323,8 @@ static void write_block(const run *r, const block *b, const char *sums, char *ro
 
 /* ---- running ---- */
 
-/* What happens before any block: a bias of halves is converted, b is packed. */
+/* Before the blocks: converts a bias in float16 or bfloat16 to float, and packs b if all of it is
+ * packed. */
 static void prepare_operands(const run *r) {
     const mg_gemm *g = r->g;
     const int64_t strip = loops_of(g)->strip, size = size_of(g);
@@ -340,7 +348,7 @@ static void prepare_operands(const run *r) {
                         g->k * strip * size);
 }
 
-/* The sums of part `part` of block i, if sums have parts. */
+/* The sums of part `part` of block i, where sums are cut into parts. */
 static char *part_at(const run *r, int64_t i, int64_t part) {
     const size_t number = (size_t)(part * blocks_of(r->g) + i);
     return r->scratch + r->g->parts_at + number * block_bytes(r->g);
@@ -390,7 +398,8 @@ void mg_gemm_run(const mg_gemm *g, const mg_factor *a, const mg_factor *b, const
     }
 }
 
-/* A row is a strip of its own, so it can be written onto itself. */
+/* Each row is given to `write` as the sums of one row whose strips follow each other, so it can be
+ * written onto itself. */
 void mg_finish_rows(float *y, int64_t rows, int64_t n, const float *bias, bool relu) {
     if (!bias && !relu) return;
 #pragma omp parallel for num_threads(mg_cpu_team(rows *n)) schedule(static)

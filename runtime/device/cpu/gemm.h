@@ -1,20 +1,21 @@
-/* Matrix products of our own: y {m, n} = a {m, k} b {k, n}, summed in float32 or float64.
+/* Matrix products: y {m, n} = a {m, k} b {k, n}, summed in float32 or float64.
  *
- * A factor comes with a function that reads it, so that the windows of a convolution can be
- * multiplied without being written to memory first, and halves without being converted in a pass of
- * their own. The order of additions depends on the sizes only, never on the threads. */
+ * A factor comes with a function that reads it. So the windows of a convolution are multiplied
+ * without being written to memory first, and 16-bit floats without a separate pass that converts
+ * them. The order of additions depends on the sizes only, never on the number of threads. */
 #ifndef MG_DEVICE_CPU_GEMM_H
 #define MG_DEVICE_CPU_GEMM_H
 
 #include "device/cpu/cpu.h"
 
-/* A factor. Its lanes are the rows of a, or the columns of b; its steps are the terms of the sums.
- * In memory, or for its reader, it is a matrix with either the lanes or the steps as rows. If b has
- * steps as rows, its reader must be mg_read_matrix. */
+/* A factor, a or b. Its lanes are the rows of a, or the columns of b; its steps are the k terms of
+ * the sums. It is stored as a matrix (or is one for its reader) whose rows are either lanes or
+ * steps. If the rows of b are steps, its reader must be mg_read_matrix. */
 typedef struct mg_factor mg_factor;
 struct mg_factor {
-    /* Copies columns [column, column + n) of the rows [row, row + rows) of that matrix to `to`, as
-     * floats, or doubles if the product is in float64; there, rows lie to_row elements apart. */
+    /* Copies columns [column, column + n) of the rows [row, row + rows) of that matrix to `to`,
+     * where rows lie to_row elements apart: as doubles if the product is in float64, otherwise as
+     * floats. */
     void (*read)(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n, void *to,
                  int64_t to_row);
     const void *at;
@@ -24,7 +25,7 @@ struct mg_factor {
     const void *how; /* other readers' own data */
 };
 
-/* Bytes of its elements when they have been read. */
+/* Bytes of an element after it was read. */
 static inline int64_t mg_factor_size(const mg_factor *f) {
     return f->dtype == MG_F64 ? sizeof(double) : sizeof(float);
 }
@@ -32,11 +33,11 @@ static inline int64_t mg_factor_size(const mg_factor *f) {
 /* The reader of a factor that lies in memory as a matrix. */
 void mg_read_matrix(const mg_factor *f, int64_t row, int64_t rows, int64_t column, int64_t n,
                     void *to, int64_t to_row);
-/* For readers: n neighbouring elements of a factor from element `from` on. */
+/* For readers: copies n contiguous elements of a factor, from element `from` on. */
 void mg_read_run(const mg_factor *f, int64_t from, int64_t n, void *to);
 
-/* Where the results go: row r is pixel r of `lines` lines of `columns` pixels each, and again of
- * the next image. A matrix is a single line of m pixels. */
+/* Where the results are written. Row r of the product is pixel r of a series of images with `lines`
+ * lines of `columns` pixels each. For a plain matrix, this is a single line of m pixels. */
 typedef struct mg_gemm_result {
     void *at;
     mg_dtype dtype;             /* of the results and of the bias */
@@ -46,7 +47,7 @@ typedef struct mg_gemm_result {
     bool relu;                  /* NaN stays NaN */
 } mg_gemm_result;
 
-/* A matrix of m rows that lie `row` elements apart, without an address. */
+/* A plain matrix of m rows, `row` elements apart; the caller sets the address. */
 static inline mg_gemm_result mg_gemm_matrix(int64_t m, int64_t row, mg_dtype t) {
     return (mg_gemm_result){.dtype = t, .columns = m, .lines = 1, .pixel = row};
 }
@@ -54,23 +55,25 @@ static inline mg_gemm_result mg_gemm_matrix(int64_t m, int64_t row, mg_dtype t) 
 /* How a product is cut into blocks. */
 typedef struct mg_gemm {
     int64_t m, n, k;
-    bool wide;                    /* summed in float64 */
-    bool packed;                  /* all of b is packed before anything is multiplied */
-    int64_t rows, columns, depth; /* of a block: results, terms of a sum at a time */
-    int64_t parts;                /* that the sums are cut into */
-    int team;                     /* threads */
-    /* bytes of scratch: all, and for each thread; offsets in it */
+    bool wide;   /* summed in float64 */
+    bool packed; /* all of b is packed before anything is multiplied */
+    /* of a block: its results, and the terms that are added at a time */
+    int64_t rows, columns, depth;
+    int64_t parts; /* parts that the sums over k are cut into (split-K) */
+    int team;      /* threads */
+    /* bytes of scratch: all of it, and of each thread; offsets in it */
     size_t scratch, thread, packed_at, parts_at, threads_at;
 } mg_gemm;
 
-/* A product of factors of dtype t. Sizes may be 0; a sum over no terms is 0. */
+/* Plans a product of factors of dtype t. Sizes may be 0; a sum over no terms is 0. */
 mg_gemm mg_gemm_plan(int64_t m, int64_t n, int64_t k, mg_dtype t);
-/* The same for one of many products that run at the same time, one thread each. */
+/* The same for a product on one thread, while other threads run other products. */
 mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t);
 void mg_gemm_run(const mg_gemm *g, const mg_factor *a, const mg_factor *b, const mg_gemm_result *y,
                  void *scratch);
 
-/* Adds the bias (NULL: none) to each row of n floats, then relu if wanted. NaN stays. */
+/* Adds the bias (NULL: none) to each row of n floats, then applies relu if wanted. NaN stays
+ * NaN. */
 void mg_finish_rows(float *y, int64_t rows, int64_t n, const float *bias, bool relu);
 
 #endif

@@ -1,17 +1,17 @@
-/* matmul: products of gemm.c in every floating dtype, with bias and relu where the results are
+/* matmul by gemm.c, in every floating dtype; bias and relu are applied when the results are
  * written. Many small matrices are shared among the threads. */
 #include "core/alloc.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/matmul_batch.h"
 #include "ops/attrs.h"
 
-/* Multiply-adds of a product up to which a thread makes it alone. */
+/* Multiply-adds of a product up to which one thread computes it alone. */
 enum { SMALL = 1 << 21 };
 
 typedef struct matmul_state {
     mg_matmul_batch batch;
     mg_gemm gemm; /* of one product */
-    int parts;    /* of the batch, whose products run at the same time */
+    int parts;    /* parts of the batch, which run at the same time */
 } matmul_state;
 
 static const char *matmul_accepts(const mg_kernel_plan *plan) {
@@ -68,7 +68,7 @@ static void multiply_part(const mg_call *call, int64_t part) {
         multiply_one(call, i, scratch);
 }
 
-/* A single part is made outside of the parallel region, because gemm.c has its own. */
+/* A single part runs outside of a parallel region, because mg_gemm_run opens one. */
 static mg_status matmul_run(const mg_call *call) {
     const matmul_state *s = call->plan->state;
     if (s->parts == 1) {

@@ -1,3 +1,4 @@
+/* The matrix products of a matmul step: see matmul_batch.h. */
 #include "device/cpu/matmul_batch.h"
 #include "ops/attrs.h"
 

@@ -4,20 +4,21 @@
 
 #include "device/cpu/cpu.h"
 
-/* y {m, n} = a {m, k} times b {k, n}, all row-major; a transposed factor lies in memory as {k, m},
- * or as {n, k}. */
+/* y {m, n} = a {m, k} times b {k, n}, all row-major. A transposed factor is stored as {k, m}, or as
+ * {n, k}. */
 typedef struct mg_product {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
 } mg_product;
 
-/* `count` products of one kind. Where all matrices a meet the same b, the batch axes of a are taken
- * as more rows of a single product. */
+/* `count` products of equal sizes. If all matrices a are multiplied by the same b, the batch axes
+ * of a become rows of a single product. */
 typedef struct mg_matmul_batch {
     mg_product one;
     int64_t count;
     mg_shape shape;
-    int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK]; /* over the shape, in matrices */
+    /* from one matrix to the next along each axis of `shape`, counted in matrices */
+    int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK];
 } mg_matmul_batch;
 
 /* `batch` must be zero. */

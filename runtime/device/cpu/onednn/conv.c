@@ -10,14 +10,16 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-/* The three tensors of a convolution, in every one of its forms. */
+/* The tensors of a convolution: image, weights, result. Each op computes one of them from the other
+ * two. */
 enum { X, W, Y, N_PARTS };
 
-typedef struct part { /* one of them */
+typedef struct part { /* one of the three tensors */
     const mg_value *value;
-    dnnl_memory_desc_t user, inner; /* the value's format, the primitive's */
-    mg_dnnl_call stage;             /* the reorder between the two, if they differ */
-    size_t at, pad_at;              /* offsets in scratch: the staged copy, the reorder's memory */
+    /* format of the value in memory; format that the primitive wants */
+    dnnl_memory_desc_t user, inner;
+    mg_dnnl_call stage; /* the reorder between the two, if they differ */
+    size_t at, pad_at;  /* offsets in scratch: the staged copy, the reorder's memory */
 } part;
 
 typedef struct conv_state {
@@ -43,29 +45,30 @@ static void name_parts(conv_state *s, mg_kernel_plan *plan) {
     s->relu = s->result == Y && ((const mg_conv_attrs *)plan->step->attrs)->relu;
 }
 
-/* Whether conv_direct.c has a kernel for it. */
+/* Whether conv_direct.c has a kernel that accepts the step. */
 static bool is_direct(const mg_kernel_plan *plan) {
     const char *op = plan->step->op->name;
     if (strcmp(op, "conv2d") == 0) return !mg_cpu_direct_conv2d.accepts(plan);
     return strcmp(op, "conv2d_grad_weight") == 0 && !mg_cpu_direct_conv2d_grad_weight.accepts(plan);
 }
 
-/* Whether a kernel of our own is faster.
+/* Whether one of our own kernels is faster.
  *
- * With AVX2 and one thread, it is for strided convolutions with 65,536 weights and more, which are
- * matrix products (Zen 3: 3x3, stride 2, 256 to 512 channels on 16 images of 14x14 take 27.6, 27.2
- * and 32.0 ms instead of 33.0, 37.7 and 52.1); for large filters on few channels, but for the
- * input's gradient (Zen 4 narrowed to AVX2: 7x7, stride 2, 3 to 64 channels on 32 images of 224x224
- * take 73 and 93 ms instead of 82 and 124); and for the gradient of depthwise filters of large
- * images (Zen 3: 3x3 on 32 images of 112x112x32 takes 11 ms instead of 20).
+ * With AVX2 (one thread), three kinds. Strided convolutions with 65,536 weights and more, which are
+ * matrix products: on a Zen 3, the three forms of 3x3, stride 2, 256 to 512 channels on 16 images
+ * of 14x14 take 27.6, 27.2 and 32.0 ms instead of 33.0, 37.7 and 52.1. Large filters on few
+ * channels, except for the input's gradient: on a Zen 4 limited to AVX2, 7x7, stride 2, 3 to 64
+ * channels on 32 images of 224x224 take 73 and 93 ms instead of 82 and 124. The filters' gradient
+ * of depthwise convolutions of large images: on a Zen 3, 3x3 on 32 images of 112x112x32 takes 11 ms
+ * instead of 20.
  *
- * With AVX-512, it is for the input's gradient of depthwise convolutions of 16 channels and more,
- * and for the convolutions themselves unless their images are too large for the L3 cache (Zen 4,
- * two threads: 3x3 on 32 images of 28x28x64 takes 0.20 ms both ways instead of 0.24, on 64
- * images 1.5 and 1.3 instead of 1.0 and 1.5).
+ * With AVX-512: the input's gradient of depthwise convolutions with 16 channels and more, and their
+ * forward pass unless the images are too large for the L3 cache. On a Zen 4 with two threads, 3x3
+ * on 32 images of 28x28x64 takes 0.20 ms in both forms instead of 0.24; on 64 images, forward takes
+ * 1.5 ms instead of 1.0, and the input's gradient 1.3 instead of 1.5.
  *
- * With any instruction set, it is for the gradient of depthwise filters of ten taps and more (5x5
- * on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
+ * With any instruction set: the filters' gradient of depthwise convolutions with ten taps and more
+ * (5x5 on 32 images of 14x14x64: 0.30 ms instead of 1.24). */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { LARGE_FILTERS = 1 << 16, LARGE_IMAGES = 1 << 20, FEWEST = 32, FEWEST_TAPS = 10 };
     enum { FEW = 4, MANY_TAPS = 49, CACHED_IMAGES = 1 << 21 };
@@ -90,7 +93,7 @@ static const char *conv_accepts(const mg_kernel_plan *plan) {
     if (!mg_all_f32(plan)) return "not float32";
     if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 || mg_count(&plan->out[0]) == 0)
         return "empty";
-    return is_slow(plan) ? "faster by a kernel of our own" : NULL;
+    return is_slow(plan) ? "one of our own kernels is faster" : NULL;
 }
 
 /* Channels of an image. */
@@ -120,7 +123,7 @@ static mg_status weight_desc(dnnl_memory_desc_t *md, const mg_value *v, int64_t 
                          plan);
 }
 
-/* Sets the descriptors of the values outside the primitive. */
+/* Sets the descriptors of the values in the runtime's formats. */
 static mg_status describe_outside(conv_state *s, const mg_conv_attrs *a,
                                   const mg_kernel_plan *plan) {
     MG_TRY(image_desc(&s->parts[X].user, s->parts[X].value, plan));
@@ -148,8 +151,8 @@ static dnnl_status_t forward_desc(dnnl_primitive_desc_t *pd, const dnnl_memory_d
     return dnnl_primitive_desc_create(pd, &d, attr, mg_dnnl_engine(), NULL);
 }
 
-/* oneDNN's 1x1 kernels must not compute the kernel gradient of a strided convolution over row-major
- * images, which all of ours are, when a group has fewer channels than a vector: they write past
+/* oneDNN's 1x1 kernels must not compute the weights' gradient of a strided convolution over
+ * row-major images (all of ours are) when a group has fewer channels than a vector: they write past
  * their workspace, return other numbers in every run, or never return (uxlfoundation/oneDNN#6035;
  * open in 3.12). */
 static bool is_faulty_1x1(const dnnl_memory_desc_t md[N_PARTS], const geometry *g) {
@@ -213,7 +216,7 @@ static geometry geometry_of(const mg_conv_attrs *a) {
     return g;
 }
 
-/* One number per kernel. */
+/* One number per filter. */
 static mg_status bias_desc(dnnl_memory_desc_t *md, const conv_state *s,
                            const mg_kernel_plan *plan) {
     const dnnl_dims_t dims = {channels_of(s, Y)};
@@ -337,7 +340,7 @@ static mg_status conv_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Also after a prepare that failed half-way: what was not made is NULL. */
+/* Also after a prepare that failed half-way: handles that were not created are NULL. */
 static void conv_release(void *state) {
     conv_state *s = state;
     for (int i = 0; i < N_PARTS; i++) mg_dnnl_drop(&s->parts[i].stage);

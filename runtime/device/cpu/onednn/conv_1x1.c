@@ -3,12 +3,13 @@
  *
  * oneDNN's kernels for them on row-major images take up to 5 times as long (dw of 12,544 pixels, 64
  * to 256 channels: 17.5 ms with AVX2 and one thread, 3.6 as a product; with AVX-512 3.8 and 1.9).
- * The result itself takes equally long either way, and oneDNN adds bias and relu on the way. */
+ * The forward pass takes equally long either way, and oneDNN adds bias and relu on the way. */
 #include "core/alloc.h"
 #include "device/cpu/onednn/matmul.h"
 #include "ops/attrs.h"
 
-/* Pixels of x and dy must be the same. */
+/* Why the step is no plain product, or NULL: without strides and padding, x and dy have the same
+ * pixels. */
 static const char *refusal(const mg_kernel_plan *plan, const mg_value *w, const mg_value *x) {
     const mg_conv_attrs *a = plan->step->attrs;
     if (!mg_dnnl_engine()) return "oneDNN is not used";

@@ -10,11 +10,12 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-/* Rows and columns transposed at a time, which stay in the first-level cache; multiply-adds from
- * which a transposed copy pays; multiply-adds of a product up to which a thread makes it alone. */
+/* BLOCK: rows and columns that are transposed at a time, and stay in the L1 cache. LARGE:
+ * multiply-adds from which a transposed copy pays. SMALL: multiply-adds of a product up to which
+ * one thread computes it alone. */
 enum { BLOCK = 64, LARGE = 1 << 22, SMALL = 1 << 21 };
 
-/* How a product with a transposed second factor is made. */
+/* How a product with a transposed second factor is computed. */
 typedef enum order { DIRECT, TRANSPOSE_B, TRANSPOSE_RESULT } order;
 
 /* ---- one product in float32 ---- */
@@ -24,7 +25,7 @@ static order order_of(const mg_product *p) {
     return p->n * p->k <= p->m * (p->n + p->k) ? TRANSPOSE_B : TRANSPOSE_RESULT;
 }
 
-/* The transposed b, or the transposed a and the result before it is transposed. */
+/* Room for the transposed b, or for the transposed a and the result before it is transposed. */
 size_t mg_product_scratch(const mg_product *p) {
     const order way = order_of(p);
     if (way == DIRECT) return 0;
@@ -71,10 +72,10 @@ dnnl_status_t mg_product_run(const mg_product *p, const float *a, const float *b
 /* ---- the op ---- */
 
 /* Products for which gemm.c is faster than oneDNN's AVX2 kernel: 32 to 256 rows times a matrix that
- * does not fit into the second cache. 128 rows, 1024 x 1024: 4.0 ms instead of 6.1 with one thread
- * of a Zen 3, 2.5 instead of 3.5 with two; 32 rows: 0.83 instead of 1.41 with one thread of a Zen
- * 4, narrowed to AVX2. With 512 rows or more, or a transposed factor, oneDNN's is up to 1.3 times
- * as fast. */
+ * does not fit into the L2 cache. 128 rows, 1024 x 1024: 4.0 ms instead of 6.1 with one thread of a
+ * Zen 3, 2.5 instead of 3.5 with two; 32 rows: 0.83 instead of 1.41 with one thread of a Zen 4,
+ * limited to AVX2. With 512 rows or more, or a transposed factor, oneDNN's is up to 1.3 times as
+ * fast. */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { FEWEST = 32, MOST = 256, LARGE_MATRIX = 1 << 18 };
     const mg_matmul_attrs *attrs = plan->step->attrs;
@@ -88,7 +89,7 @@ static bool is_slow(const mg_kernel_plan *plan) {
 static const char *matmul_accepts(const mg_kernel_plan *plan) {
     if (!mg_dnnl_engine()) return "oneDNN is not used";
     if (!mg_all_f32(plan)) return "not float32";
-    return is_slow(plan) ? "faster as a product of our own" : NULL;
+    return is_slow(plan) ? "our own matrix product is faster" : NULL;
 }
 
 /* Several matrices are multiplied without scratch. */
@@ -114,7 +115,7 @@ static dnnl_status_t multiply_some(const mg_call *call, int64_t first, int64_t e
     return status;
 }
 
-/* All products; small ones are dealt out to the threads. */
+/* All products. Threads share small ones, each product on one thread. */
 static mg_status multiply_all(const mg_call *call) {
     const mg_matmul_batch *batch = call->plan->state;
     const mg_product *p = &batch->one;

@@ -1,4 +1,4 @@
-/* A product of two float32 matrices, for matmul and for convolutions that are one. */
+/* A product of two float32 matrices by oneDNN, for matmul and for 1x1 convolutions. */
 #ifndef MG_DEVICE_CPU_ONEDNN_MATMUL_H
 #define MG_DEVICE_CPU_ONEDNN_MATMUL_H
 

@@ -2,9 +2,9 @@
  * statuses.
  *
  * Memory objects are made once, without memory; a run sets their addresses and allocates nothing.
- * Only when another device is running the same program, and so uses these objects, does a run make
- * its own (0.2 us each). Scratch memory always comes from the program, because the library's own
- * belongs to the thread that made the primitive. */
+ * If another device is running the same program, and so uses these objects, a run makes its own
+ * (0.2 us each). Scratch memory always comes from the program, because the library's own belongs to
+ * the thread that made the primitive. */
 #include "device/cpu/onednn/onednn.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +125,7 @@ static dnnl_status_t run_taken(const mg_dnnl_call *c, void *const *addresses) {
                                   : status;
 }
 
-/* A run with memory objects of its own, because another thread has taken the primitive's. */
+/* A run with temporary memory objects, because another thread has taken the primitive's. */
 static dnnl_status_t run_beside(const mg_dnnl_call *c, void *const *addresses) {
     dnnl_exec_arg_t args[MG_DNNL_ARGUMENTS];
     dnnl_status_t status = dnnl_success;

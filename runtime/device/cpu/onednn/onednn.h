@@ -1,5 +1,6 @@
-/* oneDNN behind the runtime's manners: statuses become messages, handles have owners. Without the
- * library (MG_ONEDNN is not defined) the device has kernels of its own for the same steps. */
+/* oneDNN in the runtime's conventions: its statuses become messages, and its handles have owners.
+ * Without the library (MG_ONEDNN is not defined) the device has its own kernels for the same
+ * steps. */
 #ifndef MG_DEVICE_CPU_ONEDNN_ONEDNN_H
 #define MG_DEVICE_CPU_ONEDNN_ONEDNN_H
 
@@ -16,24 +17,24 @@ void mg_dnnl_close(void);
 /* NULL if the environment variable MGPU_ONEDNN is "no": then no kernel of the library may accept.
  */
 dnnl_engine_t mg_dnnl_engine(void);
-/* Whether the library's kernels are those for AVX2 or AVX-512. Either are slower than ours in some
- * cases. */
+/* Whether oneDNN's kernels are those for AVX2, or for AVX-512. Both are slower than our own kernels
+ * in some cases. */
 bool mg_dnnl_is_avx2(void);
 bool mg_dnnl_is_avx512(void);
-/* ", oneDNN 2.6.3", for the device's description; "" where the library is not used. */
+/* ", oneDNN 2.6.3", for the device's description; "" if the library is not used. */
 const char *mg_dnnl_text(char *text, size_t size);
 
 /* MG_OK, or MG_OOM / MG_DEVICE naming op, shapes and oneDNN's reason. */
 mg_status mg_dnnl_check(dnnl_status_t status, const mg_kernel_plan *plan);
 
-/* A primitive and its memory objects; all of it dies with mg_dnnl_drop. Several threads may run it
- * at once. */
+/* A primitive and its memory objects; mg_dnnl_drop frees all of them. Several threads may run it at
+ * the same time. */
 enum { MG_DNNL_ARGUMENTS = 5 };
 typedef struct mg_dnnl_call {
     dnnl_primitive_t primitive;
     int n;
     dnnl_exec_arg_t args[MG_DNNL_ARGUMENTS]; /* addresses are given at run time, in this order */
-    atomic_bool taken;                       /* a run has its addresses in args */
+    atomic_bool taken;                       /* a run is using the memory objects in args */
 } mg_dnnl_call;
 
 mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
@@ -41,8 +42,8 @@ mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
 mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan);
 void mg_dnnl_drop(mg_dnnl_call *c);
 
-/* A copy from one memory format to another: its third argument is scratch memory, as much as it
- * adds to plan->scratch. */
+/* A copy from one memory format to another. Its third argument is scratch memory, whose size is
+ * added to plan->scratch. */
 mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
                           const dnnl_memory_desc_t *to, mg_kernel_plan *plan);
 

@@ -1,5 +1,5 @@
 /* Inner loops of matrix products in float and double: see gemm.c one folder up. The second factor
- * is packed into strips of columns as wide as two vectors. */
+ * is packed into strips of columns as wide as two vectors (micro-panels, in the terms of BLIS). */
 #ifndef MG_DEVICE_CPU_SIMD_GEMM_H
 #define MG_DEVICE_CPU_SIMD_GEMM_H
 
@@ -7,19 +7,22 @@
 #include <stdint.h>
 
 /* c[r * rc + column] = the sum over d of a[r * ra + d * da] * b[d][column], for a strip of columns.
- * Either ra or da is 1. The first factor's terms may lie in several runs. */
+ * Either ra or da is 1. The first factor's terms may lie in several runs with gaps between them. */
 typedef struct mg_gemm_product {
     const void *a;
     int64_t ra, da, depth;
-    int64_t run, gap; /* terms of a run; elements left out between two runs */
+    int64_t run, gap; /* terms of a run; elements skipped between two runs */
     const void *b;    /* {depth, strip} */
-    int64_t columns;  /* of the strip that are wanted: one vector of them is made, or two */
+    /* columns of the strip that are wanted; one or both of its vectors are computed */
+    int64_t columns;
     void *c;
     int64_t rc;
     const void *sums; /* {rows, strip} to be added, which may be c, or NULL */
     const void *bias; /* to be added, per column, or NULL */
     bool relu;        /* comes last; NaN stays NaN */
-    int64_t chain;    /* terms that are summed by themselves first: fewer lose less to rounding */
+    /* terms of a partial sum; the partial sums are then added up. Shorter ones lose less to
+     * rounding */
+    int64_t chain;
 } mg_gemm_product;
 
 /* Sums to be written: `rows` rows of `columns`, in strips that lie `apart` elements from each
@@ -33,15 +36,13 @@ typedef struct mg_gemm_sums {
 
 typedef struct mg_simd_gemm {
     int strip; /* columns */
-    int tile;  /* rows that are summed in registers at a time: products of so many rows are fastest
-                */
+    int tile;  /* rows that are summed in registers at a time; products of a multiple are fastest */
     void (*multiply)(const mg_gemm_product *p, int64_t rows);
-    /* A strip from columns that lie in memory one after the other: to {depth, strip} = the
-     * transposed from {lanes, depth}, whose rows lie `row` elements apart; lanes that are missing
-     * are 0. */
+    /* Packs a strip from a matrix {lanes, depth} whose rows lie `row` elements apart: to {depth,
+     * strip} is its transpose. Missing lanes are 0. */
     void (*pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth, void *to);
-    /* Strips, `apart` elements from each other, from the rows {steps, columns} of a matrix; columns
-     * that are missing in the last one are 0. */
+    /* Packs strips, `apart` elements from each other, from the rows {steps, columns} of a matrix.
+     * Missing columns of the last strip are 0. */
     void (*pack_steps)(const void *from, int64_t row, int64_t steps, int64_t columns, void *to,
                        int64_t apart);
     void (*write)(const mg_gemm_sums *s, void *y, int64_t y_row);

@@ -1,9 +1,9 @@
 /* Matrix products, for one type: see reals.c and gemm.h. */
 
 #ifndef GEMM_STRIP
-/* A strip is two vectors wide. With 32 registers a product's tile is 7 x 2 sums and as many totals,
- * a row of the second factor and one broadcast element of the first; with 16, sums of 6 x 2 fit,
- * and totals lie in memory. */
+/* A strip is two vectors wide. With 32 registers, 7 x 2 partial sums and as many totals fit, next
+ * to a row of the second factor and one broadcast element of the first. With 16 registers, 6 x 2
+ * partial sums fit, and the totals lie in memory. */
 #define GEMM_STRIP (2 * VEC)
 enum { GEMM_TILE = MG_REGISTERS >= 32 ? 7 : 6 };
 #endif
@@ -14,13 +14,13 @@ MG_INLINE NAME(vec) NAME(gemm_finish)(NAME(vec) v, const REAL *bias, bool relu, 
     return relu ? (NAME(vec))((__typeof__(v < v))v & ~below) : v;
 }
 
-/* rows x vectors sums, the columns of so many vectors of a strip. */
+/* Computes rows x vectors sums: `vectors` is 1 or 2, the vectors of a strip that are wanted. */
 MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_t ra, int64_t da,
                                    const int rows, const int vectors) {
     NAME(vec) total[GEMM_TILE][2];
     UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = (NAME(vec)){0};
     const REAL *a = (const REAL *)p->a + row * ra, *b = p->b;
-    int64_t rest = p->run; /* of the run that a is in */
+    int64_t rest = p->run; /* terms left of the current run */
     for (int64_t d = 0, n; d < p->depth;) {
         const int64_t end = p->depth - d < p->chain ? p->depth : d + p->chain;
         NAME(vec) sum[GEMM_TILE][2];
@@ -80,7 +80,7 @@ static void NAME(gemm_multiply)(const mg_gemm_product *p, int64_t rows) {
 #undef CASE
 }
 
-/* In squares; what they leave over element by element. */
+/* Transposes squares in registers, and what is left element by element. */
 static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth,
                                   void *packed) {
     const REAL *restrict x = from;
@@ -111,7 +111,7 @@ static void NAME(gemm_pack_steps)(const void *from, int64_t row, int64_t steps, 
     }
 }
 
-/* The columns that do not fill a vector, of one row. */
+/* Writes the columns of one row that do not fill a vector. */
 static void NAME(gemm_write_rest)(const mg_gemm_sums *s, const REAL *sums, int64_t column,
                                   REAL *y) {
     for (; column < s->columns; column++, sums++) {
