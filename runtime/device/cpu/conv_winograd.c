@@ -1,24 +1,26 @@
-/* conv2d and its gradients with square filters by Winograd's algorithm. conv_winograd_sizes.c says
- * which they are, and how they are cut into tiles.
+/* conv2d and its gradients with square filters by Winograd's algorithm. conv_winograd_sizes.c
+ * decides which convolutions are computed like this, and how results are cut into tiles.
+ * simd/winograd.c explains the algorithm and the names V, U, M and D.
  *
  * Results are computed in blocks of tiles, each by one thread with its own scratch; or, where the
  * filters are large, in strips of channels, whose filters each thread transforms for itself. The
  * filters' gradient sums over all tiles: blocks are transformed by all threads together, then each
  * thread adds the block's products to its own elements of dU, so that the order of sums does not
- * depend on the number of threads. Few channels are taken by conv_winograd_images.c, if there are
- * enough images. */
+ * depend on the number of threads. Convolutions with few channels and enough images go to
+ * conv_winograd_images.c. */
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
 #include <omp.h>
 #include <string.h>
 
-/* Channels that a product sums at a time: its filters stay in the first cache. */
+/* DEPTH: channels that a product sums at a time, so that its filters stay in the L1 cache. CHAIN:
+ * terms of a partial sum, see mg_gemm_product. */
 enum { DEPTH = 256, CHAIN = 16 };
 
 /* ---- filters ---- */
 
-/* Where weight (y, x) of a filter, of all channels, lies among arranged filters: {tap, tap, phase
- * and channel, filter}, or if rotated {tap, tap, filter, phase and channel}. */
+/* The offset of weight (y, x), with all channels, in the rearranged filters: {tap, tap, phase and
+ * channel, filter}, or if rotated {tap, tap, filter, phase and channel}. */
 static int64_t arranged_at(const mg_winograd_conv *s, int64_t y, int64_t x) {
     const mg_tap_place row = mg_winograd_place(&s->y, y), column = mg_winograd_place(&s->x, x);
     const int64_t tap = row.tap * s->taps + column.tap;
@@ -26,11 +28,11 @@ static int64_t arranged_at(const mg_winograd_conv *s, int64_t y, int64_t x) {
     return tap * s->c * s->k + phase * (s->y.rotated ? s->result.phase : s->image.phase * s->k);
 }
 
-/* Turns the filters w {side, side, c, k} by half a turn; in squares that stay in the first cache.
- */
+/* Rotates the filters w {side, side, c, k} by half a turn and exchanges their channel axes, SIDE
+ * rows at a time, whose cache lines stay in the L1 cache. */
 static void rotate_filters(const mg_winograd_conv *s, const float *w, float *rotated) {
     enum { SIDE = 16 };
-    const int64_t rows = s->result.c, columns = s->c; /* of the matrix of each weight */
+    const int64_t rows = s->result.c, columns = s->c; /* of each weight's matrix of channels */
 #pragma omp for collapse(2) schedule(static)
     for (int64_t i = 0; i < s->side * s->side; i++)
         for (int64_t first = 0; first < rows; first += SIDE) {
@@ -43,7 +45,7 @@ static void rotate_filters(const mg_winograd_conv *s, const float *w, float *rot
         }
 }
 
-/* Copies filters w {side, side, c, k} among the arranged ones. */
+/* Copies the filters w {side, side, c, k} to their places in the rearranged filters. */
 static void arrange_filters(const mg_winograd_conv *s, const float *w, float *arranged) {
     const int64_t floats = s->image.c * s->k;
 #pragma omp for schedule(static)
@@ -52,7 +54,8 @@ static void arrange_filters(const mg_winograd_conv *s, const float *w, float *ar
                (size_t)floats * sizeof *w);
 }
 
-/* The filters of a run, perhaps in scratch memory. Taps that meet no weight are 0. */
+/* The filters {taps, taps, c, k} of a run: w itself, or rearranged in scratch. Taps without a
+ * weight are 0. */
 static const float *prepared_filters(const mg_winograd_conv *s, const float *w, float *scratch) {
     if (!mg_winograd_is_arranged(s)) return w;
     if (s->y.step > 1) {
@@ -79,7 +82,7 @@ static int64_t blocks_of(const mg_winograd_conv *s) {
     return sum;
 }
 
-/* Block i of those of all regions. */
+/* Block number i, counted over all regions. */
 static block block_at(const mg_winograd_conv *s, int64_t i) {
     int r = 0;
     while (i >= s->blocks[r]) i -= s->blocks[r++];
@@ -98,15 +101,15 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
 
 /* ---- prefetching ---- */
 
-/* Cache lines from `at` on, some of which each step requests. Products leave memory idle, so the
- * images of the next block are requested between them. */
+/* Cache lines from `at` on, of which each step prefetches `per_step`. Products leave the memory bus
+ * idle, so the images of the next block are prefetched between them. */
 typedef struct prefetch {
     const char *at;
     int64_t lines, per_step;
 } prefetch;
 
-/* The rows of the images that a block reads, in `steps` steps. None if they would fill the
- * second-level cache, as those of a region with few columns. */
+/* The rows of the images that a block reads, to be prefetched in `steps` steps. Nothing if they
+ * would fill the L2 cache, as those of a region with few columns would. */
 static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *g, block b,
                             const float *images, int64_t steps) {
     enum { MOST = 256 << 10 }; /* bytes */
@@ -126,8 +129,8 @@ static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *
                       mg_divide_up(lines, steps)};
 }
 
-/* Into the first-level cache, from which lines go to the second: requests for the second alone were
- * slower on a Zen 4. */
+/* Prefetches into the L1 cache, from which lines go to L2: prefetching into L2 alone was slower on
+ * a Zen 4. */
 static void prefetch_step(prefetch *p) {
     for (int64_t i = 0; i < p->per_step && p->lines > 0; i++, p->lines--, p->at += MG_LINE)
         __builtin_prefetch(p->at);
@@ -135,7 +138,7 @@ static void prefetch_step(prefetch *p) {
 
 /* ---- results, and the image's gradient ---- */
 
-/* M of a block from V and n strips of U. */
+/* Computes M of a block from V and n strips of U. */
 static void multiply_results(const mg_winograd_conv *s, block b, const float *v, const float *u,
                              int64_t n, float *m, prefetch next) {
     for (int64_t e = 0; e < b.region->high * b.region->wide; e++) {
@@ -162,8 +165,9 @@ static void multiply_results(const mg_winograd_conv *s, block b, const float *v,
     }
 }
 
-/* The images of the block that this thread will probably make after block i. None where filters,
- * V and M fill the second-level cache by themselves: with 64 channels either way it cost 2 %. */
+/* The images of the block that this thread will probably compute after block i. Nothing where
+ * filters, V and M fill the L2 cache by themselves: with 64 input and 64 output channels,
+ * prefetching cost 2 %. */
 static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const float *x) {
     enum { MOST_FILTERS = 512 << 10 }; /* bytes */
     const mg_winograd_region *r = block_at(s, i).region;
@@ -191,8 +195,8 @@ static void make_results(const mg_winograd_conv *s, const float *x, const float 
     }
 }
 
-/* A thread's scratch, or that of the strip with the thread's number: a strip of the filters, then a
- * strip of M. */
+/* The scratch of a thread, or of the strip, with this number: a strip of the filters, then a strip
+ * of M. */
 static float *strip_scratch(const mg_winograd_conv *s, float *scratch, int64_t number) {
     return scratch + s->threads_at + (size_t)number * s->thread_floats;
 }
@@ -218,8 +222,8 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
     if (s->past_caches) mg_simd_used->movement->end_stream();
 }
 
-/* A block's results by a team that is larger than the number of strips: threads share the filters
- * of all strips, then some tiles of a strip at a time. */
+/* Computes a block where there are fewer strips than threads: the threads share the filters of all
+ * strips, then some tiles of a strip at a time. */
 static void share_strips(const mg_winograd_conv *s, block b, const float *v, const float *filters,
                          const float *bias, float *scratch, float *y) {
     enum { FEWEST = 8 }; /* tiles at a time */
@@ -237,8 +241,8 @@ static void share_strips(const mg_winograd_conv *s, block b, const float *v, con
         }
 }
 
-/* Filters of a strip are transformed for each block: they stay in the caches then, where those of
- * all strips would not. */
+/* Each strip's filters are transformed again for each block and used at once, while they are in the
+ * caches. Those of all strips together would not fit. */
 static void make_results_by_strips(const mg_winograd_conv *s, const float *x, const float *filters,
                                    const float *bias, float *scratch, float *y) {
     enum { SHARE = 8 }; /* tiles of a thread at a time */
@@ -289,7 +293,7 @@ static mg_status winograd_run_results(const mg_call *call) {
 
 /* ---- the filters' gradient ---- */
 
-/* dU of one element and strip, with the tiles of a block. */
+/* Adds the tiles of a block to dU of one element and strip, or sets it to them. */
 static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t strip, const float *v,
                       const float *d, bool add, float *du) {
     const int64_t plane = plane_of(s, b.region, e);
@@ -309,7 +313,7 @@ static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t str
     mg_simd_used->gemm[0]->multiply(&p, s->c);
 }
 
-/* V and D of a block, by all threads: each takes a few tiles of x or of dy at a time. */
+/* Computes V and D of a block with all threads: each takes a few tiles of x or of dy at a time. */
 static void transform_block(const mg_winograd_conv *s, block b, const float *x, const float *dy,
                             float *v, float *d) {
     enum { MOST = 8 }; /* tiles of a thread at a time */
@@ -328,7 +332,8 @@ static void transform_block(const mg_winograd_conv *s, block b, const float *x, 
     }
 }
 
-/* This thread's share of what block i reads of the images, requested in its share of the steps. */
+/* This thread's share of the images that block i reads, to be prefetched during the thread's share
+ * of `steps` products. */
 static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_image *g, int64_t i,
                                const float *images, int64_t steps) {
     if (i >= blocks_of(s)) return (prefetch){0};
@@ -339,7 +344,7 @@ static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_imag
                        mg_divide_up(steps, team));
 }
 
-/* dw from the gradient of the arranged filters. */
+/* Copies dw from the gradient of the rearranged filters. */
 static void collect_gradients(const mg_winograd_conv *s, const float *arranged, float *dw) {
     const int64_t floats = s->image.c * s->k;
 #pragma omp for schedule(static)

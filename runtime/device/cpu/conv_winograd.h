@@ -1,19 +1,22 @@
-/* A Winograd convolution on the cpu device: its sizes (conv_winograd_sizes.c), with which it runs
- * (conv_winograd.c). */
+/* The sizes of a Winograd convolution: conv_winograd_sizes.c computes them, conv_winograd.c runs
+ * with them. */
 #ifndef MG_DEVICE_CPU_CONV_WINOGRAD_H
 #define MG_DEVICE_CPU_CONV_WINOGRAD_H
 
 #include "device/cpu/cpu.h"
 
-/* One axis of a convolution as one with stride 1: see mg_winograd_image. */
+/* One axis of a convolution that is computed as one with stride 1: see mg_winograd_image. */
 typedef struct mg_winograd_axis {
-    int64_t step, points; /* pixels of a grid point; points of the result's grid */
+    int64_t step, points; /* pixels of a grid point; grid points of the result */
     int taps;
-    bool rotated;           /* it computes the image's gradient, from dy: */
-    int64_t padding, first; /* of the image; dy's point that the first tap of point 0 meets */
+    /* the filters are rotated: the result is the image's gradient, from dy */
+    bool rotated;
+    /* rotated only: padding of the image; the point of dy that tap 0 reads for point 0 */
+    int64_t padding, first;
 } mg_winograd_axis;
 
-/* The tap that weight t of a filter's side becomes, and the pixel of a grid point that it meets. */
+/* Along one axis, where weight t of a filter goes: to which tap of the stride-1 filter, and to
+ * which phase (pixel of a grid point). */
 typedef struct mg_tap_place {
     int64_t tap, phase;
 } mg_tap_place;
@@ -26,28 +29,33 @@ enum { MG_WINOGRAD_REGIONS = 4 };
 typedef struct mg_winograd_conv {
     mg_winograd_image image, result;
     mg_winograd_axis y, x;
-    mg_winograd_region regions[MG_WINOGRAD_REGIONS]; /* that with the largest tiles first */
-    int64_t blocks[MG_WINOGRAD_REGIONS];             /* of each region, with so many tiles: */
+    mg_winograd_region regions[MG_WINOGRAD_REGIONS]; /* the one with the largest tiles first */
+    /* blocks of tiles in each region; tiles of a block; the largest of these numbers */
+    int64_t blocks[MG_WINOGRAD_REGIONS];
     int64_t block[MG_WINOGRAD_REGIONS], largest_block;
-    int n_regions, elements; /* elements: of the largest tiles */
+    int n_regions, elements; /* elements: elements of the largest tiles */
     int64_t images;
-    int64_t c, k, strips; /* channels summed over and made; strips of the latter */
-    int64_t filter_plane, image_plane, result_plane, ld; /* floats; of a row of V */
-    size_t filters_at, threads_at, thread_floats;        /* places in scratch, in floats */
-    int team, taps, side;                                /* taps, and weights, of a filter's side */
+    int64_t c, k, strips; /* channels summed over, and produced; strips of the latter */
+    /* floats of a plane of each operand (mg_winograd_planes); of a row of V */
+    int64_t filter_plane, image_plane, result_plane, ld;
+    /* offsets in scratch, and size of a thread's scratch, in floats */
+    size_t filters_at, threads_at, thread_floats;
+    int team, taps, side; /* taps, and weights, of a filter's side */
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */
     bool past_caches; /* image and result are too large to stay in the caches */
 } mg_winograd_conv;
 
-/* Whether the filters, {taps, taps, c, k}, are in scratch memory, in another order than w. */
+/* Whether the filters must be rearranged as {taps, taps, c, k} in scratch memory first, because
+ * they are rotated or the stride is not 1. */
 bool mg_winograd_is_arranged(const mg_winograd_conv *s);
 /* Tiles of all images in a region. */
 int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region);
 /* Tiles of a block, at most `most`, such that n threads get equally many blocks. */
 int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most);
 
-/* Of the kernels for the three forms. */
+/* The kernels' functions for the three forms: forward, gradient of the input, gradient of the
+ * weights. */
 const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan);
 const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan);
 const char *mg_winograd_accepts_grad_weight(const mg_kernel_plan *plan);

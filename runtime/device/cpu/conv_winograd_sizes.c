@@ -1,28 +1,32 @@
-/* Which convolutions are made by Winograd's algorithm, and with which tiles: float32, row-major,
- * with square filters.
+/* Which convolutions are computed by Winograd's algorithm, and with which tiles: float32,
+ * row-major, with square filters.
  *
- * Each side of a result is cut into tiles with eight or six elements, whichever takes fewer
- * multiplications, and a smaller one for what is left: with 3x3 filters, 22 are 6 + 6 + 6 + 4. The
- * choice does not depend on the batch, so that an image has the same result in any. A large tile of
+ * Each side of a result is cut into tiles with eight or six elements (transformed values along the
+ * side), whichever takes fewer multiplications, and a smaller one for what is left. A tile of n
+ * elements makes n - taps + 1 results: with 3x3 filters, 22 results are 6 + 6 + 6 + 4. The choice
+ * does not depend on the batch, so that an image has the same result in any batch. A large tile of
  * 3x3 filters takes 64 multiplications for 36 results of nine weights each, a fifth of a direct
- * sum's; the error is about 1e-5 of the largest result, so precision "highest" does not come here.
+ * sum's; the error is about 1e-5 of the largest result, so it is not used under precision
+ * "highest".
  *
- * With stride 2, the pixels of an image in even and in odd rows and columns are four images, each
- * convolved with stride 1 with the weights that meet its pixels. Their sum is the convolution of
- * one image that has the channels of all four: a 7x7 filter becomes one with 4x4 taps and four
- * times as many channels, and a 3x3 filter one with 2x2 taps, of which some are 0. */
+ * Stride 2 becomes stride 1 by space-to-depth: the pixels of even and odd rows and columns are four
+ * images, each convolved with those weights that are multiplied by its pixels. The sum of the four
+ * is the convolution of one image that has the channels of all four. A 7x7 filter becomes one with
+ * 4x4 taps and four times as many channels, and a 3x3 filter one with 2x2 taps, of which some are
+ * 0. */
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "ops/attrs.h"
 
 enum {
-    BLOCK = 28,             /* tiles of a thread's block */
-    SHARED_BLOCK = 32,      /* of a block that all threads transform together */
-    MANY_FILTERS = 1 << 16, /* with more, tiles have 6x6 elements at most, and any block is: */
-    LARGE_BLOCK = 128,
-    FEWEST = 16, /* channels on either side: with fewer, transforms cost more than they save */
-    FEWEST_TILES = 32, /* of 4x4 results */
+    BLOCK = 28,        /* tiles of a thread's block */
+    SHARED_BLOCK = 32, /* tiles of a block that all threads transform together */
+    /* weights of a tap, with more of which filters are large: tiles have 6x6 elements */
+    MANY_FILTERS = 1 << 16,
+    LARGE_BLOCK = 128, /* tiles of a block if the filters are large */
+    FEWEST = 16, /* input or output channels: with fewer, transforms cost more than they save */
+    FEWEST_TILES = 32, /* tiles of 4x4 results */
     TRANSFORM = 14,    /* multiplications in the time that transforming an element takes */
     PADDING = 16 /* floats between planes: apart by a power of two, they would share cache sets */
 };
@@ -34,12 +38,13 @@ static int64_t round_up(int64_t n, int64_t unit) {
 }
 
 /* Whether transformed filters are too large to be read again and again for few tiles. c, k:
- * channels summed over and made. */
+ * channels summed over, and produced. */
 static bool is_large(int64_t c, int64_t k) {
     return c * k > MANY_FILTERS;
 }
 
-typedef struct cut { /* of a side: `count` tiles with `first` elements, one with `last` if not 0 */
+/* a side: `count` tiles with `first` elements, then one with `last` unless that is 0 */
+typedef struct cut {
     int64_t count;
     int first, last;
 } cut;
@@ -58,7 +63,8 @@ static int64_t elements_of(cut side) {
     return side.count * side.first + side.last;
 }
 
-/* With fewest elements; if equally many, with smaller tiles, whose filters have fewer. */
+/* The cut with fewer elements; if they are equal, the one with smaller tiles, whose transformed
+ * filters are smaller. */
 static cut cut_side(int64_t n, int taps, bool large) {
     const cut eight = cut_with(n, taps, 8), six = cut_with(n, taps, 6);
     if (large) return (cut){mg_divide_up(n, 7 - taps), 6, 0};
@@ -67,12 +73,13 @@ static cut cut_side(int64_t n, int taps, bool large) {
 
 /* ---- axes ---- */
 
-/* Result i of a convolution meets with weight t pixel i * step + t - padding: pixel t % step of
- * point i + t / step, if points are counted from the padding on. Its gradient goes from result i to
- * that pixel: pixel `phase` of point i is reached from dy's point i + met_point. */
+/* Result i of a convolution multiplies weight t by pixel i * step + t - padding. With points
+ * counted from the start of the padding, that is pixel t % step of point i + t / step. The gradient
+ * goes back from result i to that pixel: `phase` is that pixel's place in its point, now counted
+ * from the start of the image, and point i of dx reads point i + met_point of dy. */
 static int64_t met_point(const mg_winograd_axis *a, int64_t t) {
     const int64_t phase = (t + a->padding) % a->step;
-    return (phase + a->padding - t) / a->step; /* without a rest */
+    return (phase + a->padding - t) / a->step; /* an integer */
 }
 
 mg_tap_place mg_winograd_place(const mg_winograd_axis *a, int64_t t) {
@@ -106,7 +113,8 @@ static mg_winograd_image image_of(const mg_value *v, int64_t top, int64_t left, 
     return (mg_winograd_image){d[1], d[2], d[3], top, left, step, phase};
 }
 
-/* That of x with filters like w, whose results are like y: axes, channels and taps. */
+/* The convolution of x: axes, channels and taps. w and y are filters and result, or the gradients
+ * of these. */
 static mg_winograd_conv winograd_of_image(const mg_kernel_plan *plan, const mg_value *x,
                                           const mg_value *w, const mg_value *y) {
     const mg_conv_attrs *a = plan->step->attrs;
@@ -123,7 +131,7 @@ static mg_winograd_conv winograd_of_image(const mg_kernel_plan *plan, const mg_v
                               .side = (int)side};
 }
 
-/* That of dy with the rotated filters, whose result is the image's gradient. */
+/* The convolution of dy with the rotated filters, whose result is the image's gradient. */
 static mg_winograd_conv winograd_of_gradient(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     const mg_value *dy = plan->in[0].value, *w = plan->in[1].value, *dx = plan->out[0].value;
@@ -154,12 +162,12 @@ static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *
         return "dilations or groups";
     if (side != w->shape.dim[1]) return "filters are not square";
     for (int i = 0; i < 4; i++)
-        if (a->pads.v[i] >= side) return "padded by more than the filter";
+        if (a->pads.v[i] >= side) return "padding is as wide as the filter or wider";
     return NULL;
 }
 
-/* Whether the products and transforms of an image take less time than a direct convolution, whose
- * loops are a little faster. c: channels of x, times phases. */
+/* Whether products and transforms take less time than a direct convolution, whose loops are a
+ * little faster for the same number of multiplications. */
 static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_value *y) {
     const int64_t *d = y->shape.dim, *f = w->shape.dim;
     const bool large = is_large(s->c, s->k);
@@ -240,8 +248,9 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
     s->strips = mg_divide_up(s->k, strip);
     s->filter_plane = s->strips * s->c * strip + PADDING;
     s->ld = round_up(s->c, 16) + PADDING;
-    /* Transforms write pixel by pixel, which waits for each line that is not in the caches: with
-     * results of 7 MB of 11, a forward pass took 1.2 times as long without streaming. */
+    /* Transforms write pixel by pixel, and wait for each line that is not in the caches: with 11 MB
+     * of images and results, 7 MB of them results, a forward pass took 1.2 times as long without
+     * streaming. */
     s->past_caches = mg_value_bytes(in) + mg_value_bytes(out) > MG_STREAM_ABOVE / 2;
 }
 
@@ -254,7 +263,7 @@ int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most) {
     return mg_divide_up(share, mg_divide_up(share, most));
 }
 
-/* Sets the blocks of tiles, such that n threads get equally many. */
+/* Sets the blocks of tiles of all regions, such that n threads get equally many. */
 static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
     for (int r = 0; r < s->n_regions; r++) {
         s->block[r] = mg_winograd_block(mg_winograd_tiles(s, r), n, most);

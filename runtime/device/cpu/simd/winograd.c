@@ -1,7 +1,8 @@
-/* Winograd convolution in float32: the transforms. The products between them are gemm_loops.h's.
+/* Winograd convolution in float32: the transforms. The products between them are those of
+ * gemm_loops.h.
  *
- * An image is cut into tiles of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, that overlap by the taps
- * of a filter but one: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With
+ * An image is cut into tiles of 8x8, 6x6 or 4x4 pixels, or 8x4 and so on, that overlap by taps - 1
+ * pixels: with 3x3 filters, for 6x6, 4x4 or 2x2 results. With
  *     V = B'xB of an image tile, U = GwG' of a filter, D = AyA' of a tile of the result's gradient
  * each pass is one matrix product for every element of a transformed tile:
  *     result              M = V U, summed over channels     y = A'MA
@@ -15,12 +16,12 @@
 
 enum {
     STRIP = 2 * LANES, /* columns of a strip, as in gemm_loops.h */
-    MOST = 8,          /* elements of a line */
-    MOST_RESULTS = 7,  /* of a line, with two taps */
+    MOST = 8,          /* elements of a line, at most */
+    MOST_RESULTS = 7,  /* results of a line, with two taps */
     MOST_TAPS = 5
 };
 
-/* Calls f with the sizes as constants where they are common. */
+/* Calls f with sizes that are constants for the compiler where they are common. */
 #define WITH_SIZES(f, taps, high, wide, ...)                                                       \
     do {                                                                                           \
         if (high != MOST || wide != MOST)                                                          \
@@ -38,7 +39,7 @@ enum {
             f(5, MOST, MOST, __VA_ARGS__);                                                         \
     } while (0)
 
-/* The first n lanes, zeros in the others; n may be 0 or more than there are lanes. */
+/* Loads the first n lanes, and zeros in the others; n may be 0 or more than there are lanes. */
 MG_INLINE vec load_lanes(const float *p, int64_t n) {
     vec v = {0};
     if (n >= LANES) return load(p);
@@ -58,14 +59,14 @@ MG_INLINE mg_winograd_planes planes_at(mg_winograd_planes p, int64_t offset) {
     return p;
 }
 
-/* A row of a transformed tile: `wide` elements, a plane apart. */
+/* Stores a row of a transformed tile: `wide` elements, a plane apart. */
 MG_INLINE void store_row(float *row, int64_t plane, const vec *elements, const int wide) {
     UNROLL for (int x = 0; x < MOST; x++) if (x < wide) store(row + x * plane, elements[x]);
 }
 
 /* ---- filters ---- */
 
-/* A vector of filters of one channel: from w, k weights apart, to u. */
+/* Transforms a vector of filters of one channel: from w, k weights apart, to u. */
 MG_INLINE void transform_filter(const int taps, const int high, const int wide, const float *w,
                                 const mg_winograd_filters *f, int64_t lanes, mg_winograd_planes u) {
     vec t[MOST][6], in[6] = {{0}}, out[MOST] = {{0}};
@@ -118,7 +119,7 @@ static void transform_filter_gradients(const mg_winograd_filters *w, mg_winograd
 
 /* ---- tiles ---- */
 
-typedef struct tile_place { /* of a tile, counted over all images: its image and first result */
+typedef struct tile_place { /* of a tile: its image, and its first result */
     int64_t image, y, x;
 } tile_place;
 
@@ -135,15 +136,15 @@ typedef enum pixels {
     TAIL    /* perhaps outside, and the channels do not fill the vector */
 } pixels;
 
-/* A tile of an image: its first pixel, a vector of channels, and how many floats further the next
- * tile lies. */
+/* A tile of an image: its first pixel, a vector of its channels, and the distance of the next tile
+ * in floats, which is prefetched. */
 typedef struct tile {
     const float *image;
     int64_t y, x, channel, ahead;
-    int known; /* columns that the next tile has as well */
+    int known; /* first columns of the next tile that this one has read */
 } tile;
 
-/* Pixel (y, x), perhaps outside the image. */
+/* Loads pixel (y, x), which may lie outside the image. */
 MG_INLINE vec load_pixel(mg_winograd_image g, const float *image, int64_t y, int64_t x,
                          int64_t channel, const pixels where) {
     static const float zeros[LANES];
@@ -173,7 +174,7 @@ MG_INLINE void transform_image(mg_winograd_image g, tile i, mg_winograd_planes v
     }
 }
 
-/* All channels of a tile, to rows of V that begin at `to`. */
+/* Transforms all channels of a tile, to rows of V that begin at `to`. */
 MG_INLINE void transform_pixels(mg_winograd_image g, tile i, mg_winograd_planes to, const int high,
                                 const int wide, const int step) {
     const bool largest = high == MOST && wide == MOST;
@@ -192,7 +193,7 @@ MG_INLINE void transform_pixels(mg_winograd_image g, tile i, mg_winograd_planes 
             transform_image(g, i, to, MOST, MOST, step, PADDED);
 }
 
-/* Functions of their own: with both in one, the loops take 3 % longer. */
+/* Two functions, for step 1 and step 2: with both in one, the loops take 3 % longer. */
 static __attribute__((noinline)) void transform_neighbours(const mg_winograd_image *g,
                                                            const tile *i, mg_winograd_planes to,
                                                            int high, int wide) {
@@ -229,11 +230,12 @@ static void transform_images(const mg_winograd_image *g, const mg_winograd_regio
     }
 }
 
-typedef struct part { /* of a tile that lies in the image, and of a vector */
+/* the part of a tile that lies in the image, and of a vector that has channels */
+typedef struct part {
     int64_t rows, columns, lanes;
 } part;
 
-/* A vector of channels of a tile of gradients. `whole`: all of it is in the image. */
+/* Transforms a vector of channels of a tile of gradients. `whole`: all of it is in the image. */
 MG_INLINE void transform_gradient(const int taps, const int high, const int wide,
                                   mg_winograd_image g, const float *dy, part p,
                                   mg_winograd_planes d, const bool whole) {
@@ -281,7 +283,7 @@ static void transform_gradients(const mg_winograd_image *g, const mg_winograd_re
     }
 }
 
-/* A vector of channels of a tile of results. */
+/* Transforms a vector of channels of a tile of results, and writes it. */
 MG_INLINE void transform_result(const int taps, const int high, const int wide,
                                 mg_winograd_planes m, mg_winograd_image g, part p, vec bias,
                                 mg_winograd_finish f, float *y) {

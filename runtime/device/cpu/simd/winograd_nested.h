@@ -1,10 +1,12 @@
-/* Transforms of one line of a Winograd tile: filters of two to five taps make n - taps + 1 results
- * of n = eight, six or four pixels. A line of n pixels has n elements, which belong to the first n
- * of the points 0, infinity, +-17/32, +-15/8 and +-1. Since short lines have elements of long ones,
- * filters are transformed once for tiles of all sizes: the factors 1 / M'(p), in which the sizes
- * differ, are those of the longest line, and the pixels' transforms are scaled for it. The powers
- * of these points differ less than those of the usual 1, 2 and 1/2: the error of F(6, 3) is about
- * that of F(4, 3) with 1 and 2, and with two, four and five taps it is no larger. */
+/* Transforms of one line of a Winograd tile, F(results, taps): filters of two to five taps make n -
+ * taps + 1 results of n = eight, six or four pixels. A line of n pixels has n elements: values of
+ * polynomials at the first n of the points 0, infinity, +-17/32, +-15/8 and +-1.
+ *
+ * Since the points of short lines are among those of long lines, filters are transformed once for
+ * tiles of all sizes: the factors 1 / M'(p), which depend on the size, are those of the longest
+ * line, and the transforms of the pixels make up for it. The powers of these points differ less
+ * than those of the usual 1, 2 and 1/2: the error of F(6, 3) is about that of F(4, 3) with 1 and 2,
+ * and with two, four and five taps it is no larger. */
 #ifndef MG_DEVICE_CPU_SIMD_WINOGRAD_NESTED_H
 #define MG_DEVICE_CPU_SIMD_WINOGRAD_NESTED_H
 
@@ -22,8 +24,8 @@
 #define OVER_B (1 / (2 * B2 * (B2 - A2) * (B2 - C2)))
 #define OVER_C (1 / (2 * C2 * (C2 - A2) * (C2 - B2)))
 
-/* The elements of p and -p from the even and the odd part of the polynomial; `step` vectors apart.
- */
+/* The elements of points p and -p from the even and the odd part of the polynomial; `step` vectors
+ * apart. */
 MG_INLINE void both_signs(float p, vec even, vec odd, vec *v, int step) {
     v[0] = even + p * odd;
     v[step] = even - p * odd;
@@ -31,7 +33,8 @@ MG_INLINE void both_signs(float p, vec even, vec odd, vec *v, int step) {
 
 /* ---- B': n pixels to n elements; elements lie `step` vectors apart ---- */
 
-/* The elements of p and -p of eight; s and q: sum and product of the other points' squares. */
+/* The elements of p and -p in a line of eight; s and q: sum and product of the other points'
+ * squares. */
 MG_INLINE void image_pair_8(float p, float s, float q, const vec x[8], vec *v, int step) {
     both_signs(p, x[6] - s * x[4] + q * x[2], x[5] - s * x[3] + q * x[1], v, step);
 }
@@ -45,7 +48,7 @@ MG_INLINE void image_line_8(const vec x[8], vec *v, int step) {
     image_pair_8(C, A2 + B2, A2 * B2, x, v + 6 * step, step);
 }
 
-/* The elements of p and -p of six, `scale` times; q: the other point's square. */
+/* The elements of p and -p in a line of six, times `scale`; q: the other point's square. */
 MG_INLINE void image_pair_6(float p, float q, float scale, const vec x[6], vec *v, int step) {
     both_signs(p, scale * x[4] - scale * q * x[2], scale * x[3] - scale * q * x[1], v, step);
 }
