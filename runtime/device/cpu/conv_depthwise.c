@@ -1,41 +1,42 @@
-/* Convolutions that have a filter of their own for each channel, and their gradients: float32,
- * row-major, any stride, dilation and padding. oneDNN comes first where it is as fast (is_slow in
- * onednn/conv.c).
+/* Depthwise convolutions (one filter for each channel) and their gradients: float32, row-major, any
+ * stride, dilation and padding. oneDNN comes first where it is as fast (is_slow in onednn/conv.c).
  *
- * The columns of a line of windows are cut into runs that meet the same columns of the filter: one
- * long one inside, and short ones at the edges. */
+ * A line of results is cut into runs whose windows (conv_windows.h) have the same columns of the
+ * filter inside the image: one long run in the middle, and short ones at the edges. */
 #include "core/alloc.h"
 #include "device/cpu/conv_windows.h"
 #include "device/cpu/cpu.h"
 #include <string.h>
 
 enum {
-    PARTS = 64,         /* that the sums of the filters' gradient are cut into, at most; */
-    FEWEST_PIXELS = 64, /* of a part: with fewer, adding up the parts takes much of the time */
-    FOLDED = 256        /* sums whose parts are added up at a time */
+    PARTS = 64, /* parts that the sums of the filters' gradient are cut into, at most */
+    /* pixels of a part: with fewer, adding up the parts takes much of the time */
+    FEWEST_PIXELS = 64,
+    FOLDED = 256 /* sums whose parts are added up at a time */
 };
 
-typedef struct group { /* of neighbouring taps of a line */
-    int64_t y, x;      /* of the pixel that the first one meets, as in mg_tap */
-    int64_t weight;    /* where its weights begin; from one tap's weights to the next */
+typedef struct group { /* neighbouring taps of a line */
+    int64_t y, x;      /* the pixel that the first one reads, as in mg_tap */
+    int64_t weight;    /* where its weights begin; distance of one tap's weights from the next */
     int64_t apart;
     int width; /* taps */
 } group;
 
-typedef struct columns { /* neighbouring windows of a line that meet the same taps */
+/* a run: neighbouring windows of a line with the same taps inside the image */
+typedef struct columns {
     int64_t first, count;
     group *groups; /* the widest first */
     int n_groups;
 } columns;
 
-typedef struct view { /* the windows of one place within a stride */
+typedef struct view { /* the windows of one place within a stride (conv_windows.h), in runs */
     mg_windows windows;
     columns *runs;
     int64_t n_runs;
 } view;
 
 typedef struct depthwise {
-    int64_t images, results; /* results: elements of an image of them */
+    int64_t images, results; /* results: elements of an image of results */
     view *views;
     int64_t n_views;
     mg_tap *taps; /* of all views */
@@ -58,7 +59,7 @@ static bool meet_the_same(const mg_windows *w, int64_t column, int64_t other) {
     return true;
 }
 
-/* `runs` has room for as many as there are columns. */
+/* Cuts a line of windows into runs; `runs` has room for as many as there are columns. */
 static void cut_columns(view *v, columns *runs) {
     v->runs = runs;
     for (int64_t i = 0; i < v->windows.columns; i++) {
@@ -70,7 +71,9 @@ static void cut_columns(view *v, columns *runs) {
     }
 }
 
-/* Taps from number t on that a run meets, and that neighbouring windows meet side by side. */
+/* The size of the group that begins with tap t: neighbouring taps of a line, all inside the image
+ * for this run. Only with stride 1, where tap t + 1 of a window reads the pixel that tap t of the
+ * next window reads. */
 static int group_width(const mg_windows *w, const columns *run, int64_t t) {
     int n = 1;
     for (; n < MG_DEPTHWISE_WIDTH && t + n < w->taps; n++) {
@@ -82,7 +85,7 @@ static int group_width(const mg_windows *w, const columns *run, int64_t t) {
     return n;
 }
 
-/* The groups of taps that a run meets; run->groups has room for as many as there are taps. */
+/* Groups the taps of a run; run->groups has room for as many as there are taps. */
 static void group_taps(const mg_windows *w, columns *run) {
     for (int width = MG_DEPTHWISE_WIDTH; width > 0; width--)
         for (int64_t t = 0, n; t < w->taps; t += n) {
@@ -96,7 +99,7 @@ static void group_taps(const mg_windows *w, columns *run) {
         }
 }
 
-/* The taps that a run of a line meets in an image. */
+/* The taps of a run in one line of an image. */
 static void taps_of_run(const view *v, const float *image, int64_t line, const columns *run,
                         mg_depthwise_run *r) {
     const mg_windows *w = &v->windows;
@@ -117,7 +120,7 @@ static void taps_of_run(const view *v, const float *image, int64_t line, const c
 
 /* ---- preparing ---- */
 
-/* x, y: images, whichever the op computes. */
+/* x, y: shapes of the images and the results, whichever the op computes. */
 static const char *refusal(const mg_kernel_plan *plan, const int64_t *x, const int64_t *y,
                            const int64_t *filters) {
     const mg_conv_attrs *a = plan->step->attrs;
@@ -139,7 +142,7 @@ static const char *conv2d_grad_weight_accepts(const mg_kernel_plan *plan) {
     return refusal(plan, mg_dims(&plan->in[0]), mg_dims(&plan->in[1]), mg_dims(&plan->out[0]));
 }
 
-/* Room for views of images of results of shape y. */
+/* Allocates the state, with `views` views for images of results of shape y. */
 static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int64_t *filters,
                                int64_t views) {
     const int64_t taps = filters[0] * filters[1];
@@ -176,7 +179,7 @@ static mg_status cut_views(depthwise *s) {
     return MG_OK;
 }
 
-/* Results, or dy, side by side. */
+/* Prepares the windows of the results, or of dy, in the image. */
 static mg_status look_forward(mg_kernel_plan *plan, const int64_t *y, const int64_t *filters) {
     MG_TRY(new_depthwise(plan, y, filters, 1));
     depthwise *s = plan->state;
@@ -188,7 +191,7 @@ static mg_status conv2d_prepare(mg_kernel_plan *plan) {
     return look_forward(plan, mg_dims(&plan->out[0]), mg_dims(&plan->in[1]));
 }
 
-/* The sums are cut into parts by the shape only, as the order of additions must be. */
+/* The number of parts depends on the shape only, so that the order of additions does too. */
 static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
     const int64_t *dy = mg_dims(&plan->in[1]), lines = dy[0] * dy[1];
     const int64_t most = mg_larger(lines * dy[2] / FEWEST_PIXELS, 1);
@@ -223,7 +226,7 @@ static void depthwise_release(void *state) {
 
 /* ---- running ---- */
 
-/* Elements of an image that a view looks at. */
+/* Elements of an image in which a view's windows lie. */
 static int64_t image_elements(const view *v) {
     const int64_t *d = v->windows.image;
     return d[1] * d[2] * d[3];
@@ -253,7 +256,7 @@ static mg_status depthwise_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Adds the lines [first, end), counted over all images, to the sums of a part. */
+/* Adds the lines [first, end) of dy, counted over all images, to the sums of a part. */
 static void add_lines(const depthwise *s, const float *x, const float *dy, int64_t first,
                       int64_t end, float *sums) {
     const view *v = s->views;
@@ -268,7 +271,7 @@ static void add_lines(const depthwise *s, const float *x, const float *dy, int64
     }
 }
 
-/* Adds up the parts of the sums [first, end), in their order. */
+/* Adds up the parts of the sums [first, end), in the order of the parts, and writes them to dw. */
 static void fold_parts(const depthwise *s, float *parts, int64_t n, int64_t first, int64_t end,
                        float *dw) {
     for (int64_t part = 1; part < s->parts; part++)
@@ -276,7 +279,7 @@ static void fold_parts(const depthwise *s, float *parts, int64_t n, int64_t firs
     memcpy(dw + first, parts + first, (size_t)(end - first) * sizeof *dw);
 }
 
-/* The parts of all sums lie side by side in scratch. */
+/* Scratch holds the parts one after another; each has the sums of all weights. */
 static mg_status depthwise_run_grad_weight(const mg_call *call) {
     const depthwise *s = call->plan->state;
     const int64_t lines = s->images * s->views->windows.lines, n = mg_count(&call->plan->out[0]);

@@ -1,11 +1,11 @@
 /* Convolutions with few channels, where oneDNN's kernels leave most lanes of a vector empty:
- * float32, row-major, no dilation; stride 1 but for the gradient of the input. The inner loops are
- * in simd/conv_small.c.
+ * float32, row-major, no dilation; stride 1 except for the gradient of the input. The inner loops
+ * are in simd/conv_small.c. A kernel of a convolution means a filter here.
  *
- * One input channel (the first layer of lenet5): images are taken in groups of as many as a vector
- * has lanes, and a vector holds the same pixel of all of them, so that every lane works and no load
- * crosses a cache line. (Vectors along a row of repeated pixels were slower than oneDNN: nearly
- * every load crossed a line.)
+ * One input channel (the first layer of lenet5): images are computed in groups of as many as a
+ * vector has lanes, and a vector holds the same pixel of all of them, so that every lane works and
+ * no load crosses a cache line. (Vectors along a row of repeated pixels were slower than oneDNN:
+ * nearly every load crossed a line.)
  *
  * Gradient of an input with few channels: a pixel of dy adds to KW * C neighbouring floats in each
  * of KH rows of the image, which fill one or two vectors of MG_LANES. */
@@ -17,7 +17,7 @@
 
 /* Limits of scratch in floats, so that it stays in the caches. */
 enum { LARGEST_TABLE = 1 << 14, LARGEST_GROUP = 1 << 17 };
-/* Rows of an input's gradient that a thread makes at a time, at least. */
+/* Rows of an input's gradient that a thread computes at a time, at least. */
 enum { FEWEST_ROWS = 4 };
 
 /* n rounded up to MG_LANES. */
@@ -45,7 +45,7 @@ static mg_conv_small sizes_of(const mg_kernel_plan *plan, const mg_value *x, con
                            .team = mg_cpu_team(mg_shape_count(&y->shape))};
 }
 
-/* What all three forms ask for. */
+/* What all three forms refuse. */
 static const char *small_conv_refuse(const mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
     if (!mg_all_f32(plan)) return "not float32";
@@ -72,12 +72,12 @@ static void size_groups(mg_conv_small *s) {
     s->thread_floats = (size_t)((s->rows * s->wide + s->ow * s->k) * group()) + s->table;
 }
 
-/* What the two forms over groups of images ask for besides. */
+/* What the two forms that work on groups of images refuse besides. */
 static const char *refuse_groups(const mg_conv_small *s) {
     if (s->c != 1) return "more than one input channel";
     if (s->down != 1 || s->across != 1) return "strides";
     if (s->n < group()) return "fewer images than lanes";
-    if (s->k > 12) return "kernels fill vectors";
+    if (s->k > 12) return "more than 12 filters";
     return s->thread_floats > LARGEST_GROUP ? "large images" : NULL;
 }
 
@@ -105,15 +105,15 @@ static mg_status forward_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
-/* The threads share the rows of results, counted through all groups: each has a contiguous range,
- * which may begin and end within a group. A group that is shared is gathered in parts, which meet
- * in kh - 1 rows. */
+/* The threads share the rows of results, counted over all groups: each has a contiguous range,
+ * which may begin and end within a group. A group that is shared is gathered in parts, which
+ * overlap in kh - 1 rows. */
 static int64_t share_begin(const mg_conv_small *s, int thread) {
     const int64_t groups = (s->n + group() - 1) / group();
     return groups * s->oh * thread / omp_get_num_threads();
 }
 
-/* The rows of the first group of the range [from, to). */
+/* The rows of the range [from, to) that belong to its first group. */
 static mg_conv_rows first_rows(const mg_conv_small *s, int64_t from, int64_t to) {
     const int64_t n = from / s->oh * group(), first = from % s->oh, most = s->oh - first;
     return (mg_conv_rows){.n = n,
@@ -163,7 +163,7 @@ static mg_status weight_prepare(mg_kernel_plan *plan) {
     return small_conv_keep(plan, &s);
 }
 
-/* Adds the part of a group's rows to the sums of the thread. */
+/* Adds the products of some rows of a group to the sums of the thread. */
 static void weight_rows(const mg_conv_small *s, const float *images, const float *dy,
                         const mg_conv_rows *rows, float *row, float *sums) {
     const mg_simd_conv_small *loops = mg_simd_used->conv_small;
@@ -174,8 +174,8 @@ static void weight_rows(const mg_conv_small *s, const float *images, const float
     }
 }
 
-/* Adds up the lanes of sum i, and the threads' sums in the order of the threads. The threads'
- * shares depend on the number of threads, and so do the last bits. */
+/* Adds up the lanes of sum i and the threads' sums, in the order of the threads. The shares of the
+ * threads depend on their number, and so do the last bits of the result. */
 static float fold_sum(const mg_conv_small *s, const float *threads, int64_t i) {
     double sum = 0;
     for (int t = 0; t < omp_get_num_threads(); t++)
@@ -185,7 +185,7 @@ static float fold_sum(const mg_conv_small *s, const float *threads, int64_t i) {
     return (float)sum;
 }
 
-/* Every thread has sums of its own. */
+/* Every thread has separate sums. */
 static mg_status weight_run(const mg_call *call) {
     const mg_conv_small *s = call->plan->state;
     const float *x = call->in[0], *dy = call->in[1];
@@ -227,9 +227,9 @@ static const char *input_accepts(const mg_kernel_plan *plan) {
     if (no) return no;
     mg_conv_small s = sizes_of(plan, plan->out[0].value, plan->in[1].value, plan->in[0].value);
     size_padded(&s);
-    if (s.c > 12) return "channels fill vectors";
-    if (s.row > 2 * MG_LANES) return "wide kernels";
-    return s.table > LARGEST_TABLE ? "many kernels" : NULL;
+    if (s.c > 12) return "more than 12 channels";
+    if (s.row > 2 * MG_LANES) return "wide filters";
+    return s.table > LARGEST_TABLE ? "many filters" : NULL;
 }
 
 static mg_status input_prepare(mg_kernel_plan *plan) {

@@ -1,10 +1,10 @@
 /* conv2d and its gradients with few channels by Winograd's algorithm: 3x3 and 5x5 filters, stride
- * 1, float32, row-major, with or without groups. Images are taken together, one per lane of a
- * vector, because the channels would leave most lanes empty (simd/winograd_images.c).
+ * 1, float32, row-major, with or without groups. Several images are computed together, one per lane
+ * of a vector, because the channels would leave most lanes empty (simd/winograd_images.c).
  *
  * A product takes a quarter (3x3) or 0.36 (5x5) of the multiplications of a direct sum. As in
- * conv_winograd.c, precision "highest" does not come here. Threads share the pairs of a group of
- * channels and a group of images. */
+ * conv_winograd.c, precision "highest" is refused. Threads share the pairs of a group of channels
+ * and a group of images. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "device/cpu/cpu.h"
@@ -13,27 +13,30 @@
 #include <string.h>
 
 enum {
-    MOST_IMAGE = 1 << 20,   /* floats of the images that are taken together */
+    MOST_IMAGE = 1 << 20,   /* floats of the padded images that are computed together */
     MOST_FILTERS = 1 << 18, /* floats of the transformed filters of a group of channels */
     MOST_SUMS = 1 << 21,    /* floats of the sums of the filters' gradient */
-    FEWEST_TERMS = 32,      /* of a sum: with fewer, transforms cost more than they save */
-    NARROWEST = 8           /* lanes of vectors that are chosen instead of wider ones */
+    FEWEST_TERMS = 32,      /* terms of a sum: with fewer, transforms cost more than they save */
+    /* lanes of a vector that may be chosen instead of wider ones, at least */
+    NARROWEST = 8
 };
 
 typedef struct state {
     mg_winograd_images sizes;
     const mg_simd_winograd_images *loops;
-    int64_t groups, parts;            /* of channels, and of images */
-    size_t filter_floats;             /* of a group's transformed filters */
-    size_t threads_at, thread_floats; /* places in scratch, in floats: behind filters or sums */
+    /* groups of channels; groups of images, which are called parts */
+    int64_t groups, parts;
+    size_t filter_floats; /* of a group's transformed filters */
+    /* offset and size of the threads' scratch, in floats: behind filters or sums */
+    size_t threads_at, thread_floats;
     int team;
     bool bias, relu;
 } state;
 
 /* ---- which convolutions ---- */
 
-/* The loops of the widest vectors with which every thread has work; if there are none, of the
- * narrowest that are worth it. */
+/* The loops for the widest vectors with which every thread has work; if there are none, for the
+ * narrowest vectors with NARROWEST lanes or more. */
 static const mg_simd_winograd_images *loops_for(int64_t images, int64_t groups, int team) {
     const mg_simd *sets[3];
     const int n = mg_simd_available(sets);
@@ -85,16 +88,16 @@ static const char *refuse_attributes(const mg_kernel_plan *plan) {
     return NULL;
 }
 
-/* Whether conv_winograd.c, whose kernel for the same form is `strips`, is as fast: it takes the
- * convolution, and the channels of the results fill enough of a strip. Its larger tiles of 5x5
- * filters' results save more. */
+/* Whether conv_winograd.c is as fast; `strips` is its kernel for the same form. It must accept the
+ * step, and the channels of the results must fill enough of a strip: less with 5x5 filters, for
+ * which its larger tiles save more. */
 static bool is_for_strips(const mg_kernel_plan *plan, const mg_value *w, int64_t results,
                           const mg_kernel *strips) {
     const int64_t strip = mg_float_strip();
     return results > (w->shape.dim[0] == 3 ? strip / 4 * 3 : strip / 2) && !strips->accepts(plan);
 }
 
-/* What all three forms ask for. */
+/* What all three forms refuse. */
 static const char *refuse(const mg_kernel_plan *plan, const mg_value *x, const mg_value *w,
                           const mg_value *y, int64_t results, const mg_kernel *strips) {
     const char *no = refuse_attributes(plan);
@@ -112,7 +115,7 @@ static const char *refuse(const mg_kernel_plan *plan, const mg_value *x, const m
     return pixels * z->c * s.loops->images > MOST_IMAGE ? "large images" : NULL;
 }
 
-/* Terms of the sums for a result. */
+/* Refuses short sums. */
 static const char *refuse_few_terms(const mg_value *w) {
     const int64_t *d = w->shape.dim;
     return d[0] * d[1] * d[2] < FEWEST_TERMS ? "few terms of a sum" : NULL;
@@ -149,8 +152,8 @@ static size_t whole_lines(size_t floats) {
     return (floats + unit - 1) / unit * unit;
 }
 
-/* Keeps the sizes as the kernel's state. Scratch: all groups' filters, or the sums of each thread;
- * then the threads' own. */
+/* Keeps the sizes as the kernel's state. Scratch: the filters of all groups, or the sums of each
+ * thread; then the threads' own. */
 static mg_status keep(state s, bool sums, mg_kernel_plan *plan) {
     const size_t shared =
         sums ? (size_t)s.team * s.loops->sum_floats(&s.sizes) : (size_t)s.groups * s.filter_floats;
@@ -182,7 +185,7 @@ static mg_status grad_weight_prepare(mg_kernel_plan *plan) {
 
 /* ---- running ---- */
 
-/* Images of a part: those of the last one may be fewer. */
+/* Images of a part; the last one may have fewer. */
 static int64_t images_of(const state *s, int64_t part) {
     const int64_t images = s->loops->images, left = s->sizes.n - part * images;
     return left < images ? left : images;
@@ -203,7 +206,7 @@ static float *own_scratch(const state *s, float *scratch) {
     return scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
 }
 
-/* U of all groups, by the threads of a region. */
+/* Transforms the filters of all groups, by the threads of a region. */
 static void transform_filters(const state *s, const float *w, bool transposed, float *u) {
 #pragma omp for collapse(2) schedule(static)
     for (int64_t g = 0; g < s->groups; g++)
@@ -250,8 +253,8 @@ static mg_status grad_input_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* One group of channels. Threads share the images, and every thread has sums of its own, which are
- * added in the order of the threads. Fewer threads than s->team may come. */
+/* One group of channels. Threads share the images. Every thread has separate sums, which are added
+ * up in the order of the threads. OpenMP may start fewer threads than s->team. */
 static void share_images(const state *s, const mg_call *call) {
     const float *x = call->in[0], *dy = call->in[1];
     const size_t floats = s->loops->sum_floats(&s->sizes);

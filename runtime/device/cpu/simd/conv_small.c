@@ -15,7 +15,7 @@ enum { FORWARD_PIXELS = 4, WEIGHT_KERNELS = 6 };
 #else
 enum { FORWARD_PIXELS = 2, WEIGHT_KERNELS = 2 };
 #endif
-/* The input's gradient: 8 sums, which is how many multiply-adds two units have under way. */
+/* The input's gradient: up to 8 sums, as many multiply-adds as two units have under way. */
 #define INPUT_PIXELS(vectors) ((vectors) > 2 ? 8 / (vectors) : 4)
 
 /* Reads rows of images with one channel as pixels of LANES images each, with zeros for padding and
@@ -33,14 +33,14 @@ static void gather_images(const mg_conv_small *s, const float *x, const mg_conv_
     }
 }
 
-/* For the table. */
+/* gather_lanes as a function of the table. */
 static void gather_row(float *row, int64_t n, int64_t count, const float *y, int64_t step) {
     gather_lanes(y, n, count, step, row);
 }
 
 /* ---- forward, one input channel ---- */
 
-/* `pixels` neighbours and `kernels` kernels at once, summed in registers. */
+/* Computes `kernels` results of each of `pixels` neighbours, summed in registers. */
 MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w, const float *bias,
                         bool relu, float *out, const int pixels, const int kernels) {
     vec sum[FORWARD_PIXELS][6];
@@ -59,7 +59,7 @@ MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w,
     }
 }
 
-/* A row of results for some kernels: tiles of FORWARD_PIXELS, then single pixels. */
+/* Computes a row of results for some kernels: tiles of FORWARD_PIXELS, then single pixels. */
 MG_INLINE void forward_row(const mg_conv_small *s, const float *in, const float *w,
                            const float *bias, bool relu, float *out, const int kernels) {
     int64_t ox = 0;
@@ -105,7 +105,8 @@ MG_INLINE void add_products(const mg_conv_small *s, const float *in, const float
         (vec *)(sums + (i * s->k + k) * LANES) += sum[i][k];
 }
 
-/* All taps of a row of the kernel, five, three or one at a time. */
+/* Adds the products of one row of dy and one row of pixels, for five, three or one taps at a
+ * time. */
 MG_INLINE void weight_kernels(const mg_conv_small *s, const float *in, const float *dy, float *sums,
                               const int kernels) {
     for (int64_t kx = 0; kx < s->kw;) {
@@ -118,7 +119,7 @@ MG_INLINE void weight_kernels(const mg_conv_small *s, const float *in, const flo
     }
 }
 
-/* All rows of the kernel against one row of dy. */
+/* Adds the products of one row of dy and all rows of pixels that it depends on. */
 static void weight_row(const mg_conv_small *s, const float *images, const float *row, float *sums) {
     enum { MOST = WEIGHT_KERNELS, SOME = WEIGHT_KERNELS / 2 };
     for (int64_t ky = 0; ky < s->kh; ky++) {
@@ -140,7 +141,7 @@ static void weight_row(const mg_conv_small *s, const float *images, const float 
 
 /* ---- gradient of an input with few channels ---- */
 
-/* `pixels` neighbours of dy, each adding `vectors` vectors to a row of dx. */
+/* Adds `pixels` neighbouring pixels of dy to a row of dx; each adds `vectors` vectors. */
 MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *w, float *dx,
                           const int pixels, const int vectors) {
     vec sum[4][8] = {{{0}}};
@@ -153,7 +154,7 @@ MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *
             *(vec *)(dx + p * s->across * s->c + v * LANES) += sum[p][v];
 }
 
-/* A row of dy against one row of the kernel. */
+/* Adds the products of a row of dy and one row of the kernels to a row of dx. */
 MG_INLINE void add_row(const mg_conv_small *s, const float *dy, const float *w, float *dx,
                        const int vectors) {
     const int pixels = INPUT_PIXELS(vectors);
@@ -183,7 +184,7 @@ static void input_rows(const mg_conv_small *s, const float *dy, const float *w, 
             else
                 add_row(s, from, table, to, 2 * MG_LANES / LANES);
         }
-    /* the image without its padding; pixels that no window met are 0 */
+    /* the image without its padding; pixels outside of all windows get 0 */
     for (int64_t y = first; y < end; y++)
         for (int64_t i = 0; i < s->w; i++) {
             const int64_t column = i + s->left;

@@ -1,15 +1,16 @@
 /* Depthwise convolutions, and the gradient of their filters.
  *
  * A tile of neighbouring results is computed at a time, one vector of channels after the other. Its
- * sums, or its part of dy, stay in registers while all taps are added. A pixel that a group of taps
- * meets is loaded once for all of them. */
+ * sums, or its part of dy, stay in registers while all taps are added. A pixel that several taps of
+ * a group read is loaded once for all of them. */
 #include "device/cpu/simd/depthwise.h"
 #include "device/cpu/simd/lanes.h"
 #include "device/cpu/simd/simd.h"
 
-/* TILE: the most results of a tile; with the weights of a group and a pixel they fit into 16
- * registers. CHANNELS: tiles are computed for so many channels before the next ones, so that their
- * weights stay in the L1 cache and neighbouring cache lines are read together. */
+/* TILE: the most results of a tile; together with the weights of a group and a pixel they fit into
+ * 16 registers. CHANNELS: all tiles of a run are computed for so many channels before the next
+ * channels, so that their weights stay in the L1 cache and neighbouring cache lines are read
+ * together. */
 enum { TILE = 8, CHANNELS = 128, WIDTH = MG_DEPTHWISE_WIDTH };
 
 /* Keeps a pixel in a register: gcc would load it again for each tap. */
@@ -47,14 +48,14 @@ MG_INLINE void add_group(const float *x, int64_t step, const float *w, int64_t a
     }
 }
 
-/* What the results of a run are computed with. */
+/* The operands of a run's results. */
 typedef struct sum_operands {
     const float *w, *bias;
     bool relu;
     float *y;
 } sum_operands;
 
-/* One vector of channels of the n results from result `first` on. */
+/* Computes one vector of channels of the n results from result `first` on. */
 MG_INLINE void sum_tile(const mg_depthwise_run *r, const sum_operands *o, int64_t first, int64_t c,
                         const int n) {
     const int64_t step = r->step, skip = first * step + c;
@@ -91,7 +92,7 @@ static float sum_one(const mg_depthwise_run *r, const float *w, int64_t i, int64
     return sum;
 }
 
-/* Results that meet no tap are the bias. */
+/* Results without a tap inside the image get the bias. */
 static void sum_taps(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
                      float *y) {
     const sum_operands o = {w, bias, relu, y};
@@ -127,7 +128,7 @@ MG_INLINE void add_to_group(const float *x, int64_t step, const vec *dy, float *
     UNROLL for (int t = 0; t < width; t++) store(sums + t * apart, sum[t]);
 }
 
-/* The channels [from, end) of n results. */
+/* Adds the channels [from, end) of n results. */
 MG_INLINE void gradient_tiles(const mg_depthwise_run *r, const float *dy, float *sums,
                               int64_t first, int64_t from, int64_t end, const int n) {
     const int64_t step = r->step, skip = first * step, dy_step = r->result_step;

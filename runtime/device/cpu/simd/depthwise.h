@@ -1,5 +1,4 @@
-/* The inner loops of depthwise convolutions in float32; see
- * conv_depthwise.c one folder up. */
+/* The inner loops of depthwise convolutions in float32; see conv_depthwise.c one folder up. */
 #ifndef MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 #define MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 
@@ -7,19 +6,19 @@
 #include <stdint.h>
 
 enum {
-    MG_DEPTHWISE_TAPS = 128, /* the most of a filter */
-    MG_DEPTHWISE_WIDTH = 3   /* the most taps of a group */
+    MG_DEPTHWISE_TAPS = 128, /* taps of a filter, at most */
+    MG_DEPTHWISE_WIDTH = 3   /* taps of a group, at most */
 };
 
-/* Taps that meet neighbouring pixels of a line: tap t of result i meets the c channels at x + (i +
- * t) * step, and its weights begin at weight + t * apart. */
+/* Taps that read neighbouring pixels of a line: for result i, tap t reads the c channels at x + (i
+ * + t) * step, and its weights begin at weight + t * apart. */
 typedef struct mg_depthwise_group {
     const float *x;
     int64_t weight, apart;
 } mg_depthwise_group;
 
-/* Neighbouring results that meet the same taps. groups: first those of MG_DEPTHWISE_WIDTH taps, and
- * so on; count[w] of them have w taps. */
+/* Neighbouring results for which the same taps lie inside the image. groups: first those of
+ * MG_DEPTHWISE_WIDTH taps, then smaller ones; count[w] of them have w taps. */
 typedef struct mg_depthwise_run {
     mg_depthwise_group groups[MG_DEPTHWISE_TAPS];
     int count[MG_DEPTHWISE_WIDTH + 1];
@@ -28,11 +27,11 @@ typedef struct mg_depthwise_run {
 } mg_depthwise_run;
 
 typedef struct mg_simd_depthwise {
-    /* Results: the sums of the taps times their weights, plus the bias (NULL: none), with relu if
-     * wanted. NaN stays. */
+    /* Computes the results: the sums of the pixels times their weights, plus the bias (NULL: none),
+     * with relu if wanted. NaN stays NaN. */
     void (*sum_taps)(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
                      float *y);
-    /* Adds the products with dy to the sums of all weights. */
+    /* Adds the products of pixels and dy to the sums of all weights. */
     void (*add_gradient)(const mg_depthwise_run *r, const float *dy, float *sums);
 } mg_simd_depthwise;
 

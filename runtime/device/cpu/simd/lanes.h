@@ -1,6 +1,6 @@
 /* Images as lanes: a vector holds the same element of MG_WIDTH images, so that every lane works
- * however few channels the images have, and no load crosses a cache line. Images lie `step` floats
- * apart. */
+ * however few channels the images have, and no load crosses a cache line. The images lie `step`
+ * floats apart in memory. */
 #ifndef MG_DEVICE_CPU_SIMD_LANES_H
 #define MG_DEVICE_CPU_SIMD_LANES_H
 
@@ -21,10 +21,11 @@ MG_INLINE void store(float *p, vec v) {
     *(vec *)p = v;
 }
 
-/* Images and elements that are exchanged at a time. */
+/* LANES: floats of a vector. SIDE: side of the squares that are transposed in registers. */
 enum { LANES = MG_WIDTH, SIDE = MG_VECTOR < 32 ? 4 : MG_SQUARE };
 
-/* to[j] = the elements j of SIDE rows; rows lie from_row and to_row floats apart. */
+/* Transposes a square: to[j] = the elements j of SIDE rows. Rows lie from_row and to_row floats
+ * apart. */
 MG_INLINE void exchange_square(const float *from, int64_t from_row, float *to, int64_t to_row) {
 #if MG_VECTOR < 32
     typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -43,7 +44,7 @@ MG_INLINE void exchange_square(const float *from, int64_t from_row, float *to, i
 #endif
 }
 
-/* n elements of each of `count` images as n vectors; lanes from `count` on are 0. */
+/* Gathers n elements of each of `count` images as n vectors; lanes from `count` on are 0. */
 static inline void gather_lanes(const float *x, int64_t n, int64_t count, int64_t step, float *to) {
     if (count < LANES) memset(to, 0, (size_t)(n * LANES) * sizeof *to);
     const int64_t whole = n / SIDE * SIDE;

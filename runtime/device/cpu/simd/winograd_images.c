@@ -1,16 +1,17 @@
 /* Winograd convolutions of several images at a time, F(4x4, 3x3) and F(2x2, 5x5): the transforms
  * and the products. A vector holds the same element of LANES images, so that every lane works
  * however few channels there are. winograd.c explains the algorithm; here the image's gradient is
- * its exact transpose,
+ * the exact transpose of the forward pass,
  *     D = AyA' of a tile of dy     dV = D U', summed over kernels     dx += B(dV)B'
  * in which neighbouring tiles overlap: an unpadded image has fewer tiles of dy than of dx.
  *
- * Vertical lines of a row of tiles are transformed first, once for all tiles that share them. */
+ * The vertical lines of a row of tiles are transformed first, once for all tiles that share
+ * them. */
 #include "device/cpu/simd/winograd_images.h"
 #include "device/cpu/simd/winograd_lines.h"
 
 enum {
-    EDGE = 6, /* of a tile that is read */
+    EDGE = 6, /* elements of a side of a tile */
     ELEMENTS = EDGE * EDGE,
     /* The registers of a product: TILES x OUTPUTS sums, and for the filters' gradient CHANNELS x
      * KERNELS. With vectors of 64 bytes, loads deliver factors as fast as they are used, so one
@@ -30,7 +31,7 @@ static int64_t round_up(int64_t n, int64_t unit) {
     return (n + unit - 1) / unit * unit;
 }
 
-/* From one element to the next of so many tiles, in floats. */
+/* Floats from one element to the next, for `tiles` tiles of `channels` channels. */
 MG_INLINE int64_t plane_of(int64_t tiles, int64_t channels) {
     return tiles * channels * LANES + PADDING;
 }
@@ -44,14 +45,15 @@ static int64_t wide_of(const mg_winograd_images *s) {
     return s->columns * s->side + EDGE - s->side;
 }
 
-typedef struct places { /* in a unit's scratch */
+typedef struct places { /* places in scratch */
     float *image;       /* {high, wide, c}: padded, x or dx */
     float *lines;       /* {EDGE, wide, c}: a row of tiles, transformed in one direction */
     float *results;     /* {rows * side, columns * side, k}: dy, or the first of these rows: y */
     float *v, *d;       /* transformed tiles, of c and of k channels */
 } places;
 
-/* Channels of a transformed tile of the filters' gradient. */
+/* Channels of a transformed tile for the filters' gradient: a multiple of what the product takes at
+ * a time. */
 static int64_t padded_c(const mg_winograd_images *s) {
     return round_up(s->c, CHANNELS);
 }
@@ -85,7 +87,7 @@ static size_t sum_floats(const mg_winograd_images *s) {
 
 /* ---- filters ---- */
 
-/* G {EDGE, taps}: powers of the points, by 1 / M'(p). */
+/* G {EDGE, taps}: the powers of the points, divided by M'(p) (winograd_lines.h). */
 static void fill_filter_table(float g[EDGE][MOST_TAPS], int taps) {
     static const float point[] = {0, A, -A, B, -B},
                        over[] = {OVER_0, OVER_A, OVER_A, OVER_B, OVER_B};
@@ -140,8 +142,8 @@ static void transform_filters(const mg_winograd_images *s, const float *w, bool 
     }
 }
 
-/* An element of dU as {padded_c, padded_k}: scratch holds its vectors, then its lanes one after
- * another. */
+/* Makes an element of dU, {padded_c, padded_k}. Scratch holds the sums of its vectors, then their
+ * lanes one after another. */
 static void fold_sums(const mg_winograd_images *s, float *sums, int teams, size_t step, int element,
                       float *scratch) {
     const int64_t n = padded_c(s) * padded_k(s);
@@ -182,8 +184,8 @@ static void transform_filter_gradient(const mg_winograd_images *s, const float *
 
 /* ---- images to lanes and back ---- */
 
-/* `rows` rows of `columns` pixels with c of `total` channels, `step` floats apart in each of
- * `count` images, to lanes whose rows are `wide` pixels. */
+/* Gathers `rows` rows of `columns` pixels with c of `total` channels, `step` floats apart in each
+ * of `count` images, as lanes; their rows are `wide` pixels there. */
 static void gather_pixels(const float *x, int64_t rows, int64_t columns, int64_t c, int64_t total,
                           int64_t step, int64_t count, int64_t wide, float *to) {
     const int64_t run = c == total ? columns : 1; /* pixels side by side */
@@ -203,7 +205,7 @@ static void scatter_pixels(const float *from, int64_t rows, int64_t columns, int
                           y + (r * columns + i) * total);
 }
 
-/* Images with their padding. */
+/* Gathers images, with their padding. */
 static void gather_images(const mg_winograd_images *s, const float *x, int64_t count, float *to) {
     const int64_t high = high_of(s), wide = wide_of(s);
     if (high > s->h || wide > s->w)
@@ -212,7 +214,7 @@ static void gather_images(const mg_winograd_images *s, const float *x, int64_t c
                   to + (s->top * wide + s->left) * s->c * LANES);
 }
 
-/* Gradients of results, with zeros up to whole tiles. */
+/* Gathers gradients of results, with zeros up to whole tiles. */
 static void gather_gradients(const mg_winograd_images *s, const float *dy, int64_t count,
                              float *to) {
     const int64_t high = s->rows * s->side, wide = s->columns * s->side;
@@ -223,7 +225,7 @@ static void gather_gradients(const mg_winograd_images *s, const float *dy, int64
 
 /* ---- transforms of tiles ---- */
 
-/* The vertical lines of a row of tiles. */
+/* Transforms the vertical lines of a row of tiles. */
 static void transform_columns(const mg_winograd_images *s, const float *image, int64_t row,
                               float *lines) {
     const int64_t n = wide_of(s) * s->c * LANES;
@@ -236,7 +238,7 @@ static void transform_columns(const mg_winograd_images *s, const float *image, i
     }
 }
 
-/* V of tile `column` from the row's lines; elements lie `plane` floats apart. */
+/* Computes V of tile `column` from the row's lines; elements lie `plane` floats apart. */
 static void transform_tile(const mg_winograd_images *s, const float *lines, int64_t column,
                            float *v, int64_t plane) {
     const int64_t pixel = s->c * LANES, row = wide_of(s) * pixel;
@@ -250,7 +252,7 @@ static void transform_tile(const mg_winograd_images *s, const float *lines, int6
         }
 }
 
-/* D of a tile of dy. */
+/* Computes D of a tile of dy. */
 MG_INLINE void transform_gradient(const mg_winograd_images *s, const float *dy, int64_t row,
                                   int64_t column, float *d, int64_t plane, const int side) {
     const int64_t pixel = s->k * LANES, wide = s->columns * side * pixel;
@@ -274,8 +276,8 @@ MG_INLINE void transform_gradient(const mg_winograd_images *s, const float *dy, 
     }
 }
 
-/* A tile of one channel of the result from M, whose elements lie `plane` floats apart, to y, whose
- * rows and pixels lie `row` and `pixel` floats apart. */
+/* Computes a tile of one channel of the result from M, whose elements lie `plane` floats apart, to
+ * y, whose rows and pixels lie `row` and `pixel` floats apart. */
 MG_INLINE void transform_result(const float *m, int64_t plane, float bias, bool relu, float *y,
                                 int64_t row, int64_t pixel, const int side) {
     vec t[4][EDGE], in[EDGE], out[4];
@@ -343,7 +345,7 @@ static void multiply(const float *v, const float *u, int64_t depth, int64_t row,
 
 #undef CASE
 
-/* The next outputs of `left`, such that all parts are about equally many. */
+/* How many of the `left` outputs come next, so that all turns have about equally many. */
 static int64_t next_outputs(int64_t left) {
     const int64_t parts = (left + OUTPUTS - 1) / OUTPUTS;
     return (left + parts - 1) / parts;
@@ -484,7 +486,7 @@ static void add_gradient(const mg_winograd_images *s, const float *x, const floa
     place(s, scratch, &p);
     gather_images(s, x, count, p.image);
     gather_gradients(s, dy, count, p.results);
-    /* channels beyond the last one */
+    /* channels past the last one are 0 */
     if (s->c < padded_c(s))
         memset(p.v, 0, (size_t)(ELEMENTS * (BLOCK * v_row + PADDING)) * sizeof *p.v);
     if (s->k < padded_k(s))

@@ -13,18 +13,19 @@ typedef struct mg_winograd_images {
     int64_t c, k;             /* channels of an image and of a result in the group */
     int64_t c_total, k_total; /* in all groups: floats of a pixel */
     int64_t top, left;        /* padding */
-    int side;                 /* of a tile of the result: 4 for 3x3 filters, 2 for 5x5 */
+    int side;                 /* results along a side of a tile: 4 for 3x3 filters, 2 for 5x5 */
     int64_t rows, columns;    /* tiles of an image */
 } mg_winograd_images;
 
-/* Operands point at the first image and the first channel of the group. `count` images are taken
+/* Operands point at the first image and the first channel of the group. `count` images are computed
  * together, at most `images`; `scratch` has room for scratch_floats. */
 typedef struct mg_simd_winograd_images {
     int images;   /* one per lane of a vector */
     int elements; /* of a transformed tile */
     size_t (*scratch_floats)(const mg_winograd_images *s);
     size_t (*sum_floats)(const mg_winograd_images *s);
-    /* A channel of u {36, c, k} of w {side, side, c, k_total}, or of u {36, k, c} if transposed. */
+    /* Transforms one channel of the filters w {taps, taps, c, k_total} to u {36, c, k}, or to u
+     * {36, k, c} if transposed. */
     void (*filters)(const mg_winograd_images *s, const float *w, bool transposed, int64_t channel,
                     float *u);
     /* u is not transposed; bias may be NULL */
@@ -33,14 +34,15 @@ typedef struct mg_simd_winograd_images {
     /* u is transposed */
     void (*image_gradient)(const mg_winograd_images *s, const float *dy, int64_t count,
                            const float *u, float *scratch, float *dx);
-    /* Adds the images' part to sums, sum_floats of them. */
+    /* Adds what these images contribute to the sums, which are sum_floats floats. */
     void (*add_gradient)(const mg_winograd_images *s, const float *x, const float *dy,
                          int64_t count, float *scratch, float *sums);
-    /* Adds up the lanes of `teams` sums, `step` floats apart, in their order, for one of the
-     * `elements` of a tile. The result takes the place of the element's first sums. */
+    /* For one of the `elements` of a tile: adds up the sums of `teams` threads, `step` floats
+     * apart, in the order of the threads, and then their lanes. The result replaces the first
+     * thread's sums of the element. */
     void (*fold_sums)(const mg_winograd_images *s, float *sums, int teams, size_t step, int element,
                       float *scratch);
-    /* A channel of dw, from sums whose elements have all been folded. */
+    /* Computes one channel of dw, from sums whose elements have all been folded. */
     void (*filter_gradient)(const mg_winograd_images *s, const float *sums, int64_t channel,
                             float *dw);
 } mg_simd_winograd_images;
