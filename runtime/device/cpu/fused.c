@@ -1,9 +1,9 @@
-/* Fused element-wise groups: runs a group's threaded code tile by tile. fused.h says what a tile
- * is.
+/* Fused element-wise groups: runs a group's threaded code tile by tile. fused_space.c says what a
+ * tile is.
  *
  * The iteration space is the elements of the output in the order in which they lie in memory. Every
- * input is an offset and strides over that space, whatever its layout or broadcasting. What is the
- * same in the next tile is kept in scratch memory. */
+ * input is an offset and strides over that space, whatever its layout or broadcasting. Copies of
+ * inputs in scratch memory are used again if the next tile reads the same elements. */
 #include "device/cpu/fused.h"
 #include "core/alloc.h"
 #include <omp.h>
@@ -33,7 +33,7 @@ typedef struct worker {
 
 /* ---- inputs ---- */
 
-/* n elements of an input become elements of the registers' dtype. */
+/* Converts n elements of an input to the registers' dtype. */
 static void convert(const worker *w, void *dst, const void *src, mg_dtype type, int64_t n) {
     if (w->s->real == MG_F64)
         mg_simd_used->conversions->load_f64(dst, src, type, (int)n);
@@ -41,7 +41,7 @@ static void convert(const worker *w, void *dst, const void *src, mg_dtype type, 
         mg_simd_used->conversions->load_f32(dst, src, type, (int)n);
 }
 
-/* Copies of a number for a strip, or for the tile of a loop. */
+/* Fills a strip, or the tile of a plain loop, with copies of a number. */
 static void fill_copies(const worker *w, void *dst, double value) {
     const int64_t n = w->s->copies;
     if (w->s->real == MG_F64)
@@ -77,7 +77,7 @@ static void gather_run(void *dst, const void *src, size_t size, int64_t step, in
     }
 }
 
-/* Copies a tile of an input that lies in another order. */
+/* Copies a tile of an input whose elements are not contiguous in the order of the space. */
 static void gather_tile(const worker *w, int i, char *dst, const char *src) {
     const int64_t *stride = &w->s->stride[i][w->s->rank - 2];
     const size_t size = mg_dtype_size((mg_dtype)w->e->in_dtype[i]);
@@ -86,7 +86,8 @@ static void gather_tile(const worker *w, int i, char *dst, const char *src) {
                    size, stride[1], w->columns);
 }
 
-/* Copies a row as often as it goes into the period, and then its beginning: a strip. */
+/* Converts a row and repeats it for a period, then for a strip more, so that a strip can begin
+ * anywhere in the period. */
 static void repeat_row(const worker *w, char *dst, const char *src, mg_dtype type) {
     const int64_t row = w->s->row, n = w->s->period + w->s->threaded->strip;
     convert(w, dst, src, type, row);
@@ -184,7 +185,7 @@ static void set_addresses(worker *w) {
 }
 
 /* The arrays to prefetch: inputs of the registers' dtype that are read in place, if there are more
- * than the processor can follow by itself. */
+ * than the processor's own prefetcher can follow. */
 static int list_arrays(worker *w) {
     enum { FEW = 2 };
     int n = 0;
@@ -234,9 +235,9 @@ static bool is_read_after(const mg_fused *e, int i, int instr) {
     return false;
 }
 
-/* Decides which outputs are stored late, because a later instruction reads what lies in their
- * memory, and which past the caches. Memory that is overwritten has been read into the caches;
- * other large results are stored past them. */
+/* Decides which outputs are stored late, because a later instruction reads an input in their
+ * memory, and which past the caches. Memory of an input that is overwritten has been read into the
+ * caches; other large results are stored past them. */
 static void place_outputs(worker *w) {
     const mg_fused *e = w->e;
     for (int o = 0; o < e->n_outputs; o++) {
@@ -347,20 +348,21 @@ static size_t thread_bytes(const mg_kernel_plan *const *plans, int n) {
     return bytes;
 }
 
-/* Threads for several calls: enough elements together make it worth sharing. */
+/* Threads for several calls, by the number of elements of all of them. */
 static int team_of(const mg_kernel_plan *const *plans, int n) {
     int64_t count = 0;
     for (int i = 0; i < n; i++) count += ((const mg_fused_state *)plans[i]->state)->count;
     return mg_cpu_team(count);
 }
 
-/* Scratch for calls that run together: they take turns in it. */
+/* Scratch for calls that run together: they use the same memory one after another. */
 static size_t fused_scratch_many(const mg_kernel_plan *const *plans, int n) {
     return thread_bytes(plans, n) * (size_t)team_of(plans, n);
 }
 
-/* Several calls at once (an optimizer's updates): the elements of all their tiles, in a row, are
- * dealt out to the threads; a tile is run by the thread that has its first element. */
+/* Several calls at once (an optimizer's updates). The elements of all their tiles are numbered,
+ * call after call, and each thread gets a contiguous range of numbers. A tile is run by the thread
+ * whose range has its first element. */
 static mg_status fused_run_many(const mg_call *calls, int n) {
     const mg_kernel_plan *plans[MG_MAX_LAUNCH];
     int64_t elements = 0;
@@ -394,8 +396,8 @@ static mg_status fused_run(const mg_call *call) {
     return fused_run_many(call, 1);
 }
 
-/* Whether the results of the group bypass the caches, so that their memory is not read first: relu
- * and its gradient over 51 MB took 1.0 instead of 1.3 ms. */
+/* Whether the results of the group are stored past the caches, so that their memory is not read
+ * first: relu and its gradient over 51 MB took 1.0 instead of 1.3 ms. */
 static bool leaves_caches(const mg_kernel_plan *plan) {
     int64_t bytes = 0;
     for (int i = 0; i < plan->step->n_in; i++) bytes += (int64_t)mg_value_bytes(plan->in[i].value);

@@ -1,9 +1,11 @@
-/* Fused element-wise groups: from instructions to the steps of threaded code.
+/* Fused element-wise groups: translates instructions to the steps of threaded code
+ * (simd/fused_threaded.h).
  *
- * The strip holds one operand at a time. An instruction takes the strip where it holds one of its
- * operands, and loads it otherwise; the other operands are read from memory, in the registers'
- * dtype. An input of another dtype is converted by the load; if an instruction wants it from
- * memory, the first steps convert a strip of it. */
+ * The strip in the registers holds one operand at a time. If it holds an operand of the next
+ * instruction, the instruction takes it from there; otherwise one operand is loaded into the strip.
+ * The other operands are read from memory, in the registers' dtype. An input of another dtype is
+ * converted by the load; if an instruction reads it from memory, the first steps convert a strip of
+ * it. */
 #include "device/cpu/fused.h"
 #include <string.h>
 
@@ -21,9 +23,9 @@ typedef struct writer {
     const mg_kernel_plan *plan;
     const mg_fused *e;
     operand_use use[MG_FUSED_OPERANDS];
-    int strip_arg[MG_FUSE_MAX_INSTRS]; /* which operand the strip is */
-    bool loads[MG_FUSE_MAX_INSTRS];    /* whether it must be loaded */
-    int output[MG_FUSE_MAX_INSTRS];    /* the output that the result is, or -1 */
+    int strip_arg[MG_FUSE_MAX_INSTRS]; /* which of its operands is in the strip */
+    bool loads[MG_FUSE_MAX_INSTRS];    /* whether that operand must be loaded */
+    int output[MG_FUSE_MAX_INSTRS];    /* the output that is its result, or -1 */
     int32_t bytes;                     /* of scratch memory given so far */
 } writer;
 
@@ -41,8 +43,8 @@ static bool is_one(const writer *w, int operand) {
                                     : operand < mg_fused_result(w->e, 0);
 }
 
-/* The operand that is best loaded: one that must be converted, or else one that is not a single
- * number, because instructions have forms that read single numbers. */
+/* The operand to load: one that must be converted, or else one that is not a single number, because
+ * single numbers can be read from memory by forms of the ops. */
 static int best_to_load(const writer *w, const mg_instr *instr) {
     for (int k = 0; k < instr->n_args; k++)
         if (is_converted(w, instr->arg[k])) return k;
@@ -51,7 +53,7 @@ static int best_to_load(const writer *w, const mg_instr *instr) {
     return 0;
 }
 
-/* Decides what is loaded and what is read from memory. */
+/* Decides which operands are loaded and which are read from memory. */
 static void plan_strip(writer *w) {
     const mg_fused *e = w->e;
     for (int i = 0; i < e->n_instrs; i++) {
@@ -76,7 +78,7 @@ static void plan_strip(writer *w) {
 
 /* ---- places in scratch memory ---- */
 
-/* Gives out scratch memory in whole cache lines. */
+/* Allocates scratch memory in whole cache lines. */
 static int32_t take(writer *w, int64_t bytes) {
     const int32_t at = w->bytes;
     w->bytes += (int32_t)((bytes + MG_LINE - 1) / MG_LINE * MG_LINE);
@@ -95,8 +97,8 @@ static int64_t input_bytes(const writer *w, int i) {
     }
 }
 
-/* The last instruction after which the strip kept of a result is not read again; -1: none is kept.
- * A result that may have to be stored late is kept to the end. */
+/* The last instruction that reads a result from scratch memory; -1: it is not kept there. A result
+ * that may have to be stored late is kept to the end. */
 static int kept_until(const writer *w, int i) {
     const operand_use *use = &w->use[mg_fused_result(w->e, i)];
     if (w->output[i] >= 0 && w->s->late[w->output[i]]) return w->e->n_instrs;
@@ -148,7 +150,7 @@ static mg_fused_step *add_step(writer *w, mg_threaded_code *code, int operand) {
     return step;
 }
 
-/* The operand as instructions find it in memory. */
+/* The number under which instructions read an operand from memory. */
 static int in_memory(const writer *w, int operand) {
     return is_converted(w, operand) && w->use[operand].from_memory
                ? mg_fused_converted(w->e, operand)
@@ -175,7 +177,7 @@ static void convert_inputs(writer *w) {
 /* The steps of the instruction itself. */
 static void add_op(writer *w, const mg_instr *instr, int it) {
     mg_threaded_code *const *op = w->s->threaded->op[instr->op];
-    if (instr->op == MG_EW_cast || instr->op == MG_EW_stop_gradient) return; /* x itself */
+    if (instr->op == MG_EW_cast || instr->op == MG_EW_stop_gradient) return; /* the result is x */
     if (instr->n_args == 1) {
         add_step(w, op[0], instr->arg[0]);
     } else if (instr->n_args == 2) {
@@ -192,7 +194,7 @@ static void add_op(writer *w, const mg_instr *instr, int it) {
     }
 }
 
-/* Stores the result of instruction i where it is wanted. Operand `result` is the output's memory if
+/* Stores the result of instruction i where it is needed. Operand `result` is the output's memory if
  * that has the registers' dtype and is stored early, and a strip in scratch memory otherwise. */
 static void add_stores(writer *w, int i) {
     const int result = mg_fused_result(w->e, i), o = w->output[i];

@@ -1,16 +1,17 @@
 /* Fused element-wise groups: the iteration space and its tiles.
  *
- * Axes that all operands step through alike are merged. Where each input is then the whole space in
- * order, a row of the last axis or a single number, the space is flat: a tile is any run of
- * elements. Otherwise the last one or two axes make a tile, an input may have a row or a number for
- * each step of the other axes, and inputs that lie in another order are copied tile by tile. */
+ * Neighbouring axes are merged if every operand steps through them as through one axis
+ * (device/axes.h). If each input is then contiguous, or a row of the last axis, or a single number,
+ * the space is flat: a tile is any run of elements. Otherwise the last one or two axes make a tile.
+ * An input may then have a different row or number for each step of the other axes, and inputs
+ * whose elements lie in another order are copied tile by tile. */
 #include "device/cpu/fused.h"
 #include "device/axes.h"
 
 enum {
     FLAT_TILE = 8192,  /* elements of a tile of a flat space */
-    TILE = 1024,       /* of other tiles */
-    LONGEST_ROW = 4096 /* elements of rows that are kept in scratch memory */
+    TILE = 1024,       /* elements of other tiles */
+    LONGEST_ROW = 4096 /* elements of a row that is kept in scratch memory, at most */
 };
 
 /* The axes of the output, and each input's strides over them. */
@@ -22,7 +23,7 @@ static void output_axes(mg_fused_state *s, const mg_kernel_plan *plan) {
         mg_shape_strides(&plan->in[i].value->shape, shape, s->stride[i]);
 }
 
-/* Merges axes; leaves at least one. */
+/* Merges axes where possible; leaves at least one. */
 static void merge_axes(mg_fused_state *s, int n_in) {
     int64_t *strides[MG_FUSE_MAX_INPUTS];
     for (int i = 0; i < n_in; i++) strides[i] = s->stride[i];
@@ -44,7 +45,7 @@ static void split_last(mg_fused_state *s, int n_in) {
     s->rank++;
 }
 
-/* How a flat space reads an input, or MG_READ_GATHERED if the space is not flat because of it. */
+/* How a flat space reads an input; MG_READ_GATHERED if this input makes the space not flat. */
 static mg_fused_access flat_access(const mg_fused_state *s, int input) {
     const int64_t along = s->stride[input][s->rank - 1];
     const int64_t down = s->rank == 2 ? s->stride[input][0] : along * s->dim[0];
@@ -55,7 +56,7 @@ static mg_fused_access flat_access(const mg_fused_state *s, int input) {
                                                                      : MG_READ_GATHERED;
 }
 
-/* Whether the space is flat; makes one axis of it. */
+/* Makes the space one axis and returns true, if it is flat. */
 static bool flatten(mg_fused_state *s, int n_in) {
     if (s->rank > 2) return false;
     for (int i = 0; i < n_in; i++)
@@ -66,8 +67,8 @@ static bool flatten(mg_fused_state *s, int n_in) {
     return true;
 }
 
-/* Whether each input lies in the order of the space, repeats a row of the last axis, or is a single
- * number along the last two axes. Then no input is copied by the tile, and tiles may be long. */
+/* Whether each input is contiguous, repeats a row of the last axis, or is a single number along the
+ * last two axes. Then no tile of an input is copied, and tiles may be long. */
 static bool is_by_rows(const mg_fused_state *s, int n_in) {
     const int64_t last = s->dim[s->rank - 1];
     if (s->loop || s->rank < 2 || last > LONGEST_ROW) return false;
@@ -79,9 +80,10 @@ static bool is_by_rows(const mg_fused_state *s, int n_in) {
     return true;
 }
 
-/* A tile is part of the last axis if that is long, otherwise several rows of it. In a plain loop
- * over a space that is not flat, the last elements of a tile may be rounded differently: such
- * spaces are cut without regard to the team, so that results do not depend on it. */
+/* A tile is a part of the last axis if that is long, otherwise several rows of it. In a plain loop
+ * over a space that is not flat, the last elements of a tile may be rounded differently from
+ * others. Such spaces are cut without regard to the number of threads, so that results do not
+ * depend on it. */
 static void cut_tiles(mg_fused_state *s, int n_in, int64_t size, bool flat) {
     enum { LEAST = 256 }; /* elements */
     const int64_t last = s->dim[s->rank - 1], strip = s->threaded->strip;
@@ -119,8 +121,8 @@ static mg_fused_access tile_access(const mg_fused_state *s, int input) {
                : MG_READ_GATHERED;
 }
 
-/* The loop for a group of one instruction that reads and writes memory in the registers' dtype
- * only, or NULL. A loop does not store past the caches. */
+/* The plain loop for a group of one instruction that reads and writes only the registers' dtype, or
+ * NULL. A plain loop cannot store past the caches. */
 static mg_threaded_loop *loop_of(const mg_fused_state *s, const mg_kernel_plan *plan) {
     const mg_fused *e = plan->step->fused;
     bool fits = e->n_instrs == 1 && !s->past_caches && plan->out[0].value->dtype == s->real;

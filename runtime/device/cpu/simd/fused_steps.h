@@ -2,7 +2,7 @@
  * type. The call of the next step is a jump where the compiler optimises; without optimisation the
  * steps nest, a few dozen deep at most. */
 
-/* A vector, and the same anywhere in memory. */
+/* A vector, and one at any address. */
 typedef REAL NAME(lanes) __attribute__((vector_size(MG_VECTOR)));
 typedef NAME(lanes) NAME(loose) __attribute__((aligned(sizeof(REAL)), may_alias));
 
@@ -12,8 +12,8 @@ typedef union NAME(laid_down) {
     REAL at[STRIP / sizeof(REAL)];
 } NAME(laid_down);
 
-/* The code of a step: the strip, the step itself (the operands are in it and behind it), and the
- * strip's offset in bytes. */
+/* The code of a step. Its parameters: the strip; the step itself, with the operand (those of later
+ * steps are behind it); and the strip's offset in bytes. */
 typedef void NAME(step)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at);
 #define STEP(name)                                                                                 \
     UNPROTECTED static void NAME(name)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at)
@@ -28,7 +28,8 @@ typedef void NAME(step)(EACH(PARAMETER), const mg_threaded_step *s, ptrdiff_t at
 
 enum { NAME(ELEMENTS) = STRIP / sizeof(REAL) };
 
-/* An operand that a step selects from: in registers where MG_KEEP matters and they are enough. */
+/* An operand of a selection (`where`). With AVX-512, which has enough registers, it is loaded into
+ * them first: see MG_KEEP in isa.h. */
 #ifdef __AVX512F__
 MG_INLINE const REAL *NAME(kept)(const void *place, NAME(laid_down) * strip) {
     const NAME(loose) *from = place;
@@ -45,7 +46,8 @@ MG_INLINE const REAL *NAME(kept)(const void *place, NAME(laid_down) * strip) {
 #endif
 
 /* Defines the step `name`: each element of the strip becomes `value`, an expression in the
- * variables declared last. m and o are the addresses of the operands that are not the strip. */
+ * variables that the last arguments declare. m and o are the addresses of the operands that are not
+ * in the strip. */
 #define OP(name, steps, m_place, o_place, value, ...)                                              \
     STEP(name) {                                                                                   \
         const REAL *m = m_place, *o = o_place;                                                     \
@@ -115,21 +117,21 @@ MG_INLINE const REAL *NAME(kept)(const void *place, NAME(laid_down) * strip) {
     }
 TYPES(MOVES)
 
-/* Replaces the strip by one of REAL from memory, which may be of a row. */
+/* Loads a strip of REAL, which may be a part of a row. */
 STEP(load) {
     const NAME(loose) *m = PLACE(s);
     EACH(UNUSED);
     GO_ON(1, EACH(LOAD));
 }
 
-/* Writes the strip to memory of REAL and keeps it. */
+/* Stores the strip as REAL, and keeps it in the registers. */
 STEP(store) {
     NAME(loose) *m = PLACE(s);
     EACH(STORE);
     GO_ON(1, EACH(SAME));
 }
 
-/* The same past the caches. */
+/* The same with non-temporal stores. */
 STEP(stream) {
     NAME(loose) *m = PLACE(s);
     EACH(STREAM);
@@ -141,7 +143,7 @@ STEP(end) {
     EACH(UNUSED), (void)s, (void)at;
 }
 
-/* The first step gets empty registers, which it loads. */
+/* The first step gets zeros as its strip; it always loads another. */
 static void NAME(run)(mg_threaded_step *s, const mg_threaded_strips *strips) {
     const NAME(lanes) none = {0};
     const ptrdiff_t period = strips->period, all = strips->n * STRIP;

@@ -1,8 +1,8 @@
 /* The steps of threaded code, see fused_threaded.h, on strips of float and of double: fused_steps.h
  * is included twice, with REAL set to the type and NAME(x) to a name with the type's suffix.
  *
- * The expressions use the vocabulary of elementwise_float.h (EXP, LOG ...), whose functions
- * vectorise, or that of ops/elementwise_double.h, which is libm's. */
+ * The expressions are written with the names of elementwise_float.h (EXP, LOG ...), whose functions
+ * vectorise, or with those of ops/elementwise_double.h, which are libm's functions. */
 #include "device/cpu/simd/fused_threaded.h"
 #include "device/cpu/simd/conversion_loops.h"
 #include "device/cpu/simd/isa.h"
@@ -37,8 +37,8 @@ _Static_assert(STRIP <= (int)MG_STRIP_BYTES, "a strip fits into its place");
  * much are no better; without prefetching, Adam over 2.35 million weights takes a third longer. */
 enum { AHEAD = 1024 };
 
-/* A stack protector would cost each strip a few instructions, and steps only write to their own
- * strip at constant places. */
+/* A stack protector would cost each strip a few instructions. Steps write only to their own strip,
+ * at constant offsets. */
 #ifdef __has_attribute
 #if __has_attribute(no_stack_protector)
 #define UNPROTECTED __attribute__((no_stack_protector))

@@ -3,8 +3,8 @@
  * A strip is as many elements as a few vector registers hold. It is passed from step to step in
  * those registers: each step applies one operation to it, with a strip of an operand from memory if
  * it has one, and jumps to the code of the next step. So a result that only the next instruction
- * reads never goes through memory. A load makes float or double of any dtype and a store rounds to
- * any, on the way between memory and the registers. */
+ * reads never goes through memory. A load converts from the dtype in memory to float or double, and
+ * a store rounds to the dtype in memory. */
 #ifndef MG_DEVICE_CPU_SIMD_FUSED_THREADED_H
 #define MG_DEVICE_CPU_SIMD_FUSED_THREADED_H
 
@@ -26,7 +26,7 @@ typedef struct mg_threaded_step {
     ptrdiff_t moves; /* a mask: -1: the operand advances with the strips; 0: it does not */
 } mg_threaded_step;
 
-/* What `run` needs to know of the strips. */
+/* The strips over which `run` runs the steps. */
 typedef struct mg_threaded_strips {
     ptrdiff_t n;
     /* Steps whose operand is a row that is read again and again: `run` moves the addresses of these
@@ -36,7 +36,7 @@ typedef struct mg_threaded_strips {
     const int16_t *row_step;
     int n_row_steps;
     ptrdiff_t row, period;
-    /* prefetched arrays: where their first strips are, how many */
+    /* arrays to prefetch: the addresses of their first strips, and their number */
     const char *const *arrays;
     int n_arrays;
 } mg_threaded_strips;
@@ -55,8 +55,8 @@ typedef struct mg_simd_threaded {
     /* A unary or binary operation on n elements in memory, for groups of a single instruction: no
      * strip, no jumps. `out` may be one of the operands. */
     mg_threaded_loop *loop[MG_N_ELEMENTWISE];
-    /* Between the strip and memory of a dtype; NULL for dtypes that need strips of double. `round`
-     * makes each element what the dtype can hold. */
+    /* Steps between the strip and memory of a dtype; NULL for dtypes that need strips of double.
+     * `round` rounds each element to a value that the dtype can hold. */
     mg_threaded_code *load[MG_N_DTYPES], *store[MG_N_DTYPES], *round[MG_N_DTYPES];
     /* stores strips of the registers' own type past the caches, at a multiple of 64 bytes */
     mg_threaded_code *stream;
