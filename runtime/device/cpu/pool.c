@@ -1,12 +1,13 @@
 /* Pooling of images; the loops are in simd/pool_loops.h.
  *
  * An image is a plane of h x w pixels with `width` neighbouring channels. Threads share rows of
- * results. Each result is made by one thread, so every sum has one order. The gradient of
- * max_pool2d finds the maximum's place again: it is the first cell of the window that equals y. */
+ * results. Each result is computed by one thread, so the order of additions does not depend on the
+ * number of threads. The gradient of max_pool2d finds the maximum again: it is the first element of
+ * the window that equals y. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 
-/* Rows of windows that the rows of dx of a unit cover, at least. */
+/* Rows of windows that a unit's rows of dx lie under, at least. */
 enum { FEWEST_WINDOWS = 8 };
 
 /* The loops for the dtype of input 0. */
@@ -34,7 +35,7 @@ static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, con
     return p;
 }
 
-/* Elements of a plane before and after pooling. */
+/* Elements of a plane before pooling. */
 static int64_t image_size(const mg_pool_plane *p) {
     return p->h * p->w * p->width;
 }
@@ -49,7 +50,7 @@ static int team_of(const mg_pool_plane *p) {
     return mg_cpu_team(p->count * image_size(p));
 }
 
-/* An address `bytes` further on; target_at likewise for results. */
+/* An address `bytes` after base; target_at is the same for results. */
 static const void *source_at(const void *base, int64_t bytes) {
     return (const char *)base + bytes;
 }
@@ -60,14 +61,14 @@ static void *target_at(void *base, int64_t bytes) {
 
 /* ---- the kernels ---- */
 
-/* Halves are upcast first. */
+/* float16 and bfloat16 are upcast first (upcast.c). */
 static const char *pool_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
 }
 
-/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may take the
- * place of x. */
+/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may be
+ * written over x. */
 static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
     const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
     plan->overwrites = p.pairs;
@@ -98,13 +99,13 @@ static mg_status avg_pool_run(const mg_call *call) {
     return pool_forward_run(call, loops_of(call->plan)->avg_row);
 }
 
-/* The rows of dx that a thread makes at a time: whole planes where that shares the work evenly,
- * since windows that reach over the first of the rows are read twice. */
+/* The rows of dx that a thread computes at a time: whole planes where that shares the work evenly,
+ * because windows that reach across the first of the rows are read twice. */
 static int64_t unit_rows(const mg_pool_plane *p) {
     return mg_even_share(p->count, p->h, p->h, FEWEST_WINDOWS * p->stride[0], team_of(p));
 }
 
-/* Windows that do not overlap, a row of them at a time: inputs x, y and dy. */
+/* 2 x 2 windows that do not overlap, a row of them at a time: inputs x, y and dy. */
 static void grad_of_pairs(const mg_call *call, const mg_pool_plane *p) {
     const mg_simd_pool *l = loops_of(call->plan);
     const int64_t x_size = image_size(p) * l->size, y_size = pooled_size(p) * l->size;

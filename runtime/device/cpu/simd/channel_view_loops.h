@@ -1,9 +1,10 @@
-/* Reductions over the rows of a channel view, for one type: see reals.c.
+/* Reductions over the rows of a channel view (channel_view.h), for one type: see reals.c.
  *
  * Sums are made in REAL over FOLD_ROWS rows, four rows at a time, and then added up in double, so
  * that the error stays that of a few roundings however many rows there are. Products are made in
- * double throughout, because they leave float32's range soon. The loops are compiled for full tiles
- * and for blocks of 16 lanes, whose width the compiler then knows, and for any width. */
+ * double throughout, because they soon leave float32's range. The loops are compiled for full
+ * tiles, for blocks of 16 lanes and for any width: a width that the compiler knows makes faster
+ * loops. */
 
 #ifndef FOLD_ROWS
 #define FOLD_ROWS 32
@@ -72,7 +73,8 @@ static inline REAL NAME(min2)(REAL a, REAL b) {
     const REAL smaller = b < a ? b : a;
     return b != b ? b : smaller;
 }
-/* Sums and extremes are kept in REAL. Any and all are 0 or 1, and have no branches. */
+/* Partial sums, maxima and minima are kept in REAL. Any and all are 0 or 1, and are computed
+ * without branches. */
 FOLD(sum, REAL, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
 FOLD(prod, double, 1, s[j] * (((double)p * (double)q) * ((double)t * (double)u)), s[j] * (double)p)
 FOLD(max, REAL, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
@@ -212,8 +214,8 @@ MG_INLINE void NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, i
     }
 }
 
-/* The same for full tiles, with stores past the caches: y must be a multiple of MG_VECTOR, and so
- * must the distance of its rows. */
+/* The same for full tiles, with stores past the caches: the address of y must be a multiple of
+ * MG_VECTOR, and so must the distance of its rows in bytes. */
 static void NAME(normalise_past_caches)(const void *from, void *to, int64_t rows, int64_t step,
                                         const double *mean, const double *scale,
                                         const double *beta) {
@@ -232,7 +234,7 @@ static void NAME(normalise_past_caches)(const void *from, void *to, int64_t rows
         }
 }
 
-/* The same for y. */
+/* Picks the loop for the width, or the one that stores past the caches. */
 static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
                             const double *mean, const double *scale, const double *beta,
                             bool past_caches) {
@@ -247,7 +249,7 @@ static void NAME(normalise)(const void *x, void *y, int64_t rows, int64_t step, 
         NAME(normalise_lanes)(x, y, rows, step, width, mean, scale, beta);
 }
 
-/* True if all are finite: x - x is 0, but NaN for infinities and NaN. */
+/* Whether all elements are finite: x - x is 0, but NaN for infinities and NaN. */
 static bool NAME(finite)(const void *elements, int64_t n) {
     const REAL *x = elements;
     int bad = 0;
@@ -256,7 +258,8 @@ static bool NAME(finite)(const void *elements, int64_t n) {
     return !bad;
 }
 
-/* The index of the first element that no later one exceeds; NaN exceeds every number. */
+/* The index of the first maximum, or with sign -1 of the first minimum; NaN wins over every
+ * number. */
 static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t step, int sign) {
     const REAL *x = elements, s = (REAL)sign;
     REAL top = s * x[0];
@@ -268,7 +271,8 @@ static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t 
     *at = (int32_t)best;
 }
 
-/* Sums of n runs side by side. The callers keep n so small that sums in double would not help. */
+/* y[j] = the sum of the n runs' elements j. The callers keep n so small that sums in double would
+ * not help. */
 static void NAME(sum_runs)(const void *elements, const int64_t *offset, int n, int64_t run,
                            void *result) {
     const REAL *x = elements;

@@ -17,7 +17,8 @@
 
 /* ---- float16 and bfloat16, rounded to nearest even as core/dtype.h rounds them ---- */
 
-/* float16 to float: by the processor where it can, by bits elsewhere and for the rest. */
+/* float16 to float: by the processor's instructions where it has them, by bit operations elsewhere
+ * and for the last elements. */
 MG_INLINE void mg_from_f16(float *out, const uint16_t *x, int n) {
     int i = 0;
 #if defined(__AVX512F__)
@@ -49,7 +50,8 @@ MG_INLINE void mg_to_f16(uint16_t *out, const float *x, int n) {
     for (; i < n; i++) out[i] = mg_f32_to_f16(x[i]);
 }
 
-/* float to bfloat16: adds half a unit, to even, to the bits that stay; NaN stays NaN. */
+/* float to bfloat16: rounds to nearest even by adding half a unit of the bits that stay; NaN stays
+ * NaN. */
 MG_INLINE void mg_to_bf16(uint16_t *out, const float *x, int n) {
     EACH_ELEMENT {
         const uint32_t u = vm_bits(x[i]);
@@ -60,7 +62,7 @@ MG_INLINE void mg_to_bf16(uint16_t *out, const float *x, int n) {
 
 /* ---- other dtypes to and from float and double ---- */
 
-/* int32, int64 and double do not come here: groups that read them compute in double. */
+/* int32, int64 and double are not loaded as float: groups that read them compute in double. */
 MG_INLINE void mg_load_f32(float *out, const void *src, mg_dtype t, int n) {
     const uint8_t *bytes = src;
     const uint16_t *halves = src;
@@ -88,7 +90,7 @@ MG_INLINE void mg_store_f32(void *dst, const float *v, mg_dtype t, int n) {
     }
 }
 
-/* int64 and the halves go through core/dtype.h. */
+/* int64, float16 and bfloat16 are converted by core/dtype.h. */
 MG_INLINE void mg_load_f64(double *out, const void *src, mg_dtype t, int n) {
     const float *floats = src;
     const int32_t *ints = src;
@@ -109,7 +111,7 @@ MG_INLINE double mg_within(double v, double low, double high) {
     return above < high ? above : high;
 }
 
-/* int64 and the halves go through core/dtype.h, which rounds and saturates. */
+/* int64, float16 and bfloat16 are converted by core/dtype.h, which rounds and saturates. */
 MG_INLINE void mg_store_f64(void *dst, const double *v, mg_dtype t, int n) {
     float *floats = dst;
     uint8_t *bytes = dst;

@@ -1,6 +1,7 @@
-/* The vocabulary of elementwise.def in float, with the functions of vectormath.h in place of
+/* The functions of elementwise.def (EXP, LOG ...) in float, with those of vectormath.h in place of
  * libm's, because the compiler can run those on vectors. It has no include guard: like
- * ops/elementwise_float.h, it is included where the words are wanted and undefined afterwards. */
+ * ops/elementwise_float.h, it is included where the names are needed, and they are undefined
+ * afterwards. */
 #include "device/cpu/simd/vectormath.h"
 #include "ops/elementwise_float.h"
 

@@ -27,9 +27,9 @@
 /* The symbol of a table: MG_ISA_NAME(mg_simd_pool) is mg_simd_pool_avx2, for example. */
 #define MG_ISA_NAME(name) MG_ISA_EXPAND(name, MG_ISA)
 
-/* MG_VECTOR: bytes of a vector register. MG_REGISTERS: how many of them there are, which bounds the
- * sums that a kernel can keep at a time. MG_STREAM: a store of 4-byte floats past the caches, to an
- * address that is a multiple of MG_VECTOR. */
+/* MG_VECTOR: bytes of a vector register. MG_REGISTERS: the number of vector registers, which limits
+ * how many sums a kernel can keep at a time. MG_STREAM: a non-temporal store of a vector of floats,
+ * which goes past the caches, to an address that is a multiple of MG_VECTOR. */
 #if defined(__AVX512F__)
 #define MG_VECTOR 64
 #define MG_REGISTERS 32
@@ -52,19 +52,18 @@ typedef __m128 mg_floats;
 #else
 #define MG_REGISTERS 16
 #endif
-/* gcc has no store past the caches here. */
+/* gcc has no non-temporal store here. */
 #define MG_STREAM(place, v) (void)(*(mg_floats *)(void *)(place) = (v))
 typedef float mg_floats __attribute__((vector_size(MG_VECTOR)));
 #endif
 
-/* A vector of floats anywhere in memory: no alignment beyond a float's is assumed. */
+/* A vector of floats at any address that is aligned for a float. */
 typedef mg_floats mg_loose_floats __attribute__((aligned(sizeof(float)), may_alias));
 /* Floats of a vector. */
 enum { MG_WIDTH = MG_VECTOR / 4 };
 
-/* Keeps a vector that was loaded in a register. gcc joins the load and a selection with a mask into
- * a masked load; Zen 5 does not prefetch for those, so `where` over 26 MB took 2.5 times as long.
- */
+/* Keeps a loaded vector in a register. gcc would join the load and a selection with a mask to a
+ * masked load, for which Zen 5 does not prefetch: `where` over 26 MB took 2.5 times as long. */
 #if defined(__AVX512F__)
 #define MG_KEEP(v) __asm__("" : "+v"(v))
 #else

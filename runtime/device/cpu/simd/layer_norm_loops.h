@@ -1,16 +1,16 @@
 /* Layer norms of rows, for one type: see reals.c.
  *
- * Each op computes mean and deviation of the rows again, in one pass: sums of d = x - shift and of
- * d d. The shift is near the mean, so that little is lost when the square of the mean of d is
- * subtracted. Sums over NORM_BLOCK numbers are made in the type itself, in several vectors side by
- * side, and then added up in double.
+ * Each op computes mean and standard deviation of the rows again, in one pass: sums of d = x -
+ * shift and of d * d. The shift is near the mean, so that little is lost when the square of the
+ * mean of d is subtracted. Sums over NORM_BLOCK numbers are made in REAL, in several vectors side
+ * by side, and then added up in double.
  *
- * A few rows take each pass together, while they are in the first-level cache, so that the
- * processor goes on with the next row while it still joins the sums of the last. xhat = (x - mean)
- * / deviation is one multiplication and addition: x * scale + off. */
+ * A few rows take each pass together, while they are in the L1 cache, so that the processor begins
+ * with the next row while it still joins the sums of the last. xhat = (x - mean) / deviation is one
+ * multiplication and addition: x * scale + off. */
 
 #ifndef NORM_BLOCK
-#define NORM_BLOCK 1024 /* numbers summed in the type itself */
+#define NORM_BLOCK 1024 /* numbers that are summed in REAL */
 #endif
 
 /* The vector at p[j]. */
@@ -44,10 +44,10 @@ MG_INLINE double NAME(join)(const NAME(vec) * v) {
     return (double)(N == 2 ? c[0] + c[1] : (c[0] + c[N / 2]) + (c[1] + c[N - 1]));
 }
 
-/* Sums over a row, or a part of it: d = x - shift, g = dy gamma. */
+/* Sums over a row, or a part of it, where d = x - shift and g = dy * gamma. */
 typedef struct NAME(row_sums) {
-    double d, square;  /* of d and d d */
-    double g, product; /* of g and g d */
+    double d, square;  /* of d and d * d */
+    double g, product; /* of g and g * d */
 } NAME(row_sums);
 
 /* The mean of four of the n numbers at x: the shift. Its square distance from the mean is at most n
@@ -58,9 +58,9 @@ MG_INLINE REAL NAME(rough_mean)(const REAL *x, int64_t n) {
     return ((x[0] + x[step]) + (x[2 * step] + x[3 * step])) * (REAL)0.25;
 }
 
-/* Adds `width` vectors to the partial sums: of d, d d, g and g d, in this order. Without `products`
- * only the first two, and numbers that lie `ahead` are prefetched: memory would be idle while the
- * rows are read from the first-level cache. (With products there are no free slots for that.) */
+/* Adds `width` vectors to the partial sums of d, d * d, g and g * d, in this order. Without
+ * `products` only the first two, and numbers that lie `ahead` are prefetched: memory would be idle
+ * while the rows are read from the L1 cache. (With products there are no free slots for that.) */
 MG_INLINE void NAME(add_vectors)(const REAL *x, const REAL *gamma, const REAL *dy, bool products,
                                  int width, REAL shift, int64_t ahead, NAME(vec) sums[4][4]) {
     enum { LINE = 64 / sizeof(REAL) };
@@ -76,7 +76,7 @@ MG_INLINE void NAME(add_vectors)(const REAL *x, const REAL *gamma, const REAL *d
     }
 }
 
-/* The sums over NORM_BLOCK numbers at most; those of g and g d only with `products`. */
+/* The sums over NORM_BLOCK numbers at most; those of g and g * d only with `products`. */
 MG_INLINE NAME(row_sums)
     NAME(sums_of_block)(const REAL *restrict x, const REAL *restrict gamma, const REAL *restrict dy,
                         bool products, int64_t n, REAL shift, int64_t ahead) {
@@ -101,8 +101,8 @@ MG_INLINE NAME(row_sums)
     return s;
 }
 
-/* The sums of n rows, and the shifts that they are about. Each block has a shift of its own; its
- * sums are turned into those about the shift of the row's first block. */
+/* The sums of n rows, and their shifts. Each block of a row has its own shift; its sums are
+ * converted to the shift of the row's first block. */
 MG_INLINE void NAME(sums_of)(const REAL *x, const REAL *gamma, const REAL *dy, bool products,
                              int64_t n, int64_t c, NAME(row_sums) *restrict sums,
                              double *restrict shift) {
@@ -158,13 +158,14 @@ static void NAME(normalise_rows)(const void *px, const void *pgamma, const void 
 
 /* ---- gradients ---- */
 
-/* Of one row: xhat = x * scale + off, dx = dy gamma * scale + (xhat * slope + level). */
+/* The factors of one row: xhat = x * scale + off, dx = dy * gamma * scale + (xhat * slope +
+ * level). */
 typedef struct NAME(grad_factors) {
     REAL scale, off, slope, level;
 } NAME(grad_factors);
 
-/* The factors of n rows. dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy gamma;
- * slope and level are for dx only. */
+/* The factors of n rows. dx = (g - mean(g) - xhat * mean(g * xhat)) / deviation, with g = dy *
+ * gamma; slope and level are for dx only. */
 MG_INLINE void NAME(factors_of)(const REAL *x, const REAL *gamma, const REAL *dy, bool with_dx,
                                 int64_t n, int64_t c, double epsilon, NAME(grad_factors) * f) {
     const double part = 1 / (double)c;
@@ -190,7 +191,7 @@ typedef struct NAME(grad_block) {
     int64_t n, c; /* rows, and their length */
 } NAME(grad_block);
 
-/* `width` vectors of each row, from column k on: dx and the sums, or one of them. */
+/* Computes `width` vectors of each row, from column k on: dx and the sums, or one of them. */
 MG_INLINE void NAME(grad_columns)(const NAME(grad_block) * b, int64_t k, int width, bool with_dx,
                                   bool with_sums) {
     NAME(vec) s[4], p[4];
@@ -216,7 +217,7 @@ MG_INLINE void NAME(grad_columns)(const NAME(grad_block) * b, int64_t k, int wid
     }
 }
 
-/* All columns: those that fill no vector one by one. */
+/* Computes all columns; those that fill no vector one by one. */
 MG_INLINE void NAME(grad_rows)(const NAME(grad_block) * b, bool with_dx, bool with_sums) {
     enum { WIDTH = MG_REGISTERS >= 32 ? 4 : 2 }; /* vectors side by side */
     int64_t k = 0;
@@ -240,8 +241,8 @@ MG_INLINE void NAME(fold)(REAL *restrict partial, int64_t n, double *restrict su
     memset(partial, 0, (size_t)n * sizeof *partial);
 }
 
-/* `few` rows are read twice while they are in the first-level cache, the second time for dx and for
- * partial sums {2, c} of the type itself, which at most MG_NORM_ROWS rows share. */
+/* `few` rows at a time are read twice while they are in the L1 cache, the second time for dx and
+ * for partial sums {2, c} in REAL, to which at most MG_NORM_ROWS rows are added. */
 MG_INLINE void NAME(gradients_with)(const mg_layer_norm_rows *r, bool with_dx, bool with_sums) {
     const int64_t c = r->length;
     NAME(grad_factors) f[MG_NORM_ROWS];

@@ -1,4 +1,5 @@
-/* Loops that move 4-byte words or add slices: streams, transpositions, scatter_add. */
+/* Loops that move 4-byte words or add slices: copies past the caches, transpositions,
+ * scatter_add. */
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/square.h"
@@ -6,8 +7,7 @@
 
 /* ---- streams ---- */
 
-/* Falls back to a plain copy if dst is not aligned. dst may be src: then only the stores are
- * wanted. */
+/* Copies with plain stores if dst is not aligned. dst may be src. */
 static void stream(float *dst, const float *src, int n) {
     int i = 0;
     if ((uintptr_t)dst % MG_VECTOR == 0)
@@ -16,7 +16,7 @@ static void stream(float *dst, const float *src, int n) {
     if (dst != src) memcpy(dst + i, src + i, (size_t)(n - i) * sizeof *dst);
 }
 
-/* Stores past the caches are not ordered with others; the fence makes them visible first. */
+/* Non-temporal stores are not ordered with other stores; the fence makes them visible first. */
 static void end_stream(void) {
 #ifdef __SSE2__
     _mm_sfence();

@@ -1,14 +1,12 @@
 /* Pooling loops, for one type: see reals.c.
  *
- * x and dx point at a plane (h x w pixels of `width` neighbouring channels each), y and dy at one
- * row of the pooled plane or, in the functions called rows, at the whole pooled plane. */
+ * x and dx point at a plane (h x w pixels of `width` neighbouring channels each). In max_row and
+ * avg_row, y is one row of the pooled plane; elsewhere y and dy are the whole pooled plane. */
 
 #ifndef KNOWN_WIDTHS
-enum { MAX_RUN = 64 }; /* channels of a window that are worked on at a time */
-/* Numbers of channels for which the loops over 2 x 2 windows are compiled by themselves, so that
- * the compiler fills vectors without tests. With 6 channels that made max pools three times as
- * fast.
- */
+enum { MAX_RUN = 64 }; /* channels of a window that are computed at a time */
+/* Numbers of channels for which the loops over 2 x 2 windows are compiled separately, so that the
+ * compiler fills vectors without tests. With 6 channels that made max pools three times as fast. */
 #define KNOWN_WIDTHS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16)
 #endif
 
@@ -36,7 +34,7 @@ MG_INLINE void NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, R
     }
 }
 
-/* One window; `rows` and `columns` are the cells of it that lie inside the image. */
+/* One window; `rows` and `columns` are its pixels that lie inside the image. */
 MG_INLINE void NAME(max_window)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y,
                                 const span *rows, const span *columns, int64_t width) {
     memcpy(y, x + (rows->low * p->w + columns->low) * width, (size_t)width * sizeof *y);
@@ -141,7 +139,7 @@ static void NAME(max_grad_row)(const mg_pool_plane *p, const void *image, const 
     if (oy == p->oh - 1) memset(dx + 2 * row, 0, (size_t)((p->h - 2 * p->oh) * row) * sizeof *dx);
 }
 
-/* Clears rows of dx when the windows first reach them, just before they are used. */
+/* Clears rows of dx when the windows first reach them, just before they are added to. */
 static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *clean, int64_t end) {
     const int64_t row = p->w * p->width;
     if (end <= *clean) return;

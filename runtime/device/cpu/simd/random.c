@@ -3,7 +3,7 @@
 #include "device/cpu/simd/simd.h"
 #include <math.h>
 
-/* Ten rounds of Philox over 16 counters side by side, which differ in their lowest words only. The
+/* Ten rounds of Philox over 16 counters side by side, which differ in the block's index only. The
  * compiler turns the 64-bit products into vector multiplications. Last, the words are put in the
  * order of the blocks. */
 static void philox16(uint32_t *words, uint64_t index, uint64_t ordinal, uint32_t seed,

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what two partial results of a reduction make ---- */
+/* ---- joining two partial results of a reduction ---- */
 
-/* Sum, product, maximum, minimum, any and all of two partial results. NaN wins over every number in
- * max and min. */
+/* Sum, product, maximum, minimum, any and all of two partial results. In max and min, NaN wins over
+ * every number. */
 static inline double sum_of(double a, double b) {
     return a + b;
 }
@@ -68,7 +68,7 @@ static inline void exchange_f64(const double *from, int64_t from_row, double *to
 
 /* ---- the loops, in float and in double ---- */
 
-/* NAME(vec): a vector anywhere in memory; VEC: its elements; VECTOR_AT(p): the one at address p. */
+/* NAME(vec): a vector at any address; VEC: its elements; VECTOR_AT(p): the one at address p. */
 #define ANYWHERE __attribute__((vector_size(MG_VECTOR), aligned(sizeof(REAL)), may_alias))
 #define VEC ((int64_t)(MG_VECTOR / sizeof(REAL)))
 #define VECTOR_AT(p) (*(const NAME(vec) *)(const void *)(p))

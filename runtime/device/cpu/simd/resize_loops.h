@@ -1,6 +1,6 @@
-/* Loops over pixels of images, for one type: see reals.c. Resizing goes along rows first and then
- * along columns; transforms read up to four pixels around a point. KNOWN_WIDTHS (pool_loops.h) are
- * the numbers of channels for which the loops are compiled by themselves. */
+/* Loops over pixels of images, for one type: see reals.c. Images are resized along one axis and
+ * then along the other (resize.c); transforms read up to four pixels around a point. KNOWN_WIDTHS
+ * (pool_loops.h) are the numbers of channels for which the loops are compiled separately. */
 
 /* y[e] = the sum over k < n of weight[k] * x[k * row + e], for e < width. */
 static void NAME(blend_rows)(const void *from, int64_t row, const void *weights, int64_t n,
@@ -30,7 +30,7 @@ static void NAME(blend_rows)(const void *from, int64_t row, const void *weights,
     }
 }
 
-/* The pixels of a row, of c channels each, from another row; see mg_taps. */
+/* Computes the pixels of a row, of c channels each, from another row; see mg_taps. */
 MG_INLINE void NAME(blend_pixels)(const mg_taps *taps, const REAL *x, REAL *y, int64_t c) {
     for (int64_t p = 0; p < taps->n; p++, y += c) {
         const REAL *weight = (const REAL *)taps->weight + p * taps->most;
@@ -71,7 +71,8 @@ static void NAME(blend_columns)(const mg_taps *taps, const void *from, int64_t c
 
 /* ---- transforms ---- */
 
-/* The four products of weights, or fewer; `width` is the image's row in pixels. */
+/* Computes n pixels, each from up to 2 x 2 pixels of the image, which has `width` pixels in a
+ * row. */
 MG_INLINE void NAME(read_pixels)(const mg_sample *s, int64_t n, const REAL *image, int64_t width,
                                  REAL fill, REAL *y, int64_t c) {
     for (int64_t p = 0; p < n; p++, s++, y += c) {
@@ -106,7 +107,8 @@ static void NAME(sample_row)(const mg_sample *s, int64_t n, const void *image, i
     }
 }
 
-/* The transpose of sample_row without the fill: adds dy to the pixels of dx that it was made of. */
+/* The transpose of sample_row without the fill value: adds dy to the pixels of dx from which it was
+ * computed. */
 static void NAME(spread_row)(const mg_sample *s, int64_t n, const void *slope, int64_t width,
                              int64_t c, void *image) {
     const REAL *dy = slope;

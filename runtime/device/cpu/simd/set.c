@@ -1,6 +1,6 @@
-/* The set of tables of one instruction set. This file, too, is compiled once per instruction set,
- * so it finds the tables of its own set by name. A new table needs a type and a member in simd.h
- * and two lines here. */
+/* The set of tables of one instruction set. Like the others of this folder, this file is compiled
+ * once per instruction set, so it finds the tables of its set by name. A new table needs a type and
+ * a member in simd.h and two lines here. */
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
 

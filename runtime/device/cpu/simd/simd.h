@@ -19,14 +19,14 @@
 #include <stdbool.h>
 
 enum {
-    MG_LANES = 16, /* floats that some loops take together whatever the width of a vector */
-    MG_TILE = 64,  /* columns or lanes that the loops below take side by side, at most */
-    MG_SQUARE = 8  /* side of the squares that transpose_square exchanges */
+    MG_LANES = 16, /* floats that some loops take at a time, whatever the width of a vector */
+    MG_TILE = 64,  /* columns or lanes that the loops below take at a time, at most */
+    MG_SQUARE = 8  /* side of the squares that transpose_square transposes */
 };
 
 /* ---- moving elements ---- */
 
-/* The part of a matrix that one call makes: rows row .. end_row - 1 of columns column ..
+/* The part of a matrix that one call computes: rows row .. end_row - 1 of columns column ..
  * end_column - 1. */
 typedef struct mg_matrix_part {
     int64_t row, end_row, column, end_column;
@@ -35,15 +35,15 @@ typedef struct mg_matrix_part {
 /* scatter_add: slices of dy {n, inner} are added to the rows of the result {size, inner} that the
  * ids name; ids outside the result are skipped. */
 typedef struct mg_scatter {
-    int64_t outer; /* such pairs of matrices in a row */
+    int64_t outer; /* pairs of such matrices, one after another */
     int64_t n, size, inner;
     const int32_t *ids; /* exactly one of the two is given */
     const int64_t *long_ids;
 } mg_scatter;
 
 typedef struct mg_simd_movement {
-    /* A copy that bypasses the caches where the processor can. end_stream must come before another
-     * thread may read what was written. */
+    /* A copy with non-temporal stores, which go past the caches, where the processor has them.
+     * end_stream must come before another thread may read what was written. */
     void (*stream)(float *dst, const float *src, int n);
     void (*end_stream)(void);
     /* Transposes MG_SQUARE x MG_SQUARE words; rows lie src_row and dst_row words apart. */
@@ -72,17 +72,17 @@ typedef struct mg_conv_small {
     int64_t oh, ow, k;    /* results: rows, columns, kernels */
     int64_t kh, kw;       /* taps of a kernel */
     int64_t top, left;    /* padding */
-    int64_t down, across; /* the strides: 1, but for the gradient of the input */
+    int64_t down, across; /* the strides: 1, except for the gradient of the input */
     int64_t row;  /* gradient of the input: floats that one pixel of dy adds to, rounded up to
                      MG_LANES */
-    int64_t wide; /* row of the padded image: pixels, or floats for the input's gradient */
+    int64_t wide; /* a row of the padded image: in pixels, or in floats for the input's gradient */
     int64_t rows; /* rows of the padded image; of a unit, for the gradient of the input */
     size_t table; /* floats of scratch for a table of weights, or of sums */
     size_t thread_floats; /* floats of scratch per thread */
     int team;             /* threads */
 } mg_conv_small;
 
-/* Rows of results of a group of images. */
+/* Some rows of the results of a group of images. */
 typedef struct mg_conv_rows {
     int64_t n, count;    /* the first image, and how many there are */
     int64_t first, last; /* the rows [first, last) of each */
@@ -90,21 +90,21 @@ typedef struct mg_conv_rows {
 
 typedef struct mg_simd_conv_small {
     int images; /* a group is this many images: one per lane of a vector */
-    /* The rows of images from x on that the rows of results need, with their padding, as pixels of
-     * `images` lanes each; lanes without an image are 0. */
+    /* Gathers the rows of images that the rows of results need, from x on, with their padding, as
+     * pixels of `images` lanes each; lanes without an image are 0. */
     void (*gather_images)(const mg_conv_small *s, const float *x, const mg_conv_rows *rows,
                           float *out);
-    /* n elements of each of `count` images, `step` floats apart, as lanes. */
+    /* Gathers n elements of each of `count` images, `step` floats apart, as lanes. */
     void (*gather_row)(float *row, int64_t n, int64_t count, const float *y, int64_t step);
-    /* The convolution of a group of images with one channel, from the gathered images to y; `row`
-     * is scratch. */
+    /* Computes the convolution of a group of images with one channel, from the gathered images to
+     * y; `row` is scratch. */
     void (*forward_rows)(const mg_conv_small *s, const float *images, const float *w,
                          const float *bias, bool relu, const mg_conv_rows *rows, float *row,
                          float *y);
     /* Adds the products of one row of dy (as lanes) and the image rows below it to the sums. */
     void (*weight_row)(const mg_conv_small *s, const float *images, const float *row, float *sums);
-    /* Rows [first, end) of the gradient of one image with few channels; w is [ky][k][kx * C + c],
-     * rows of s->row; `padded` is scratch for as many rows of s->wide. */
+    /* Computes rows [first, end) of the gradient of one image with few channels; w is [ky][k][kx *
+     * C + c], in rows of s->row floats; `padded` is scratch for as many rows of s->wide floats. */
     void (*input_rows)(const mg_conv_small *s, const float *dy, const float *w, int64_t first,
                        int64_t end, float *padded, float *dx);
 } mg_simd_conv_small;
@@ -141,7 +141,8 @@ typedef struct mg_simd_folds {
     bool (*finite)(const void *x, int64_t n);
     /* running sums of n rows of `width` columns, `step` elements apart */
     void (*cumsum)(const void *x, void *y, int64_t n, int64_t step, int64_t width);
-    /* the index of the largest of n elements `step` apart; sign -1: of the smallest */
+    /* the index of the largest of n elements `step` apart, or with sign -1 of the smallest; the
+     * first one if several are equal */
     void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step, int sign);
     int64_t size; /* bytes of an element */
 } mg_simd_folds;
@@ -156,8 +157,9 @@ typedef struct mg_pool_plane {
     bool pairs;                            /* 2 x 2 windows side by side, no padding */
 } mg_pool_plane;
 
-/* x and dx are one plane; y and dy are row oy of the pooled plane in the functions called row, and
- * the whole pooled plane in those called rows, which make the rows [first, end) of dx. */
+/* x and dx are one plane. In max_row and avg_row, y is row oy of the pooled plane; elsewhere y and
+ * dy are the whole pooled plane. max_grad_row computes the rows of dx under row oy of windows;
+ * max_grad_rows and avg_grad_rows compute the rows [first, end) of dx. */
 typedef struct mg_simd_pool {
     void (*max_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
     void (*avg_row)(const mg_pool_plane *p, const void *x, void *y, int64_t oy);
@@ -172,8 +174,8 @@ typedef struct mg_simd_pool {
 
 /* ---- resized and transformed images ---- */
 
-/* How an axis is made of another: cell p is the sum over k < count[p] of weight[p * most + k] *
- * cell first[p] + k of the other. */
+/* How the pixels along an axis are computed from those along another: pixel p is the sum over k <
+ * count[p] of weight[p * most + k] * pixel first[p] + k of the other. */
 typedef struct mg_taps {
     int64_t n, most;
     int32_t *first, *count;
@@ -202,7 +204,7 @@ typedef struct mg_simd_resize {
 
 /* ---- rows: normalised, softmax, cross-entropy ---- */
 
-enum { MG_NORM_ROWS = 32 }; /* the most rows that a layer norm takes together */
+enum { MG_NORM_ROWS = 32 }; /* rows that a layer norm takes at a time, at most */
 
 /* What the gradients of a layer norm read and write. */
 typedef struct mg_layer_norm_rows {
@@ -245,8 +247,8 @@ typedef struct mg_simd_cross_entropy {
 /* ---- a set of tables ---- */
 
 typedef struct mg_simd {
-    const char *name;  /* what MGPU_ISA calls it: "avx2" */
-    const char *title; /* for people: "AVX2" */
+    const char *name;  /* its name in MGPU_ISA: "avx2" */
+    const char *title; /* its name in messages: "AVX2" */
     const mg_simd_conversions *conversions;
     const mg_simd_movement *movement;
     const mg_simd_random *random;
@@ -265,7 +267,7 @@ typedef struct mg_simd {
     const mg_simd_cross_entropy *cross_entropy[2];
 } mg_simd;
 
-/* Which of a pair of tables is for the dtype, which must be float32 or float64. */
+/* The index in a pair of tables for a dtype, which must be float32 or float64. */
 static inline int mg_simd_index(mg_dtype t) {
     return t == MG_F64;
 }

@@ -1,12 +1,12 @@
 /* Softmax and the cross-entropy of softmax, for one type: see reals.c.
  *
- * A row is read out of the cache for its maximum, for the sum of its exponentials and for the
- * result; long sums are made in double. The maximum passes over NaN, which the sum then spreads to
- * the whole row. */
+ * A row is read three times: for its maximum, for the sum of its exponentials and for the result,
+ * mostly from the cache. Long sums are made in double. The maximum ignores NaN; the sum then makes
+ * the whole row NaN. */
 
 #ifndef ROW_BLOCK
 #define SHORT_ROW 64   /* rows too short for vector maxima */
-#define ROW_BLOCK 1024 /* numbers that are summed in the type itself */
+#define ROW_BLOCK 1024 /* numbers that are summed in REAL */
 /* Adds `term`, for each i < n, to the double `total`. */
 #define ROW_SUM(total, term)                                                                       \
     for (int64_t first = 0; first < n; first += ROW_BLOCK) {                                       \
@@ -72,7 +72,7 @@ static void NAME(softmax_columns)(const void *src, void *dst, int64_t n, int64_t
             y[i * step + j] = e;
         }
     }
-    /* from here on sum holds what the last pass needs */
+    /* from here on sum holds log(sum) or 1 / sum, for the last pass */
     for (int j = 0; j < width; j++) sum[j] = logarithm ? log(sum[j]) : 1 / sum[j];
     for (int64_t i = 0; i < n; i++) {
 #pragma omp simd
@@ -169,7 +169,8 @@ static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t
     *at = (REAL)(log(NAME(exponentials)(x, n, largest)) - (double)(x[label] - largest));
 }
 
-/* The gradient for such a target: dy (softmax(x) - 1 at the label). A label outside gives 0. */
+/* The gradient for such a target: dy * (softmax(x) - 1 at the label). A label outside the row gives
+ * 0. */
 static void NAME(label_cross_entropy_grad)(const void *logits, int64_t label, const void *slope,
                                            int64_t row, int64_t n, void *result) {
     const REAL *restrict x = (const REAL *)logits + row * n;
@@ -181,7 +182,7 @@ static void NAME(label_cross_entropy_grad)(const void *logits, int64_t label, co
     for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);
     ROW_SUM(sum, dx[i])
     const REAL scale = (REAL)((double)inside / sum);
-    /* the label's own gradient, before the loop below overwrites dx[label] */
+    /* the gradient at the label, before the loop below overwrites dx[label] */
     const REAL own = inside ? dy * (dx[label] * scale - 1) : 0;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) dx[i] = dy * (dx[i] * scale);
