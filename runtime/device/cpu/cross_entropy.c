@@ -15,11 +15,11 @@ static const char *cross_entropy_accepts(const mg_kernel_plan *plan) {
     return t == x || t == MG_I32 || t == MG_I64 ? NULL : "labels neither int32 nor int64";
 }
 
-/* One row of an op: the loops are for the dtype of x. */
+/* Computes one row of an op; the loops are those for the dtype of x. */
 typedef void row_function(const mg_simd_cross_entropy *loops, const mg_call *call, int64_t row,
                           int64_t n);
 
-/* A row of each op: the op's operands in the order of the loops' parameters. */
+/* One function for each op: passes the op's operands to its loop. */
 static void loss_row(const mg_simd_cross_entropy *loops, const mg_call *call, int64_t row,
                      int64_t n) {
     loops->loss(call->in[0], call->in[1], row, n, call->out[0]);

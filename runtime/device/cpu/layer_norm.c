@@ -1,24 +1,23 @@
 /* layer_norm, layer_norm_grad and layer_norm_reduce. Threads share the rows; a row is read several
  * times while it is in the cache (simd/layer_norm_loops.h).
  *
- * layer_norm_reduce sums over rows. It sums chunks of rows first, whose size depends on the shape
- * only, and so does the order of its additions.
+ * layer_norm_reduce sums over rows: first over chunks of rows, then over the chunks. The size of a
+ * chunk depends on the shape only, and so does the order of additions.
  *
  * The two gradients read the same x and dy. Where a program has both, they become one step with two
- * results, dx and the sums: x and dy are read once, and each row's statistics computed once. */
+ * results, dx and the sums: x and dy are read once, and each row's statistics are computed once. */
 #include "device/cpu/cpu.h"
 #include "core/alloc.h"
 #include "ops/attrs.h"
 #include <string.h>
 
-/* The rows of x. */
-typedef struct rows { /* of x */
-    int64_t n, length, size;
+/* The rows of x, which is input 0 of every op here, and the loops for its dtype. */
+typedef struct rows {
+    int64_t n, length, size; /* rows; elements of a row; bytes of an element */
     double epsilon;
     const mg_simd_layer_norm *loops;
 } rows;
 
-/* Every op here has x as input 0. */
 static rows rows_of(const mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const int64_t length = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
@@ -29,7 +28,7 @@ static rows rows_of(const mg_kernel_plan *plan) {
                   .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
 }
 
-/* Halves are upcast first. */
+/* float16 and bfloat16 are upcast first (upcast.c). */
 static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
@@ -40,7 +39,7 @@ static void *row_at(void *base, const rows *r, int64_t i) {
     return (char *)base + i * r->length * r->size;
 }
 
-/* Rows that are computed together: few enough to stay in the first-level cache. */
+/* Rows that are computed together: few enough to stay in the L1 cache. */
 static int64_t rows_of_block(const rows *r) {
     enum { NUMBERS = 2048 };
     const int64_t n = r->length ? NUMBERS / r->length : 1;
@@ -82,7 +81,8 @@ static mg_status layer_norm_grad_run(const mg_call *call) {
 
 /* ---- sums over rows ---- */
 
-/* Rows of a chunk: enough for the cost of its sums, few enough to have chunks for many threads. */
+/* Rows of a chunk: enough to be worth a chunk's sums, and few enough to have chunks for many
+ * threads. */
 static int64_t rows_of_chunk(const rows *r) {
     enum { LEAST = 16, MOST = 128, CHUNKS = 16 };
     return mg_larger(LEAST, mg_smaller(MOST, mg_divide_up(r->n, CHUNKS)));
@@ -116,7 +116,8 @@ static void add_chunks(const rows *r, const double *parts, double *total, void *
     }
 }
 
-/* dgamma's and dbeta's sums {2, length} and, unless it is NULL, dx from gamma. */
+/* Computes the sums over rows {2, length}, of dy and of dy * xhat (the gradients of beta and
+ * gamma), and dx unless that is NULL; gamma is for dx. */
 static void make_sums(const mg_call *call, void *gamma, void *dy, void *dx, void *sums) {
     const rows r = rows_of(call->plan);
     const int64_t chunk = rows_of_chunk(&r), chunks = chunks_of(&r), width = 2 * r.length;
@@ -160,13 +161,14 @@ static mg_status layer_norm_gradients_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Whether the step is this op, and has not been merged into another. */
+/* Whether the step is this op, and has not been merged with another. */
 static bool is_op(const mg_step *s, const char *name) {
     return s->op && s->n_out == 1 && strcmp(s->op->name, name) == 0;
 }
 
-/* Whether steps `grad` and `reduce` may become one in the place of the earlier one: they have the
- * same x, dy and epsilon, in a dtype that needs no upcast, and no step in between makes gamma. */
+/* Whether steps `grad` and `reduce` may become one step in the place of the earlier one: they have
+ * the same x, dy and epsilon, in a dtype that needs no upcast, and no step between them computes
+ * gamma. */
 static bool may_merge(const mg_kernel_graph *g, const mg_step *steps, int grad, int reduce) {
     const mg_step *a = &steps[grad], *b = &steps[reduce];
     const mg_dtype t = g->values[a->in[0]].dtype;
@@ -179,7 +181,8 @@ static bool may_merge(const mg_kernel_graph *g, const mg_step *steps, int grad, 
     return true;
 }
 
-/* The step that makes both results; `out` has room for their numbers. */
+/* Puts a step that computes both results in the place of the earlier one; `out` has room for the
+ * results' numbers. */
 static void merge_pair(mg_step *steps, int grad, int reduce, int *out) {
     mg_step both = steps[grad];
     out[0] = steps[grad].out[0];

@@ -21,7 +21,7 @@ typedef struct mg_matmul_batch {
     int64_t stride_a[MG_MAX_RANK], stride_b[MG_MAX_RANK];
 } mg_matmul_batch;
 
-/* `batch` must be zero. */
+/* Sets *batch, which must be zeroed. Fails if the batch axes cannot be broadcast. */
 mg_status mg_matmul_batch_of(mg_matmul_batch *batch, const mg_kernel_plan *plan);
 
 /* The matrices, counted from 0, that product i multiplies; its result is matrix i. */

@@ -128,7 +128,7 @@ static mg_status broadcast_to_run(const mg_call *call) {
     return run_walk(w);
 }
 
-/* Fills the result with the padding, then copies x between it. */
+/* Fills the result with the padding value, then copies x into it. */
 static mg_status pad_run(const mg_call *call) {
     const mg_pad_attrs *a = call->plan->step->attrs;
     const mg_shape *x = &call->plan->in[0].value->shape;
@@ -145,7 +145,7 @@ static mg_status pad_run(const mg_call *call) {
     return run_walk(w);
 }
 
-/* One walk per operand, over rows of its part of the axis. */
+/* One walk for each operand: the operand's part of the axis is a row. */
 static mg_status concat_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view out = mg_axis_view_of(&call->plan->out[0].value->shape, axis);
@@ -170,7 +170,7 @@ static mg_status concat_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* A copy: row-major tensors of the same elements differ in their shape only. */
+/* A copy: row-major tensors with the same elements differ in their shape only. */
 static mg_status reshape_run(const mg_call *call) {
     return run_walk((mg_walk){.src = call->in[0],
                               .dst = call->out[0],
@@ -181,7 +181,7 @@ static mg_status reshape_run(const mg_call *call) {
                               .to = {1}});
 }
 
-/* Ids have 4 or 8 bytes; smaller ones are upcast first (upcast.c). */
+/* Ids have 4 or 8 bytes; ids of smaller dtypes are upcast first (upcast.c). */
 static const char *gather_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[1].value->dtype;
     return t == MG_I32 || t == MG_I64 ? NULL : "ids are neither int32 nor int64";

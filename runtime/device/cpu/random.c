@@ -1,14 +1,15 @@
-/* Random tensors: Philox words, 16 blocks of four at a time, and numbers from them by the formulas
- * of ops/random.h.
+/* Random tensors: words of the Philox generator, 16 blocks of four at a time, and numbers from them
+ * by the formulas of ops/random.h.
  *
- * A word depends on the index of its element only. So threads may compute any part of the tensor,
- * and a device any rows of it, with the same result. */
+ * Within a tensor, a word depends only on the index of its element. So threads may compute any part
+ * of the tensor, and a device any rows of it, with the same result. */
 #include "ops/random.h"
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include <string.h>
 
-enum { BLOCKS = 16, WORDS = 4 * BLOCKS }; /* of a group: what philox16 makes in one call */
+/* blocks and words of a group, which is one call of philox16 */
+enum { BLOCKS = 16, WORDS = 4 * BLOCKS };
 
 /* Other dtypes are left to the reference kernel. */
 static const char *random_accepts(const mg_kernel_plan *plan) {
@@ -16,19 +17,20 @@ static const char *random_accepts(const mg_kernel_plan *plan) {
     return mg_dtype_is_float(t) || t == MG_BOOL || t == MG_I32 ? NULL : "dtype of the result";
 }
 
-/* The fast cases: one kind in its usual dtype. The words are those of the n elements. */
+/* The fast cases: a distribution in its usual dtype. `words` are those of the n elements. */
 static void fill_bernoulli(const mg_random_attrs *a, const uint32_t *words, uint8_t *out, int n) {
     const uint32_t limit = mg_random_threshold(a->a);
     for (int i = 0; i < n; i++) out[i] = (words[i] >> 8) < limit;
 }
 
-/* As mg_random_uniform does for each word. */
+/* The same numbers as mg_random_uniform computes. */
 static void fill_uniform(const mg_random_attrs *a, const uint32_t *words, float *out, int n) {
     const float low = (float)a->a, high = (float)a->b;
     for (int i = 0; i < n; i++) out[i] = mg_random_uniform_f(words[i], low, high);
 }
 
-/* Numbers come in pairs, so a group is made whole and the elements [from, to) are copied. */
+/* Normal numbers come in pairs, so all numbers of a group are computed and the elements [from, to)
+ * are copied. */
 static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *out, int from,
                         int to) {
     float numbers[WORDS];
@@ -37,7 +39,8 @@ static void fill_normal(const mg_random_attrs *a, const uint32_t *words, float *
     if (!whole) memcpy(out, numbers + from, (size_t)(to - from) * sizeof *out);
 }
 
-/* Any kind and dtype, a block of four words at a time: the elements [from, to) of a group. */
+/* Any distribution and dtype, a block of four words at a time: the elements [from, to) of a
+ * group. */
 static void fill_any(const mg_random_attrs *a, const uint32_t *words, const uint32_t *low,
                      char *out, mg_dtype t, int from, int to) {
     for (int i = from & ~3; i < to; i += 4) {

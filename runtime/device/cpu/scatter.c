@@ -1,16 +1,16 @@
-/* scatter_add: a tensor of zeros to whose slices others are added, where ids say; the gradient of
+/* scatter_add: adds slices to a tensor of zeros, at the indices that ids name; the gradient of
  * gather.
  *
  * Many slices may go to the same row. So threads share the columns or, where slices are narrow, the
- * rows of the result: each element belongs to one thread, which adds to it in the order of the ids.
- */
+ * rows of the result: each element belongs to one thread, which adds to it in the order of the
+ * ids. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-enum { WIDE = 32 }; /* columns per thread from which columns are shared, not rows */
+enum { WIDE = 32 }; /* columns per thread; with fewer, threads share rows instead of columns */
 
-/* Smaller ids are upcast first. */
+/* Ids of smaller dtypes are upcast first (upcast.c). */
 static const char *scatter_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype, ids = plan->in[1].value->dtype;
     if (t != MG_F32 && t != MG_F64) return "neither float32 nor float64";
@@ -31,7 +31,7 @@ static mg_scatter scatter_of(const mg_call *call) {
                         .long_ids = wide ? call->in[1] : NULL};
 }
 
-/* Part k of n: columns in multiples of 16, or rows. */
+/* Part k of n of the result: some columns, or some rows. */
 static mg_matrix_part part_of(const mg_scatter *s, int64_t k, int64_t n) {
     /* columns begin at multiples of 16, so that threads do not share cache lines */
     if (s->inner >= n * WIDE)

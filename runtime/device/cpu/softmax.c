@@ -6,7 +6,7 @@
 #include "ops/attrs.h"
 #include "ops/loops.h"
 
-/* Halves are upcast first. */
+/* float16 and bfloat16 are upcast first (upcast.c). */
 static const char *softmax_accepts(const mg_kernel_plan *plan) {
     const mg_dtype t = plan->in[0].value->dtype;
     return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";

@@ -1,8 +1,9 @@
 /* argsort: the positions that put lines of elements in order; threads share the lines.
  *
- * An element becomes an unsigned number that is ordered as it is (NaN is the largest), so that one
- * radix sort of (number, position) serves all dtypes and both orders. A radix sort is stable. If
- * only a few of the first positions are wanted, a heap holds the best so far. */
+ * Each element is mapped to an unsigned integer that compares as the sort orders the elements, with
+ * NaN last in either direction (ops/sort_formulas.h). So one radix sort of pairs of key and
+ * position serves all dtypes and both directions, and it is stable. If only a few of the first
+ * positions are wanted, a heap holds the best so far. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
@@ -57,7 +58,7 @@ static uint64_t key_at(const line *l, int64_t i) {
     case MG_I64: return mg_sort_key_of_integer(*(const uint64_t *)x, 1ull << 63, UINT64_MAX, flip);
     case MG_U8: return mg_sort_key_of_integer(*(const uint8_t *)x, 0, UINT8_MAX, flip);
     case MG_BOOL: return mg_sort_key_of_integer(*(const uint8_t *)x != 0, 0, UINT8_MAX, flip);
-    default: /* halves, which are exact in float */
+    default: /* float16 and bfloat16, which are exact in float */
         mg_to_double(&v, x, l->dtype, 1);
         return key_of_float((float)v, flip);
     }
@@ -84,8 +85,8 @@ static void insertion_sort(entry *e, int64_t n) {
     }
 }
 
-/* Sorts e by the keys' bytes, the lowest first, through `other`; returns which of the two has the
- * result. A byte that all keys share costs nothing but its count. */
+/* Sorts e by the keys' bytes, the lowest byte first, by way of `other`; returns the one of the two
+ * arrays that has the result. A byte that is equal in all keys is only counted. */
 static entry *radix_sort(entry *e, entry *other, int64_t n, int bytes) {
     int64_t count[MOST_DIGITS][DIGITS] = {{0}};
     for (int64_t i = 0; i < n; i++)
@@ -106,7 +107,8 @@ static entry *radix_sort(entry *e, entry *other, int64_t n, int bytes) {
     return e;
 }
 
-/* Lets entry i of a heap of n sink: the last one in order is on top. */
+/* Moves entry i of a heap of n entries down to its place. The entry that is last in order is at the
+ * top. */
 static void sink(entry *e, int64_t i, int64_t n) {
     const entry moving = e[i];
     for (int64_t below = 2 * i + 1; below < n; i = below, below = 2 * i + 1) {
@@ -117,13 +119,13 @@ static void sink(entry *e, int64_t i, int64_t n) {
     e[i] = moving;
 }
 
-/* The first `count` entries of a line in order. */
+/* Finds the first `count` entries of a line in order, with a heap. */
 static entry *first_entries(const line *l, int64_t count, entry *e) {
     for (int64_t i = 0; i < count; i++) e[i] = (entry){key_at(l, i), (uint32_t)i};
     for (int64_t i = count / 2 - 1; i >= 0; i--) sink(e, i, count);
     for (int64_t i = count; i < l->n && count > 0; i++) {
         const uint64_t key = key_at(l, i);
-        if (key >= e[0].key) continue; /* of equal ones the earlier is wanted */
+        if (key >= e[0].key) continue; /* of equal keys, the earlier element comes first */
         e[0] = (entry){key, (uint32_t)i};
         sink(e, 0, count);
     }

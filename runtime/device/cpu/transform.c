@@ -1,8 +1,9 @@
 /* affine_transform and its gradient.
  *
- * First the points at which a row of the result reads the image (mg_sample), then the pixels there.
- * Threads share the rows of the results; of the gradient, which adds to pixels in any order, the
- * images. Nearest neighbours are copies, whatever the dtype. Compiled without contraction: see
+ * For each row of the result, first the points of the image at which it reads are computed
+ * (mg_sample), then the pixels there are read. Threads share the rows of the result; for the
+ * gradient, which adds to pixels in any order, they share the images. Nearest neighbours are
+ * copies, whatever the dtype. Compiled without contraction to fused multiply-adds: see
  * ops/transform_formulas.h. */
 #include "core/alloc.h"
 #include "device/cpu/cpu.h"
@@ -20,7 +21,7 @@ typedef struct transform {
     const void *numbers; /* the transforms */
 } transform;
 
-/* Transforms in float16 are upcast, with everything else. */
+/* Steps with transforms in float16 or bfloat16 are upcast (upcast.c). */
 static const char *accepts_dtypes(const mg_kernel_plan *plan, bool any) {
     const mg_dtype t = plan->in[0].value->dtype, u = plan->in[1].value->dtype;
     if (u != MG_F32 && u != MG_F64) return "transforms are neither float32 nor float64";
@@ -39,7 +40,7 @@ static const char *transform_grad_accepts(const mg_kernel_plan *plan) {
     return accepts_dtypes(plan, false);
 }
 
-/* The state: how many threads there is room for. */
+/* The plan's state: the number of threads that scratch has room for. */
 static int team_of(const mg_call *call) {
     return *(const int *)call->plan->state;
 }
@@ -66,7 +67,7 @@ static mg_status transform_grad_prepare(mg_kernel_plan *plan) {
 
 /* ---- points ---- */
 
-/* `image`: the shape of what is read; `result`: of what is made of it. */
+/* `image`: the shape of the images that are read; `result`: the shape of the result. */
 static transform transform_of(const mg_call *call, const mg_shape *image, const mg_shape *result) {
     return (transform){.attrs = call->plan->step->attrs,
                        .h = image->dim[1],
@@ -92,7 +93,7 @@ static void read_transform(const transform *t, int64_t n, double number[8]) {
     }
 }
 
-/* Where row number oy reads. */
+/* The points at which row oy of the result reads. */
 static void find_points(const transform *t, const double number[8], int64_t oy, mg_sample *s) {
     const int fill = (int)t->attrs->fill_mode, bilinear = (int)t->attrs->interpolation;
     for (int64_t ox = 0; ox < t->row; ox++, s++) {
@@ -114,7 +115,8 @@ static void find_points(const transform *t, const double number[8], int64_t oy, 
 
 /* ---- the kernels ---- */
 
-/* Nearest neighbours: a pixel is `bytes` long, `fill` the pixel for points outside. */
+/* Nearest neighbours: copies pixels of `bytes` bytes. Points outside get `fill`, one element, in
+ * each channel. */
 static void copy_points(const mg_sample *s, int64_t n, const char *image, const void *fill,
                         size_t element, size_t bytes, char *y) {
     for (int64_t p = 0; p < n; p++, s++, y += bytes) {

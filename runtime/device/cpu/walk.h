@@ -1,11 +1,11 @@
-/* Walks: elements copied from one place to another, with a stride per axis in the source and in the
- * destination. Nearly every op that moves elements is one (movement.c). */
+/* Walks are strided copies: elements are copied with a stride for each axis in the source and in
+ * the destination. Nearly every op that moves elements is one (movement.c). */
 #ifndef MG_DEVICE_CPU_WALK_H
 #define MG_DEVICE_CPU_WALK_H
 
 #include "device/cpu/cpu.h"
 
-/* n[i] elements of `size` bytes along axis i, from[i] apart in the source and to[i] in the
+/* n[i] elements of `size` bytes along axis i, from[i] apart in the source and to[i] apart in the
  * destination. Strides and offsets are in elements. */
 typedef struct mg_walk {
     const void *src;
@@ -17,8 +17,8 @@ typedef struct mg_walk {
 } mg_walk;
 
 /* Runs independent walks with all threads; changes them. Walks that differ in their last axis only
- * advance side by side, so that what they read or write next to each other is in the cache once:
- * the parts of a concatenation, or slices of one tensor. */
+ * advance together, so that memory which they read or write side by side (the parts of a
+ * concatenation, slices of one tensor) is brought into the cache once. */
 void mg_walks_run(mg_walk *walks, int n);
 
 #endif

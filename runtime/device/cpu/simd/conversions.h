@@ -6,9 +6,9 @@
 #include "core/dtype.h"
 
 typedef struct mg_simd_conversions {
-    /* n elements of dtype t in memory, to and from float or double. Stores round to nearest even;
-     * integers saturate, bool is "not zero". float32 is neither read from nor written to int32,
-     * int64 and float64. */
+    /* Convert n elements of dtype t in memory to or from float or double. Stores round to nearest
+     * even; integers saturate, and bool is "not zero". The float functions do not take int32, int64
+     * and float64. */
     void (*load_f32)(float *out, const void *src, mg_dtype t, int n);
     void (*store_f32)(void *dst, const float *v, mg_dtype t, int n);
     void (*load_f64)(double *out, const void *src, mg_dtype t, int n);
