@@ -46,7 +46,7 @@ typedef struct depthwise {
     int team;
 } depthwise;
 
-/* ---- which windows meet which taps ---- */
+/* ---- which taps of a window lie inside the image ---- */
 
 static bool meets_column(const mg_windows *w, const mg_tap *t, int64_t column) {
     const int64_t x = column * w->stride_x + t->x;

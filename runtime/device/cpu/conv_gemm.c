@@ -92,8 +92,8 @@ static bool is_plain(const mg_windows *w) {
 
 /* ---- products ---- */
 
-/* The product of one group without addresses. The next group's operands and results lie `a_group`,
- * `b_group` and n elements further on. */
+/* The product of one group; run_product sets the addresses. The operands and results of the next
+ * group lie `a_group`, `b_group` and n elements further on. */
 typedef struct product {
     mg_windows view;
     mg_gemm gemm;

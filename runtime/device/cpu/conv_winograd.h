@@ -40,7 +40,7 @@ typedef struct mg_winograd_conv {
     int64_t filter_plane, image_plane, result_plane, ld;
     /* offsets in scratch, and size of a thread's scratch, in floats */
     size_t filters_at, threads_at, thread_floats;
-    int team, taps, side; /* taps, and weights, of a filter's side */
+    int team, taps, side; /* taps: of a side of the stride-1 filter; side: weights of a side of w */
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */
     bool past_caches; /* image and result are too large to stay in the caches */

@@ -98,8 +98,8 @@ static void repeat_row(const worker *w, char *dst, const char *src, mg_dtype typ
     }
 }
 
-/* Makes input i of the tile readable. `offset` is the input's element at the tile's origin. What
- * scratch memory still holds of an earlier tile is used again. */
+/* Makes input i of the tile readable. `offset` is the input's element at the tile's origin. A copy
+ * in scratch memory is used again if it has the same elements. */
 static void load_input(worker *w, int i, int64_t offset) {
     const mg_fused_state *s = w->s;
     const mg_dtype type = (mg_dtype)w->e->in_dtype[i];
@@ -130,9 +130,9 @@ static void load_input(worker *w, int i, int64_t offset) {
 
 /* ---- one tile ---- */
 
-/* Copies the last n elements of an operand, fewer than a strip, to its pad. The strip is completed
- * with zeros: what is computed of them is discarded, but unset memory would let the conversion of
- * 16-bit floats branch on it. */
+/* Copies the last n elements of an operand, fewer than a strip, to its pad, and completes the strip
+ * with zeros. Their results are discarded, but the conversion of 16-bit floats would branch on
+ * uninitialised memory. */
 static void fill_pad(const worker *w, char *pad, const char *from, size_t size, int64_t n) {
     const size_t bytes = (size_t)n * size;
     memcpy(pad, from, bytes);
@@ -163,8 +163,8 @@ static void run_rest(worker *w, const mg_threaded_strips *strips, int64_t done, 
                    (size_t)(n - done) * w->size[k]);
 }
 
-/* Fills in the addresses of a tile. A store becomes one past the caches where that is wanted and
- * the address allows it. */
+/* Fills in the addresses of a tile. A store becomes a non-temporal one if the output is stored past
+ * the caches and the address is aligned. */
 static void set_addresses(worker *w) {
     const mg_fused *e = w->e;
     for (int o = 0; o < e->n_outputs; o++) {

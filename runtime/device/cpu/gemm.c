@@ -17,7 +17,7 @@ enum {
     PADDING = 16,      /* elements after a row, so that rows do not share cache sets */
     PARTS = 16,        /* parts of a sum, at most */
     LEAST_PART = 1024, /* terms of a part, at least */
-    FEW_BLOCKS = 16,   /* sums are cut into parts where there are fewer blocks than that */
+    FEW_BLOCKS = 16,   /* sums are cut into parts if there are fewer blocks than that */
     BLOCKS_PER_THREAD = 4,
     SERIAL_BELOW = 1 << 17, /* multiply-adds up to which one thread is faster */
     MOST_PACKED = 1 << 22   /* elements of b up to which all of it is packed */
@@ -146,7 +146,7 @@ typedef struct run { /* of a product */
     char *scratch;
 } run;
 
-typedef struct block { /* of the result, and the terms [from, end) of its sums */
+typedef struct block { /* a block of the result, and the terms [from, end) of its sums */
     int64_t row, rows, column, columns, from, end;
 } block;
 

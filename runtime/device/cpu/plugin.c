@@ -144,7 +144,7 @@ static void set_share(int threads) {
 
 /* oneDNN's AVX-512 matrix product uses the stack pointer as a general register: the frame of a
  * signal that arrives meanwhile (LuaJIT's profiler sends one every 10 ms) would be written into the
- * heap. So signals are held while a program is compiled or runs, and threads created meanwhile
+ * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
  * inherit the mask.
  *
  * A program that will run on a worker thread is prepared for that worker's share of the cores. */

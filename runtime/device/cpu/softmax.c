@@ -1,7 +1,8 @@
-/* softmax, log_softmax and their gradient over one axis; the loops are in simd/softmax_loops.h.
+/* softmax, log_softmax and the gradient of softmax over one axis; the loops are in
+ * simd/softmax_loops.h.
  *
- * Along the last axis, a unit of work is a row. Along another axis, up to MG_TILE neighbouring
- * columns go together, so that memory is read in contiguous pieces. */
+ * Along the last axis, a unit of work is a row. Along another axis, it is up to MG_TILE
+ * neighbouring columns, so that memory is read in contiguous pieces. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
 #include "ops/loops.h"
@@ -48,7 +49,7 @@ static mg_status log_softmax_run(const mg_call *call) {
     return softmax_run_either(call, true);
 }
 
-/* dx = y (dy - sum(y dy)); inputs y and dy, cut into units in the same way. */
+/* dx = y * (dy - sum(y * dy)); inputs y and dy, cut into units in the same way. */
 static mg_status softmax_grad_run(const mg_call *call) {
     const mg_value *y = call->plan->in[0].value;
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;

@@ -12,7 +12,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* What the rows of a call have in common. */
+/* Sizes and operands that are the same for all rows of a call. */
 typedef struct transform {
     const mg_transform_attrs *attrs;
     int64_t h, w, c;   /* of the images that are read */

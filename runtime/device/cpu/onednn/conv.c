@@ -110,8 +110,8 @@ static mg_status image_desc(dnnl_memory_desc_t *md, const mg_value *v, const mg_
     return mg_dnnl_check(dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, dnnl_nhwc), plan);
 }
 
-/* Weights: our row-major {H, W, C, K}, or with `any` the format that oneDNN prefers. Groups are an
- * axis of their own. */
+/* Weights: our row-major {H, W, C, K}, or with `any` the format that oneDNN prefers. Groups are a
+ * separate axis. */
 static mg_status weight_desc(dnnl_memory_desc_t *md, const mg_value *v, int64_t groups, bool any,
                              const mg_kernel_plan *plan) {
     const int64_t *d = v->shape.dim; /* rows, columns, channels of a group, kernels */

@@ -14,7 +14,7 @@ static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static int users; /* open devices; opening is serialised by the device table's lock */
 
-/* What a status means, for messages. */
+/* A status in words, for messages. */
 static const char *dnnl_reason(dnnl_status_t s) {
     switch (s) {
     case dnnl_out_of_memory: return "out of memory";
@@ -36,7 +36,7 @@ static const char *operand_shapes(const mg_kernel_plan *plan, char *text, size_t
     return text;
 }
 
-/* Running out of memory has a status of its own, because the caller can release memory and try
+/* Running out of memory has a separate status, because the caller can release memory and try
  * again. */
 mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
     if (s == dnnl_success) return MG_OK;

@@ -30,9 +30,10 @@ typedef struct mg_threaded_step {
 typedef struct mg_threaded_strips {
     ptrdiff_t n;
     /* Steps whose operand is a row that is read again and again: `run` moves the addresses of these
-     * steps. In bytes: where in the rows the first strip begins, and the length of a row, at least
-     * a strip. A row is followed by a strip of its beginning, so that a strip can begin anywhere.
-     */
+     * steps. In memory, the row is repeated until it is at least a strip long; that length is the
+     * period. Then follows a strip of its beginning, so that a strip can begin anywhere in the
+     * period. In bytes: where in the period the first strip begins, and the length of the
+     * period. */
     const int16_t *row_step;
     int n_row_steps;
     ptrdiff_t row, period;

@@ -19,7 +19,7 @@
 #include <arm_neon.h>
 #endif
 
-#ifndef MG_ISA /* a linter that reads the file by itself */
+#ifndef MG_ISA /* for a linter, which reads the file by itself */
 #define MG_ISA baseline
 #endif
 #define MG_ISA_PASTE(name, isa) name##_##isa

@@ -21,8 +21,8 @@ typedef REAL NAME(quarter) __attribute__((vector_size(16)));
 
 /* ---- sums over rows ---- */
 
-/* The sum of the elements of four vectors. Vectors are halved in registers until 16 bytes are left
- * (by way of an array the layer over rows of 256 took 1.25 times as long). */
+/* The sum of the elements of four vectors. Vectors are halved in registers until 16 bytes are left.
+ * (By way of an array, the layer over rows of 256 took 1.25 times as long.) */
 MG_INLINE double NAME(join)(const NAME(vec) * v) {
     const union {
         NAME(vec) all;
@@ -182,7 +182,7 @@ MG_INLINE void NAME(factors_of)(const REAL *x, const REAL *gamma, const REAL *dy
     }
 }
 
-/* What the gradients of some rows read and write, from one column on. */
+/* The operands of the gradients of some rows. */
 typedef struct NAME(grad_block) {
     const REAL *x, *gamma, *dy;
     REAL *dx;

@@ -21,7 +21,7 @@ static inline int NAME(hits)(REAL v, REAL m) {
     return (v == m) | ((v != v) & (m != m));
 }
 
-/* A row of 2 x 2 windows side by side. */
+/* A row of 2 x 2 windows with stride 2. */
 MG_INLINE void NAME(max_pairs)(const mg_pool_plane *p, const REAL *restrict x, REAL *restrict y,
                                int64_t width) {
     const int64_t row = p->w * width;
@@ -71,7 +71,7 @@ static void NAME(max_row)(const mg_pool_plane *p, const void *image, void *poole
     }
 }
 
-/* One row of the pooled plane. Padding does not count as cells. */
+/* One row of the pooled plane. The mean is over pixels inside the image: padding does not count. */
 static void NAME(avg_row)(const mg_pool_plane *p, const void *image, void *pooled, int64_t oy) {
     const REAL *restrict x = image;
     const int64_t width = p->width;
@@ -92,8 +92,8 @@ static void NAME(avg_row)(const mg_pool_plane *p, const void *image, void *poole
     }
 }
 
-/* Two rows of dx under a row of 2 x 2 windows side by side. dx may be x: a window is read before it
- * is written. */
+/* The two rows of dx under a row of 2 x 2 windows with stride 2. dx may be x: a window is read
+ * before it is written. */
 MG_INLINE void NAME(max_grad_pairs)(const mg_pool_plane *p, const REAL *x, const REAL *restrict y,
                                     const REAL *restrict dy, REAL *dx, int64_t width) {
     const int64_t row = p->w * width;
@@ -147,8 +147,8 @@ static inline void NAME(clear_rows)(const mg_pool_plane *p, REAL *dx, int64_t *c
     *clean = end;
 }
 
-/* One window's part of the channels: dy goes to the first cell that equals y, if its row is at
- * least `first`. */
+/* One window's part of the channels: dy is added to the first pixel that equals y, if its row is
+ * `first` or later. */
 MG_INLINE void NAME(max_grad_window)(const mg_pool_plane *p, const REAL *restrict x,
                                      const REAL *restrict y, const REAL *restrict dy,
                                      REAL *restrict dx, const span *rows, const span *columns,
@@ -210,7 +210,7 @@ static void NAME(max_grad_rows)(const mg_pool_plane *p, const void *image, const
     NAME(clear_rows)(p, dx, &clean, end);
 }
 
-/* Each cell of a window gets the same share of dy. */
+/* Each pixel of a window gets the same share of dy. */
 static void NAME(avg_grad_rows)(const mg_pool_plane *p, const void *slope, void *image_slope,
                                 int64_t first, int64_t end) {
     REAL *restrict dx = image_slope;

@@ -1,10 +1,11 @@
 /* The inner loops of the cpu device's kernels as tables of functions, one set of tables per
  * instruction set.
  *
- * Each .c file of this folder is compiled once per instruction set (see isa.h) and defines one
- * table of a type declared here. mg_simd_choose picks a set when the plug-in is opened; kernels
- * reach it through mg_simd_used. So there is one source text per loop, and one decision which
- * compilation of it runs, with every compiler and in the sanitizer builds too. */
+ * Each .c file of this folder is compiled once per instruction set (see isa.h) and defines tables
+ * of the types that are declared here and in the headers below. mg_simd_choose picks a set when the
+ * plug-in is opened; kernels reach it through mg_simd_used. So each loop has one source text, and
+ * one decision says which compilation of it runs, with every compiler and in the sanitizer builds
+ * too. */
 #ifndef MG_DEVICE_CPU_SIMD_SIMD_H
 #define MG_DEVICE_CPU_SIMD_SIMD_H
 
@@ -69,8 +70,8 @@ typedef struct mg_simd_random {
 
 typedef struct mg_conv_small {
     int64_t n, h, w, c;   /* images */
-    int64_t oh, ow, k;    /* results: rows, columns, kernels */
-    int64_t kh, kw;       /* taps of a kernel */
+    int64_t oh, ow, k;    /* results: rows, columns, filters */
+    int64_t kh, kw;       /* taps of a filter */
     int64_t top, left;    /* padding */
     int64_t down, across; /* the strides: 1, except for the gradient of the input */
     int64_t row;  /* gradient of the input: floats that one pixel of dy adds to, rounded up to
@@ -119,7 +120,7 @@ typedef struct mg_folding {
     double start; /* the reduction of no elements */
     double (*join)(double a, double b);
     mg_fold *fold;
-    double (*run)(const void *x, int64_t n); /* n elements side by side */
+    double (*run)(const void *x, int64_t n); /* n contiguous elements */
 } mg_folding;
 
 enum { MG_REDUCTIONS = 6 };
@@ -136,7 +137,7 @@ typedef struct mg_simd_folds {
     void (*normalise)(const void *x, void *y, int64_t rows, int64_t step, int width,
                       const double *mean, const double *scale, const double *beta,
                       bool past_caches);
-    /* y[j] = the sum of x[offset[k] + j] over k < n, in the type itself */
+    /* y[j] = the sum of x[offset[k] + j] over k < n, summed in the elements' dtype */
     void (*sum_runs)(const void *x, const int64_t *offset, int n, int64_t run, void *y);
     bool (*finite)(const void *x, int64_t n);
     /* running sums of n rows of `width` columns, `step` elements apart */
@@ -149,12 +150,12 @@ typedef struct mg_simd_folds {
 
 /* ---- pools ---- */
 
-/* `count` images of h x w pixels, `width` neighbouring channels each, pooled to oh x ow pixels.
- * Index 0 of the pairs is the rows' axis, 1 the columns'. */
+/* `count` images of h x w pixels, `width` neighbouring channels each, pooled to oh x ow pixels. In
+ * size, stride and before, index 0 is the vertical axis and 1 the horizontal one. */
 typedef struct mg_pool_plane {
     int64_t count, h, w, oh, ow, width;
-    int64_t size[2], stride[2], before[2]; /* window, its step, padding before the image */
-    bool pairs;                            /* 2 x 2 windows side by side, no padding */
+    int64_t size[2], stride[2], before[2]; /* window, its stride, padding before the image */
+    bool pairs;                            /* 2 x 2 windows with stride 2, without padding */
 } mg_pool_plane;
 
 /* x and dx are one plane. In max_row and avg_row, y is row oy of the pooled plane; elsewhere y and
@@ -206,11 +207,11 @@ typedef struct mg_simd_resize {
 
 enum { MG_NORM_ROWS = 32 }; /* rows that a layer norm takes at a time, at most */
 
-/* What the gradients of a layer norm read and write. */
+/* The operands of the gradients of a layer norm, for n rows. */
 typedef struct mg_layer_norm_rows {
     const void *x, *gamma, *dy;
-    void *dx;      /* NULL: not wanted, and gamma is not read */
-    double *sums;  /* {2, length}: dy and dy * xhat are added; NULL: not wanted */
+    void *dx;      /* NULL: is not computed, and gamma is not read */
+    double *sums;  /* {2, length}: sums of dy and dy * xhat are added; NULL: are not computed */
     void *partial; /* for sums: room for 2 * length numbers */
     int64_t n, length;
     int64_t few; /* rows to take at a time, at most MG_NORM_ROWS */
@@ -234,8 +235,8 @@ typedef struct mg_simd_softmax {
                          int width);
 } mg_simd_softmax;
 
-/* Row number `row` of x {rows, n}; targets are rows of t {rows, n} or labels. A label outside the
- * row has loss 0 and gradient 0. */
+/* One row, number `row`, of x {rows, n}; targets are rows of t {rows, n}, or labels. A label
+ * outside the row has loss 0 and gradient 0. */
 typedef struct mg_simd_cross_entropy {
     void (*loss)(const void *x, const void *t, int64_t row, int64_t n, void *loss);
     void (*grad)(const void *x, const void *t, const void *dy, int64_t row, int64_t n, void *dx);
@@ -272,7 +273,7 @@ static inline int mg_simd_index(mg_dtype t) {
     return t == MG_F64;
 }
 
-/* The sets that are compiled: those of cpu/rules.mk for this kind of processor. */
+/* The sets that are compiled: those of cpu/rules.mk for this architecture. */
 #if defined(__x86_64__)
 extern const mg_simd mg_simd_baseline, mg_simd_avx2, mg_simd_avx512;
 #elif defined(__aarch64__)

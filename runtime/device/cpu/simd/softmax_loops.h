@@ -84,7 +84,7 @@ static void NAME(softmax_columns)(const void *src, void *dst, int64_t n, int64_t
     }
 }
 
-/* dx = y (dy - sum(dy y)). */
+/* dx = y * (dy - sum(dy * y)). */
 static void NAME(softmax_grad_row)(const void *result, const void *slope, void *dst, int64_t n) {
     const REAL *restrict y = result, *restrict dy = slope;
     REAL *restrict dx = dst;
@@ -127,7 +127,7 @@ MG_INLINE double NAME(exponentials)(const REAL *restrict x, int64_t n, REAL larg
     return sum;
 }
 
-/* -sum(t log softmax(x)). */
+/* -sum(t * log softmax(x)). */
 static void NAME(cross_entropy)(const void *logits, const void *targets, int64_t row, int64_t n,
                                 void *loss) {
     const REAL *restrict x = (const REAL *)logits + row * n;
@@ -139,7 +139,7 @@ static void NAME(cross_entropy)(const void *logits, const void *targets, int64_t
     ((REAL *)loss)[row] = (REAL)-total;
 }
 
-/* dx = dy (softmax(x) sum(t) - t). */
+/* dx = dy * (softmax(x) * sum(t) - t). */
 static void NAME(cross_entropy_grad)(const void *logits, const void *targets, const void *slope,
                                      int64_t row, int64_t n, void *result) {
     const REAL *restrict x = (const REAL *)logits + row * n;
