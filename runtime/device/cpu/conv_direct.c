@@ -19,9 +19,9 @@ enum {
     UNITS_PER_THREAD = 4,
     FEWEST_PIXELS = 256, /* pixels of dy in a part of the filters' gradient, at least */
     PARTS = 64,          /* parts of the filters' gradient, at most */
-    /* floats of the sums of all parts, if there are more than FEWEST_PARTS */
+    /* there are fewer parts, down to FEWEST_PARTS, until all sums have at most FEW_SUMS floats */
     FEW_SUMS = 1 << 19,
-    FEWEST_PARTS = 16,   /* parts that may have more sums than FEW_SUMS */
+    FEWEST_PARTS = 16,
     MOST_SUMS = 1 << 22, /* floats of the sums of FEWEST_PARTS: with more, the kernel refuses */
     FOLDED = 16,         /* rows of sums whose parts are added up at a time */
     /* floats of a strip of filters, at most: it is read again for each line */
