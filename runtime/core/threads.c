@@ -2,6 +2,7 @@
  * cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
+#include <ctype.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -186,9 +187,27 @@ int mg_core_count(void) {
     return least > 0 ? least : 1; /* at least the one we run on */
 }
 
+/* The number, 1 to MG_MAX_THREADS, that the text consists of, or that `end` follows; else 0. */
+static int read_thread_count(const char *text, char end) {
+    char *rest;
+    if (!text) return 0;
+    const long n = strtol(text, &rest, 10);
+    if (rest == text || n < 1 || n > MG_MAX_THREADS) return 0;
+    while (isspace((unsigned char)*rest)) rest++;
+    return *rest == '\0' || *rest == end ? (int)n : 0;
+}
+
+mg_status mg_thread_count_check(void) {
+    const char *given = getenv("MGPU_THREADS");
+    if (!given || !*given || read_thread_count(given, '\0')) return MG_OK;
+    return mg_fail(MG_USAGE,
+                   "MGPU_THREADS=%s: the number of threads must be an integer from 1 to %d", given,
+                   MG_MAX_THREADS);
+}
+
+/* OMP_NUM_THREADS may be a list: the numbers after the first are for nested parallel regions. */
 int mg_thread_count(void) {
-    const char *wanted = getenv("MGPU_THREADS");
-    if (!wanted) wanted = getenv("OMP_NUM_THREADS");
-    const int n = wanted ? atoi(wanted) : 0;
-    return n > 0 ? n : mg_core_count();
+    int n = read_thread_count(getenv("MGPU_THREADS"), '\0');
+    if (!n) n = read_thread_count(getenv("OMP_NUM_THREADS"), ',');
+    return n ? n : mg_core_count();
 }

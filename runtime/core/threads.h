@@ -3,6 +3,7 @@
 #ifndef MG_CORE_THREADS_H
 #define MG_CORE_THREADS_H
 
+#include "core/status.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
@@ -67,8 +68,13 @@ void mg_core_count_keep(void);
  * counts, rounded up. 0: no limit, or the system does not tell. `root` is put before the paths of
  * /proc and of the cgroups' folders: "" except in tests. */
 int mg_cgroup_cpus(const char *root);
-/* The threads that the cpu devices of this process may have together: MGPU_THREADS, or
- * OMP_NUM_THREADS, or the number of cores. */
+/* The largest number of threads that the environment may ask for: glibc's CPU_SETSIZE, which also
+ * bounds mg_core_count. */
+enum { MG_MAX_THREADS = 1024 };
+/* MG_USAGE if MGPU_THREADS is set and is not a number from 1 to MG_MAX_THREADS. */
+mg_status mg_thread_count_check(void);
+/* The threads that the cpu devices of this process may have together: MGPU_THREADS, or the first
+ * number of OMP_NUM_THREADS, or the number of cores. A wrong value is ignored. */
 int mg_thread_count(void);
 
 #endif

@@ -79,7 +79,7 @@ static void cores_are_those_this_process_may_use(void **state) {
     assert_int_equal(mg_core_count(), cores);
 }
 
-/* MGPU_THREADS, then OMP_NUM_THREADS, then the cores; only a positive number counts. */
+/* MGPU_THREADS, then OMP_NUM_THREADS, then the cores. */
 static void the_environment_names_the_threads(void **state) {
     (void)state;
     unsetenv("MGPU_THREADS");
@@ -87,10 +87,30 @@ static void the_environment_names_the_threads(void **state) {
     assert_int_equal(mg_thread_count(), mg_core_count());
     setenv("OMP_NUM_THREADS", "700", 1);
     assert_int_equal(mg_thread_count(), 700);
+    setenv("OMP_NUM_THREADS", " 4 , 2", 1); /* for nested regions; the first number counts */
+    assert_int_equal(mg_thread_count(), 4);
+    setenv("MGPU_THREADS", "", 1);
+    assert_int_equal(mg_thread_count(), 4);
     setenv("MGPU_THREADS", "900", 1);
     assert_int_equal(mg_thread_count(), 900);
-    setenv("MGPU_THREADS", "-1", 1);
-    assert_int_equal(mg_thread_count(), mg_core_count());
+    assert_int_equal(mg_thread_count_check(), MG_OK);
+}
+
+/* Only MGPU_THREADS is ours, so that a wrong OMP_NUM_THREADS is no error. */
+static void a_wrong_number_of_threads_is_ignored_after_the_check(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"0", "-1", "abc", "2x", "1025", "18446744073709551617"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        unsetenv("MGPU_THREADS");
+        setenv("OMP_NUM_THREADS", wrong[i], 1);
+        assert_int_equal(mg_thread_count(), mg_core_count());
+        assert_int_equal(mg_thread_count_check(), MG_OK);
+        setenv("MGPU_THREADS", wrong[i], 1);
+        assert_int_equal(mg_thread_count(), mg_core_count());
+        assert_int_equal(mg_thread_count_check(), MG_USAGE);
+    }
+    unsetenv("MGPU_THREADS");
+    unsetenv("OMP_NUM_THREADS");
 }
 
 static volatile sig_atomic_t arrived;
@@ -124,6 +144,7 @@ int main(void) {
         cmocka_unit_test(a_stop_request_needs_a_listener),
         cmocka_unit_test(cores_are_those_this_process_may_use),
         cmocka_unit_test(the_environment_names_the_threads),
+        cmocka_unit_test(a_wrong_number_of_threads_is_ignored_after_the_check),
         cmocka_unit_test(held_signals_are_admitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

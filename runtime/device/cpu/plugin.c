@@ -107,10 +107,16 @@ int mg_cpu_threads(void) {
     return threads;
 }
 
-/* The first call chooses the instruction set, before oneDNN makes a kernel. */
+/* Checks MGPU_THREADS and MGPU_ISA. The first call chooses the instruction set. */
+static mg_status read_settings(void) {
+    MG_TRY(mg_thread_count_check());
+    return mg_simd_choose();
+}
+
+/* The instruction set is chosen before oneDNN makes a kernel. */
 static mg_status cpu_open(mg_device *d) {
     (void)d;
-    MG_TRY(mg_simd_choose());
+    MG_TRY(read_settings());
     omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }
@@ -127,7 +133,7 @@ static void cpu_close(mg_device *d) {
 static mg_status cpu_describe(int ordinal, mg_device_info *info) {
     char library[64];
     MG_TRY(mg_host_describe(ordinal, info));
-    MG_TRY(mg_simd_choose());
+    MG_TRY(read_settings());
     snprintf(info->text, sizeof info->text, "%d threads, %s%s", mg_cpu_threads(),
              mg_simd_used->title, mg_dnnl_text(library, sizeof library));
     return MG_OK;

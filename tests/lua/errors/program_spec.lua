@@ -133,6 +133,25 @@ test("an instruction set that no processor has, or not this one, is refused", fu
     "MGPU_ISA=" .. foreign .. ": this processor lacks that instruction set; the widest it has is ")
 end)
 
+test("a number of threads that cannot be meant is refused", function()
+  local function with_threads(settings, script)
+    return (check.run(("env -u OMP_NUM_THREADS %s %s -e '%s'"):format(settings, check.program, script)))
+  end
+  local make = [[print(pcall(require("mgpu").ones, { 2 }))]] -- not ref:0 in silence
+  for _, wrong in ipairs { "0", "-2", "abc", "2x", "2.5", "1025", "99999999999999999999" } do
+    check.matches(with_threads("MGPU_THREADS=" .. wrong, make), "false%s+.*MGPU_THREADS="
+      .. wrong:gsub("%p", "%%%0") .. ": the number of threads must be an integer from 1 to 1024")
+  end
+  local describe = [[print(require("mgpu.core").device_info("cpu:0").text)]]
+  check.matches(with_threads("MGPU_THREADS=0", describe), "MGPU_THREADS=0: the number of threads must be")
+  check.matches(with_threads("MGPU_THREADS=3", describe), "^3 threads")
+  check.matches(with_threads("MGPU_THREADS= OMP_NUM_THREADS=5,2", describe), "^5 threads") -- empty: not set
+  local default = with_threads("", describe)
+  for _, foreign in ipairs { "0", "abc", "4x", "99999999999999999999" } do -- another program's variable
+    check.equal(with_threads("OMP_NUM_THREADS=" .. foreign, describe):match "[^\n]+\n$", default)
+  end
+end)
+
 test("commands of the prompt without their argument say what they need", function()
   local text = check.run(("printf ':load\\n:save\\n:time\\n' | %s -i 2>&1"):format(check.program))
   check.matches(text, ":load needs the name of a file")
