@@ -217,9 +217,7 @@ local FEW = 3 -- options that are listed where none has a similar name
 local function fail_unknown(who, declared, name)
   local other = find_option(declared, OTHER_NAMES[name]) and OTHER_NAMES[name]
   local hint = core.did_you_mean(other or name, other and { other } or names_of(declared))
-  if hint == "" and #declared > 0 and #declared <= FEW then
-    hint = (" (there is %s)"):format(table.concat(names_of(declared), ", "))
-  end
+  if hint == "" and #declared <= FEW then hint = core.did_you_mean(name, names_of(declared), "option") end
   fail(who, "unknown option %s%s", type(name) == "string" and ("%q"):format(name) or tostring(name), hint)
 end
 

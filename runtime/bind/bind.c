@@ -95,7 +95,7 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
         for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
         if (!found)
             bind_fail(L, MG_USAGE, "%s: unknown option \"%s\"%s", who, key,
-                      mg_did_you_mean(key, known, n));
+                      mg_name_hint(key, known, n, "option"));
     }
 }
 
@@ -231,10 +231,12 @@ static int core_check_usable(lua_State *L) {
     return each_variable(L, "check_usable", check_usable);
 }
 
-/* did_you_mean(given, {name, ...}) -> ' (did you mean "NAME"?)' with the nearest name, or "" if
- * none is near or `given` is no string: for error messages. */
+/* did_you_mean(given, {name, ...}, noun) -> ' (did you mean "NAME"?)' with the nearest name, or ""
+ * if none is near or `given` is not a string: for error messages. With a noun such as "option", the
+ * list of all names follows: "; the options are axis, keepdims". */
 static int core_did_you_mean(lua_State *L) {
     luaL_checktype(L, 2, LUA_TTABLE);
+    const char *noun = luaL_optstring(L, 3, NULL);
     const int n = (int)lua_objlen(L, 2);
     const char **names = lua_newuserdata(L, ((size_t)n + 1) * sizeof *names);
     for (int i = 0; i < n; i++) {
@@ -243,7 +245,8 @@ static int core_did_you_mean(lua_State *L) {
         lua_pop(L, 1); /* the table keeps it */
     }
     const char *given = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
-    lua_pushstring(L, mg_did_you_mean(given, names, n));
+    lua_pushstring(L,
+                   noun ? mg_name_hint(given, names, n, noun) : mg_did_you_mean(given, names, n));
     return 1;
 }
 

@@ -152,7 +152,7 @@ static int64_t read_choice(op_call *c, const mg_attr *a) {
     for (; a->choices[n]; n++)
         if (strcmp(a->choices[n], given) == 0) return n;
     return bind_fail(c->L, MG_USAGE, "%s: option \"%s\": unknown value \"%s\"%s", c->op->name,
-                     a->name, given, mg_did_you_mean(given, a->choices, n));
+                     a->name, given, mg_name_hint(given, a->choices, n, "value"));
 }
 
 /* A dtype by name. */
@@ -206,13 +206,13 @@ static const char *own_name(const char *name) {
     return name;
 }
 
-/* Raises for an unknown option name; the message suggests the nearest known name. */
+/* Raises for an unknown option name; the message suggests the nearest known name and lists all. */
 static void fail_unknown_option(op_call *c, const char *name) {
     const char *names[16];
     int n = 0;
     for (; n < c->op->n_attrs && n < 16; n++) names[n] = c->op->attrs[n].name;
     bind_fail(c->L, MG_USAGE, "%s: unknown option \"%s\"%s", c->op->name, name,
-              mg_did_you_mean(own_name(name), names, n));
+              mg_name_hint(own_name(name), names, n, "option"));
 }
 
 /* Whether the table at index has a string key. */

@@ -160,7 +160,7 @@ int bind_dtype_option(lua_State *L, int index, const char *who) {
     const char *names[MG_N_DTYPES];
     for (int i = 0; i < MG_N_DTYPES; i++) names[i] = mg_dtype_name((mg_dtype)i);
     return bind_fail(L, MG_USAGE, "%s: unknown dtype \"%s\"%s", who, name,
-                     mg_did_you_mean(name, names, MG_N_DTYPES));
+                     mg_name_hint(name, names, MG_N_DTYPES, "dtype"));
 }
 
 /* tensor(value, {dtype=, device=}) from a number, a boolean or a nested table. Inside a trace it is

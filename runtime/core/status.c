@@ -117,3 +117,16 @@ const char *mg_did_you_mean(const char *given, const char *const *names, int n) 
     snprintf(text, sizeof text, " (did you mean \"%s\"?)", near);
     return text;
 }
+
+const char *mg_name_hint(const char *given, const char *const *names, int n, const char *noun) {
+    static _Thread_local char text[1024];
+    const size_t room = sizeof text;
+    size_t used = (size_t)snprintf(text, room, "%s; ", mg_did_you_mean(given, names, n));
+    if (n == 0) snprintf(text + used, room - used, "there are no %ss", noun);
+    if (n == 1) snprintf(text + used, room - used, "the only %s is %s", noun, names[0]);
+    if (n < 2) return text;
+    used += (size_t)snprintf(text + used, room - used, "the %ss are %s", noun, names[0]);
+    for (int i = 1; i < n && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, ", %s", names[i]);
+    return text;
+}

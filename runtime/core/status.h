@@ -49,6 +49,10 @@ const char *mg_status_name(mg_status code);
 /* " (did you mean \"NAME\"?)" for the one of the n names that is nearest to `given` by edit
  * distance, or "" if none is near. This thread's next call overwrites the text. */
 const char *mg_did_you_mean(const char *given, const char *const *names, int n);
+/* The same, followed by the list of all n names: "; the options are axis, keepdims", where `noun`
+ * is "option". A text of more than 1023 bytes is cut. This thread's next call overwrites the
+ * text. */
+const char *mg_name_hint(const char *given, const char *const *names, int n, const char *noun);
 
 #define MG_TRY(expr)                                                                               \
     do {                                                                                           \

@@ -142,6 +142,21 @@ static void a_very_long_name_is_near_to_none(void **state) {
     assert_string_equal(mg_did_you_mean(text, (const char *const[]){"a", text}, 2), "");
 }
 
+/* All names follow, in their order; a list that is too long for the text is cut. */
+static void a_hint_lists_the_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"axis", "keepdims"};
+    assert_string_equal(mg_name_hint("axs", names, 2, "option"),
+                        " (did you mean \"axis\"?); the options are axis, keepdims");
+    assert_string_equal(mg_name_hint("rotate", names, 2, "option"),
+                        "; the options are axis, keepdims");
+    assert_string_equal(mg_name_hint("rotate", names, 1, "value"), "; the only value is axis");
+    assert_string_equal(mg_name_hint("rotate", names, 0, "option"), "; there are no options");
+    const char *many[500];
+    for (int i = 0; i < 500; i++) many[i] = "keepdims";
+    assert_in_range(strlen(mg_name_hint("rotate", many, 500, "option")), 900, 1023);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failure_leaves_its_code_and_message),
@@ -154,6 +169,7 @@ int main(void) {
         cmocka_unit_test(every_code_has_a_name),
         cmocka_unit_test(the_nearest_name_is_the_one_meant),
         cmocka_unit_test(a_very_long_name_is_near_to_none),
+        cmocka_unit_test(a_hint_lists_the_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

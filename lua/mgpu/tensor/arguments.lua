@@ -72,7 +72,7 @@ function M.options_by_name(who, names, given)
       fail("%s: the options have names, but one value has none: write NAME = value", who)
     end
     if not at[key] then
-      fail("%s: unknown option %q%s", who, key, core.did_you_mean(key, names))
+      fail("%s: unknown option %q%s", who, key, core.did_you_mean(key, names, "option"))
     end
     values[at[key]] = value
   end

@@ -29,7 +29,7 @@ local function read_options(who, options)
   end
   for key in pairs(options) do
     if key ~= "dtype" and key ~= "device" then
-      fail("%s: unknown option %q%s", who, tostring(key), core.did_you_mean(key, OPTIONS))
+      fail("%s: unknown option %q%s", who, tostring(key), core.did_you_mean(key, OPTIONS, "option"))
     end
   end
   return options.dtype, options.device

@@ -46,7 +46,7 @@ local wrong = {
   { "batch", {}, "expected a whole number of at least 1, got nil" },
   { "batch", { { 2 } }, "expected a whole number of at least 1, got a table" },
   { "batch", { 2, "x" }, "the options must be a table such as {drop_remainder = ...}, got string" },
-  { "batch", { 2, { drop = true } }, 'unknown option "drop" %(there is drop_remainder%)' },
+  { "batch", { 2, { drop = true } }, 'unknown option "drop"; the only option is drop_remainder' },
   { "batch", { 2, { drop_remainder = 1 } }, 'option "drop_remainder" must be true or false, got 1' },
   { "window", { 2, { shift = 0 } }, 'option "shift" must be at least 1, got 0' },
   { "window", { 2, { stride = "a" } }, 'option "stride" must be a whole number, got "a"' },
