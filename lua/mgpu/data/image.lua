@@ -99,13 +99,15 @@ end
 
 --- grid(tensor, {columns =, padding = 2}) -> uint8 {rows, columns, channels}: an image as it is, or a batch of images
 --- as one picture, as save writes it.
+-- A third argument is the name of the function that an error names, in place of "image.grid".
 -- Example:
 --     local digits = mgpu.datasets.digits(6)
 --     local picture = mgpu.image.grid(digits.x, { columns = 3, padding = 2 })
 --     print(table.concat(picture:shape(), " ")) -- 2 * 28 + 3 * 2 rows, 3 * 28 + 4 * 2 columns  --> 62 92 1
-function M.grid(x, given)
-  local chosen = chosen_options("image.grid", PNG, given)
-  return grid(as_bytes("image.grid", as_batch("image.grid", x)), chosen)
+function M.grid(x, given, who)
+  who = who or "image.grid"
+  local chosen = chosen_options(who, PNG, given)
+  return grid(as_bytes(who, as_batch(who, x)), chosen)
 end
 
 -- ---- the functions ------------------------------------------------------------------------------

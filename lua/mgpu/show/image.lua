@@ -13,10 +13,10 @@ local RAMP = " .:-=+*#%@"
 
 -- ---- pixels -------------------------------------------------------------------------------------
 
--- Numbers that are not pixels become uint8: the least is 0, the greatest 255.
+-- Numbers that are not pixels become uint8: the least is 0, the greatest 255. image.grid refuses a tensor without any.
 local function scaled(x)
   local dtype = x:dtype()
-  if dtype == "uint8" then return x end
+  if dtype == "uint8" or x:count() == 0 then return x end
   x = x:to "float32"
   local least, most = x:min():item(), x:max():item()
   if least ~= least or most - least == math.huge then
@@ -29,7 +29,7 @@ end
 
 -- The pixels of a tensor that mgpu.image takes; transparent pixels are drawn over black.
 local function pixels_of(x, chosen)
-  local grid = require "mgpu.data.image".grid(scaled(x), { columns = chosen.columns, padding = chosen.padding })
+  local grid = require "mgpu.data.image".grid(scaled(x), { columns = chosen.columns, padding = chosen.padding }, "show")
   grid = grid:to "cpu:0"
   core.eval(grid)
   local rows, columns, channels = unpack(grid:shape())

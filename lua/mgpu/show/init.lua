@@ -40,11 +40,18 @@ end
 
 local function is_model(value) return type(value) == "table" and value.is_network == true end
 
+local function check_rank(x)
+  if x:rank() > 1 and x:rank() <= 4 then return end
+  core.fail("usage", ("show: a tensor of shape {%s} is neither a curve {n} nor an image {rows, columns}, {rows, "
+    .. "columns, 1, 3 or 4}, nor a batch of images"):format(table.concat(x:shape(), ", ")))
+end
+
 local function text_of(value, given)
   if core.is_variable(value) then value = value:value() end
   if core.is_tensor(value) and value:rank() == 1 then
     return require "mgpu.show.chart".of_numbers(value, options.check("show", CURVE, given))
   elseif core.is_tensor(value) then
+    check_rank(value)
     return require "mgpu.show.image".text(value, options.check("show", IMAGE, given))
   elseif is_history(value) then
     return require "mgpu.show.chart".of_history(value, options.check("show", HISTORY, given))

@@ -229,7 +229,14 @@ test("what cannot be drawn is an error", function()
   check.raises(function() mgpu.show(3) end, "show_spec.lua:%d+: show: draws images %(tensors%), what fit returns, and "
     .. "models; got 3", "usage")
   check.raises(function() mgpu.show { history = { loss = { 1 } }, epoch = { 1 } } end, "got a table", "usage")
-  check.raises(function() mgpu.show(mgpu.ones { 2, 2, 5, 7, 9 }) end, "is not an image", "usage")
+  for _, shape in ipairs { { 2, 2, 5, 7, 9 }, {} } do
+    check.raises(function() mgpu.show(mgpu.ones(shape)) end, ("%%d: show: a tensor of shape {%s} is neither a curve "
+      .. "{n} nor an image {rows, columns}, {rows, columns, 1, 3 or 4}, nor a batch of images"):format(
+      table.concat(shape, ", ")), "usage")
+  end
+  check.raises(function() mgpu.show(mgpu.ones { 2, 2, 5, 7 }) end, "%d: show: a tensor of shape {2, 2, 5, 7} is not an "
+    .. "image: {rows, columns}, ", "usage")
+  check.raises(function() mgpu.show(mgpu.ones { 0, 3 }) end, "show: a tensor of shape {0, 3} has no pixels", "usage")
   check.raises(function() mgpu.show(mgpu.tensor { { 1, 0 / 0 } }) end, "not finite", "usage")
   check.raises(function() mgpu.show(mgpu.ones { 2, 2 }, { widht = 3 }) end, 'did you mean "width"', "usage")
   check.raises(function() mgpu.show(mgpu.ones { 2, 2 }, 3) end, "options are a table", "usage")
