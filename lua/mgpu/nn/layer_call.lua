@@ -35,6 +35,22 @@ local function run_call(self, x, training)
   return y
 end
 
+local function is_tensor(y) return core.is_tensor(y) or core.is_variable(y) end
+
+-- What is wrong with y as the result of a call, or nil.
+local function output_fault(y)
+  if type(y) ~= "table" then return y == nil and "nil" or "a " .. type(y) end
+  for i, t in ipairs(y) do
+    if not is_tensor(t) then return ("an array whose entry %d is a %s"):format(i, type(t)) end
+  end
+  return y[1] == nil and "a table without tensors" or nil
+end
+
+local function check_output(self, y)
+  local fault = not is_tensor(y) and output_fault(y)
+  if fault then self:fail("call returned %s; it must return a tensor or an array of tensors", fault) end
+end
+
 local CALL_OPTIONS = options.declare { { "training", "boolean" } }
 
 --- layer:stated_training(how) -> true, false, or nil if the second argument of layer(x, how) does not say.
@@ -64,8 +80,8 @@ local function shape_of_call(self, sizes)
     x = zeros(sizes)
   end
   local y = core.no_grad(function() return run_call(self, x, false) end)
+  check_output(self, y)
   if type(y) == "userdata" then return y:shape() end
-  if type(y) ~= "table" then self:fail("call returned a %s, not a tensor", type(y)) end
   local shapes = {}
   for i, t in ipairs(y) do shapes[i] = t:shape() end
   return shapes
@@ -209,7 +225,7 @@ end
 --
 -- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
 -- does not say, an inner layer's call inherits `training` from the outer call; the default is false.
--- Errors: x that is not a tensor; whatever build and call raise.
+-- Errors: x that is not a tensor; a call that returns anything but tensors; whatever build and call raise.
 -- Example:
 --     local drop = L.Dropout { 0.5 }
 --     print(drop:apply(mgpu.ones { 1, 4 }))
@@ -233,6 +249,7 @@ function M:apply(x, how)
   if training == nil then training = training_now or false end
   local mask = masks.of(x)
   local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, on_device(self, x)), training)
+  check_output(self, y)
   mask_output(self, x, mask, y)
   if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end
   return y

@@ -37,7 +37,7 @@ end
 function Lambda:call(x, training)
   local y = self.fn(x, training)
   if type(y) ~= "userdata" and type(y) ~= "table" then
-    self:fail("the function returned a %s, not a tensor", type(y))
+    self:fail("the function returned %s, not a tensor", y == nil and "nil" or "a " .. type(y))
   end
   return y
 end
