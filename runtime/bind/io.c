@@ -55,15 +55,21 @@ static int core_file_exists(lua_State *L) {
     return 1;
 }
 
-/* check_creatable(path): raises unless a file could be made there. */
+/* Raises for a status other than MG_OK. The message begins with the name at index 2, if given. */
+static void check_named(lua_State *L, mg_status status) {
+    if (status != MG_OK && lua_isstring(L, 2)) mg_error_prefix(lua_tostring(L, 2));
+    bind_check(L, status);
+}
+
+/* check_creatable(path, who): raises, in the name of `who`, unless a file could be made there. */
 static int core_check_creatable(lua_State *L) {
-    bind_check(L, mg_io_check_creatable(bind_path(L, 1, "check_creatable")));
+    check_named(L, mg_io_check_creatable(bind_path(L, 1, "check_creatable")));
     return 0;
 }
 
-/* make_folder(path): with its parents. */
+/* make_folder(path, who): with its parents. An error begins with `who`, if it is given. */
 static int core_make_folder(lua_State *L) {
-    bind_check(L, mg_io_make_folder(bind_path(L, 1, "make_folder")));
+    check_named(L, mg_io_make_folder(bind_path(L, 1, "make_folder")));
     return 0;
 }
 

@@ -67,7 +67,7 @@ test("a file that cannot be saved ends train_mnist before it trains", function()
   check.matches(out, 'train_mnist.lua: %-%-save: m.txt: unknown ending ".txt": the endings are ')
   out, status = run("--data digits --limit 10 --save " .. check.path "missing/m.h5")
   check.equal(status, 1)
-  check.matches(out, "train_mnist.lua: cannot write to the folder ")
+  check.matches(out, "train_mnist.lua: %-%-save: cannot write to the folder ")
   check.falsy(out:find "Test score")
 end)
 

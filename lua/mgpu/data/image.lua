@@ -173,7 +173,7 @@ function M.save(path, x, given)
   local declared = WRITERS[ending or ""]
   if not declared then fail("image.save", "%s: the ending must be .png, .jpg or .jpeg", path) end
   local chosen = chosen_options("image.save", declared, given)
-  core.check_creatable(path)
+  core.check_creatable(path, "image.save")
   core.write_file(path, encode("image.save", x, chosen))
 end
 

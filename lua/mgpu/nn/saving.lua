@@ -65,8 +65,9 @@ end
 -- ARGS what: "save" or "save_weights". Errors: an ending that is unknown or has no such function; a folder that is
 -- missing or cannot be written to.
 function M.check_path(path, what, who)
-  local module = format_of(path, what, who or what)
-  core.check_creatable(path)
+  who = who or what
+  local module = format_of(path, what, who)
+  core.check_creatable(path, who)
   return module
 end
 

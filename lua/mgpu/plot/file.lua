@@ -17,7 +17,7 @@ function M.check(who, path, ending, declared, given)
   if path:lower():sub(-#ending) ~= ending then
     core.fail("usage", ("%s: %s: the name must end in %s"):format(who, path, ending))
   end
-  core.check_creatable(path)
+  core.check_creatable(path, who)
   return options.check(who, declared, given or {})
 end
 

@@ -120,8 +120,8 @@ function TensorBoard:check_fit(names)
   for _, run in ipairs(RUNS) do
     local folder = self.log_dir .. "/" .. run
     if run == "train" or names.validated then
-      core.make_folder(folder)
-      core.check_creatable(folder .. "/events.out.tfevents")
+      core.make_folder(folder, "fit: TensorBoard")
+      core.check_creatable(folder .. "/events.out.tfevents", "fit: TensorBoard")
     end
   end
   if self.embeddings_freq > 0 then
