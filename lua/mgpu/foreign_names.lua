@@ -52,8 +52,9 @@ local NAMES = {
   },
   dataset = {
     as_numpy_iterator = "ds:iter()", cardinality = "ds:length()", element_spec = "ds:iter()(), an element",
-    ["repeat"] = "ds:cycle(n)", rejection_resample = "ds:filter(fn)", make_one_shot_iterator = "ds:iter()",
-    scan = "for x in ds:iter() do", reduce = "for x in ds:iter() do", size = "ds:length()",
+    len = "ds:length()", ["repeat"] = "ds:cycle(n)", rejection_resample = "ds:filter(fn)",
+    make_one_shot_iterator = "ds:iter()", scan = "for x in ds:iter() do", reduce = "for x in ds:iter() do",
+    size = "ds:length()",
   },
   ["data source"] = {
     CsvDataset = "mgpu.data.csv(path)", Dataset = "mgpu.data.from_tensors {x, y}",

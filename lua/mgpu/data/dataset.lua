@@ -225,7 +225,7 @@ function methods:prefetch(n, given)
   return changed(self, { depth = math.max(n, self.depth), threads = threads or self.threads })
 end
 
---- ds:length() -> elements in a pass; nil if it has no end.
+--- ds:length() -> elements in a pass; nil if it has no end. (#ds is always 0, as LuaJIT cannot ask a table for it.)
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.zeros { 100, 3 } }
 --     print(ds:length(), ds:batch(32):length())  --> 100 4

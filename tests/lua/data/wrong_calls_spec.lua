@@ -27,6 +27,14 @@ test("a source of files names itself and the file that is missing or of another 
   end
 end)
 
+test("datasets are asked for their length by a method, whose name they suggest", function()
+  local ds = data.from_tensors { mgpu.arange(7) }
+  check.equal(ds:length(), 7)
+  check.raises(function() return ds:len() end, 'there is no method "len": write ds:length%(%)', "usage")
+  check.raises(function() return ds:filter(function(x) return x:gt(1) end):len() end, "write ds:length%(%)", "usage")
+  check.equal(#ds, 0) -- as the manual says: LuaJIT has no metamethod for the length of a table
+end)
+
 test("what cannot be written is an error of the function that writes", function()
   local rows = data.from_tensors { mgpu.arange(3) }
   local function refuses(name, fn)
