@@ -81,7 +81,9 @@ static void add_text(lua_State *L, mg_h5_entry *e) {
     size_t n;
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
     if (!text || strlen(text) != n)
-        bind_fail(L, MG_USAGE, "h5_write: \"%s\" of \"%s\" is no text", e->attribute, e->path);
+        bind_fail(L, MG_USAGE,
+                  "h5_write: the attribute \"%s\" of \"%s\" must be a string without zero bytes",
+                  e->attribute, e->path);
     bind_check(L, mg_h5_add_text(e, text, n));
     lua_pop(L, 1);
 }

@@ -51,7 +51,9 @@ static int core_image_encode(lua_State *L) {
     mg_image_file file;
     if (t->dtype != MG_U8 || s->rank != 3 || s->dim[0] > MG_IMAGE_SIDE ||
         s->dim[1] > MG_IMAGE_SIDE || mg_tensor_bytes(t) > MG_IMAGE_BYTES)
-        bind_fail(L, MG_USAGE, "image: %s of shape %s is no image within the limits",
+        bind_fail(L, MG_USAGE,
+                  "image: %s of shape %s is not a uint8 image {rows, columns, channels} within the "
+                  "limits",
                   mg_dtype_name((mg_dtype)t->dtype), MG_SHAPE_TEXT(s));
     mg_image image = {(int)s->dim[0], (int)s->dim[1], (int)s->dim[2], NULL};
     bind_poll(L);

@@ -111,7 +111,7 @@ static mg_tfrecord *check_texts(lua_State *L, int index, const char *who, size_t
     for (size_t i = 0; i < *n; i++) {
         lua_rawgeti(L, index, (int)i + 1);
         if (lua_type(L, -1) != LUA_TSTRING)
-            bind_fail(L, MG_USAGE, "%s: entry %d is no string", who, (int)i + 1);
+            bind_fail(L, MG_USAGE, "%s: entry %d is not a string", who, (int)i + 1);
         texts[i].bytes = lua_tolstring(L, -1, &texts[i].n);
         lua_pop(L, 1);
     }

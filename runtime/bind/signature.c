@@ -51,7 +51,7 @@ int bind_compare_names(const void *a, const void *b) {
 static void check_position(bind_signature *s, double key, int n, int argument) {
     if (key >= 1 && key <= n && key == (int)key) return;
     bind_fail(s->L, MG_USAGE,
-              "mgpu.jit: argument %d: the key %g is no position of an array without holes; "
+              "mgpu.jit: argument %d: the key %g is not a position in an array without holes; "
               "give other fields names",
               argument, key);
 }

@@ -17,8 +17,8 @@ const char **bind_take_texts(lua_State *L, int index, const char *who, int *n) {
         lua_rawgeti(L, index, i + 1);
         texts[i] = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &bytes) : NULL;
         if (!texts[i] || strlen(texts[i]) != bytes)
-            bind_fail(L, MG_USAGE, "%s: entry %d of a list is no text without zero bytes", who,
-                      i + 1);
+            bind_fail(L, MG_USAGE, "%s: entry %d of the list must be a string without zero bytes",
+                      who, i + 1);
         lua_pop(L, 1);
     }
     return texts;

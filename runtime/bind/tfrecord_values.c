@@ -222,7 +222,7 @@ static mg_feature_value image_value(lua_State *L, int index, const mg_record_fie
     if (lua_type(L, index) == LUA_TSTRING) {
         const mg_feature_value v = string_value(L, index, f);
         if (!is_image_file(&v))
-            bind_fail(L, MG_USAGE, "%s: the string is no PNG or JPEG file", who);
+            bind_fail(L, MG_USAGE, "%s: the string is not a PNG or JPEG file", who);
         return v;
     }
     numbers given = take_numbers(L, index, who);

@@ -216,7 +216,7 @@ static void reading_may_fail_at_every_byte(void **state) {
 
 static void number_is(const char *text, double expected) {
     double v = -77;
-    if (!mg_csv_number(text, &v)) fail_msg("%s is no number", text);
+    if (!mg_csv_number(text, &v)) fail_msg("%s is not a number", text);
     if (memcmp(&v, &expected, sizeof v) != 0) fail_msg("%s: %.17g, not %.17g", text, v, expected);
 }
 

@@ -129,10 +129,11 @@ static mg_status check_sizes(const mg_shape *shape, bool varies) {
                            MG_SHAPE_TEXT(shape));
     }
     if (rank) return MG_OK;
-    return mg_fail(MG_USAGE,
-                   "augment: a field of shape %s is no image: {rows, columns} or {rows, columns, "
-                   "channels}",
-                   MG_SHAPE_TEXT(shape));
+    return mg_fail(
+        MG_USAGE,
+        "augment: a field of shape %s is not an image: {rows, columns} or {rows, columns, "
+        "channels}",
+        MG_SHAPE_TEXT(shape));
 }
 
 static mg_status augment_infer(const mg_transform *t, const mg_field *in, mg_field *out) {

@@ -32,7 +32,7 @@ CUresult fake_cuda_stream_error(CUstream s) {
     if (!current) return CUDA_ERROR_INVALID_CONTEXT;
     if (!s) return CUDA_SUCCESS;
     if (s->kind != STREAM)
-        return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no stream", (void *)s);
+        return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is not a stream", (void *)s);
     if (s->context == current) return CUDA_SUCCESS;
     return fake_cuda_say(CUDA_ERROR_INVALID_HANDLE,
                          "a stream of GPU %d, while the thread is on GPU %d", s->context->device,
@@ -279,7 +279,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 /* Also reports handles that are not events, or were destroyed. */
 static bool is_event(CUevent e) {
     if (e && e->kind == EVENT) return true;
-    fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is no event", (void *)e);
+    fake_cuda_say(CUDA_ERROR_INVALID_HANDLE, "%p is not an event", (void *)e);
     return false;
 }
 

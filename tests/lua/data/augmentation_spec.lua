@@ -376,8 +376,8 @@ test("images that an option does not suit are errors", function()
     check.raises(function() from { tensor }:augment(given) end, message)
   end
   refused(x, { field = 2 }, "field")
-  refused(mgpu.zeros { 3 }, { horizontal_flip = true }, "a field of shape {} is no image")
-  refused(mgpu.zeros { 2, 1, 2, 3, 4 }, { horizontal_flip = true }, "a field of shape {1, 2, 3, 4} is no image")
+  refused(mgpu.zeros { 3 }, { horizontal_flip = true }, "a field of shape {} is not an image")
+  refused(mgpu.zeros { 2, 1, 2, 3, 4 }, { horizontal_flip = true }, "a field of shape {1, 2, 3, 4} is not an image")
   refused(mgpu.zeros { 2, 0, 3, 1 }, {}, "has no pixels")
   refused(x, { center_crop = { 5, 2 } }, "center_crop wants 5 rows, but the image has 4: give a smaller size")
   refused(x, { random_crop = { 4, 9, padding = 2 } },

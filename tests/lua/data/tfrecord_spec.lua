@@ -381,7 +381,7 @@ test("wrong rows are refused, with row and feature, and no file appears", functi
   raises({ { "n", "uint8", shape = { 2 } } }, { { { 1, 256 } } }, "element 2 is 256, which uint8 cannot hold")
   raises({ { "n", "float64" } }, { { "1234567" } }, "a string of 7 bytes does not have shape {} of float64")
   raises({ { "s", "string" } }, { { 5 } }, 'feature "s": expected a string, got a number')
-  raises({ { "i", "png" } }, { { "no image" } }, "the string is no PNG or JPEG file")
+  raises({ { "i", "png" } }, { { "no image" } }, "the string is not a PNG or JPEG file")
   raises({ { "i", "png" } }, { { mgpu.ones { 2, 2 } } }, "an image is a uint8 tensor")
   local function bytes(...) return mgpu.ones({ ... }, { dtype = "uint8" }) end
   raises({ { "i", "png" } }, { { bytes(2, 2, 2) } }, "got uint8 of shape {2, 2, 2}")

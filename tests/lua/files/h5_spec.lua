@@ -113,8 +113,10 @@ test("an attribute or path that HDF5 cannot hold is an error, and no file is lef
     check.raises(function() core.h5_write(path, list) end, expected, code or "usage")
     check.falsy(core.file_exists(path), "a file")
   end
-  refused({ { path = "" }, { path = "", attribute = "a", text = "b\0c" } }, '"a" of "" is no text')
-  refused({ { path = "" }, { path = "", attribute = "a", text = 7 } }, '"a" of "" is no text')
+  for _, wrong in ipairs { "b\0c", 7 } do
+    refused({ { path = "" }, { path = "", attribute = "a", text = wrong } },
+      'h5_write: the attribute "a" of "" must be a string without zero bytes')
+  end
   refused({ { path = "" }, { path = ("x"):rep(5000) } }, "longer than HDF5 files of models allow")
   refused({ { path = "" }, { path = "a/b", tensor = mgpu.ones { 1 } } }, '"a/b" cannot be written', "internal")
   check.raises(function() core.h5_write(check.path "missing/a.h5", { { path = "" } }) end, "missing", "io")

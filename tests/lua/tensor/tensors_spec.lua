@@ -44,7 +44,7 @@ test("holes and names in arrays of numbers or tensors are errors that say where"
   refused(function() mgpu.value_and_grad(print, { mgpu.variable { 1 }, nil, mgpu.variable { 2 } }) end,
     "value_and_grad: the variables: entry 2 is missing")
   refused(function() mgpu.jit(function(t) return t[1] end) { [0] = a, a } end,
-    "mgpu.jit: argument 1: the key 0 is no position")
+    "mgpu.jit: argument 1: the key 0 is not a position")
 end)
 
 test("an operator between a tensor and a symbolic tensor, layer or model is an error", function()

@@ -88,7 +88,7 @@ M.moved_axes = moved_axes
 local function from_class(kind, value, at, where)
   local class, config = M.class_and_config(value)
   local fields = type(config) == "table" and fields_of(config, {})
-  if not class or not fields then M.damaged(at, "%s is no %s", where, kind) end
+  if not class or not fields then M.damaged(at, "%s is not a valid %s", where, kind) end
   if kind == "constraint" and fields.axis then fields.axis = moved_axes(fields.axis, 1) end
   local get = require("mgpu.nn." .. kind .. "s").get
   local ok, made = pcall(get, next(fields) and { class_name = class, config = fields } or class)
