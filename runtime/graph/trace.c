@@ -188,22 +188,16 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
     return MG_OK;
 }
 
-/* Whether v is among the watched variables already: several steps in one trace share a check. */
-static bool is_watched(const mg_trace *t, const mg_variable *v) {
-    for (int i = 0; i < t->n_watched; i++)
-        if (t->watched[i].variable == v) return true;
-    return false;
-}
-
 /* Inside a trace: the check is added when the trace ends, because only then the final new values
- * are known. */
+ * are known. Several steps in one trace share it. */
 static mg_status watch(mg_trace *t, mg_variable *v, const char *message) {
-    if (is_watched(t, v)) return MG_OK;
+    if (v->watched) return MG_OK;
     MG_TRY(
         mg_reserve((void **)&t->watched, t->n_watched, &t->watched_capacity, sizeof *t->watched));
     char *copy = mg_strdup(message);
     if (!copy) return MG_OOM;
     t->watched[t->n_watched++] = (watched){mg_variable_retain(v), copy, -1};
+    v->watched = true;
     return MG_OK;
 }
 
@@ -289,6 +283,7 @@ static void close_trace(mg_trace *t) {
     for (int i = 0; i < t->n_args; i++) mg_tensor_release(t->args[i]);
     for (int i = 0; i < t->n_guards; i++) mg_guard_clear(&t->guards[i]);
     for (int i = 0; i < t->n_watched; i++) {
+        t->watched[i].variable->watched = false;
         mg_variable_release(t->watched[i].variable);
         mg_free(t->watched[i].message);
     }

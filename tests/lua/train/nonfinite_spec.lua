@@ -121,6 +121,22 @@ test("a jitted loop with opt:apply fails for bad gradients and for bad new value
   end
 end)
 
+test("each trace checks the variables, also after a trace that failed", function()
+  local v = mgpu.variable(mgpu.ones { 2 }, { name = "w" })
+  local opt, fails = mgpu.optimizers.SGD { 1e10 }, true
+  local function step(x)
+    opt:apply({ x }, { v })
+    if fails then error "a mistake in the function" end
+  end
+  check.raises(function() mgpu.jit(step)(mgpu.ones { 2 }) end, "a mistake")
+  fails = false
+  for _ = 1, 2 do
+    v:assign(mgpu.ones { 2 })
+    check.raises(function() mgpu.jit(function(x) step(x * 1e30) end)(mgpu.ones { 2 }) end,
+      "w is not finite (NaN or infinite): the update overflowed", "nonfinite")
+  end
+end)
+
 test("many variables share guards; the message names first and last, or the one that became infinite", function()
   local variables = {}
   for i = 1, 300 do variables[i] = mgpu.variable(1, { name = "v" .. i }) end
