@@ -323,7 +323,7 @@ test("options and folders are checked before the first step", function()
   local never = { on_epoch_begin = function() error "an epoch" end }
   check.write(check.path "plain", "")
   check.raises(function() fit({ callbacks = function() return { never } end }, backup(check.path "plain/in")) end,
-    "cannot make the folder .*plain", "io")
+    "fit: the checkpoints: cannot make the folder .*plain", "io")
   check.raises(function() fit({ resume = check.path "r" }, backup(check.path "b")) end, "give only one of resume",
     "usage")
   check.raises(function()
