@@ -82,7 +82,7 @@ local CONVOLUTIONS = [[
     { "depthwise, few channels", { 3, 9, 8, 3 }, { 3, 2, 1, 3 }, { groups = 3, strides = { 2, 1 } } },
     { "several filters for each channel", { 2, 9, 10, 6 }, { 3, 3, 1, 18 }, { groups = 6 } },
   }
-  for _, dtype in ipairs { "float32", "float16" } do
+  for _, dtype in ipairs { "float32", "float16", "bfloat16" } do
     for _, c in ipairs(cases) do
       local name, x, w, attributes = unpack(c)
       local function with(key, value)
@@ -124,7 +124,9 @@ test("the cases above reach each kernel", function()
   local output = check.run("MGPU_LOG=dispatch MGPU_ONEDNN=no " .. check.program .. " " .. script)
   local reached = { ["conv2d float32"] = { "direct", "matrix product", "depthwise" },
     ["conv2d_grad_weight float32"] = { "direct", "matrix product", "depthwise" },
-    ["conv2d_grad_input float32"] = { "few channels", "matrix product", "depthwise" } }
+    ["conv2d_grad_input float32"] = { "few channels", "matrix product", "depthwise" },
+    ["conv2d bfloat16"] = { "depthwise" }, ["conv2d_grad_weight bfloat16"] = { "depthwise" },
+    ["conv2d_grad_input bfloat16"] = { "depthwise" } }
   for op, kernels in pairs(reached) do
     for _, kernel in ipairs(kernels) do
       check.truthy(select(2, output:gsub(op .. "[^\n]*: " .. kernel .. "\n", "")) >= 3, op .. ": " .. kernel)

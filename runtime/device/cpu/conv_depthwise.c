@@ -1,5 +1,6 @@
-/* Depthwise convolutions (one filter for each channel) and their gradients: float32, row-major, any
- * stride, dilation and padding. oneDNN comes first where it is as fast (is_slow in onednn/conv.c).
+/* Depthwise convolutions (one filter for each channel) and their gradients: float32, float16 or
+ * bfloat16, row-major, any stride, dilation and padding. Sums and weights are floats. oneDNN comes
+ * first where it is as fast (is_slow in onednn/conv.c).
  *
  * A line of results is cut into runs whose windows (conv_windows.h) have the same columns of the
  * filter inside the image: one long run in the middle, and short ones at the edges. */
@@ -36,7 +37,9 @@ typedef struct view { /* the windows of one place within a stride (conv_windows.
 } view;
 
 typedef struct depthwise {
+    const mg_simd_depthwise *loops;
     int64_t images, results; /* results: elements of an image of results */
+    int64_t size;            /* bytes of an element */
     view *views;
     int64_t n_views;
     mg_tap *taps; /* of all views */
@@ -99,9 +102,9 @@ static void group_taps(const mg_windows *w, columns *run) {
         }
 }
 
-/* The taps of a run in one line of an image. */
-static void taps_of_run(const view *v, const float *image, int64_t line, const columns *run,
-                        mg_depthwise_run *r) {
+/* The taps of a run in one line of an image with elements of `size` bytes. */
+static void taps_of_run(const view *v, const char *image, int64_t size, int64_t line,
+                        const columns *run, mg_depthwise_run *r) {
     const mg_windows *w = &v->windows;
     const int64_t c = w->image[3];
     mg_depthwise_group *to = r->groups;
@@ -113,18 +116,28 @@ static void taps_of_run(const view *v, const float *image, int64_t line, const c
     for (const group *g = run->groups; g < run->groups + run->n_groups; g++) {
         const int64_t y = line * w->stride_y + g->y, x = run->first * w->stride_x + g->x;
         if (y < 0 || y >= w->image[1]) continue;
-        *to++ = (mg_depthwise_group){image + (y * w->image[2] + x) * c, g->weight, g->apart};
+        const char *first = image + (y * w->image[2] + x) * c * size;
+        *to++ = (mg_depthwise_group){first, g->weight, g->apart};
         r->count[g->width]++;
     }
 }
 
 /* ---- preparing ---- */
 
+/* The loops for the dtype of all operands; NULL if they differ or there are no loops for it. */
+static const mg_simd_depthwise *loops_of(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->out[0].value->dtype;
+    for (int i = 0; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != t) return NULL;
+    const mg_simd_depthwise *const *loops = mg_simd_used->depthwise;
+    return t == MG_F32 ? loops[0] : t == MG_F16 ? loops[1] : t == MG_BF16 ? loops[2] : NULL;
+}
+
 /* x, y: shapes of the images and the results, whichever the op computes. */
 static const char *refusal(const mg_kernel_plan *plan, const int64_t *x, const int64_t *y,
                            const int64_t *filters) {
     const mg_conv_attrs *a = plan->step->attrs;
-    if (!mg_all_f32(plan)) return "not float32";
+    if (!loops_of(plan)) return "neither float32 nor a half that the vectors can convert";
     if (a->groups != x[3] || y[3] != x[3]) return "not one filter for each channel";
     if (filters[0] * filters[1] > MG_DEPTHWISE_TAPS) return "large filters";
     return mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 ? "empty" : NULL;
@@ -148,6 +161,8 @@ static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int
     const int64_t taps = filters[0] * filters[1];
     depthwise *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
+    s->loops = loops_of(plan);
+    s->size = (int64_t)mg_dtype_size(plan->out[0].value->dtype);
     s->images = y[0];
     s->results = y[1] * y[2] * y[3];
     s->team = mg_cpu_team(y[0] * s->results);
@@ -187,7 +202,14 @@ static mg_status look_forward(mg_kernel_plan *plan, const int64_t *y, const int6
     return cut_views(s);
 }
 
+/* Scratch for the filters and the bias as floats, if they are halves. */
+static size_t parameter_bytes(const mg_kernel_plan *plan) {
+    if (plan->out[0].value->dtype == MG_F32) return 0;
+    return (size_t)(mg_count(&plan->in[1]) + mg_dims(&plan->in[1])[3]) * sizeof(float);
+}
+
 static mg_status conv2d_prepare(mg_kernel_plan *plan) {
+    plan->scratch = parameter_bytes(plan);
     return look_forward(plan, mg_dims(&plan->out[0]), mg_dims(&plan->in[1]));
 }
 
@@ -203,6 +225,7 @@ static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
 }
 
 static mg_status conv2d_grad_input_prepare(mg_kernel_plan *plan) {
+    plan->scratch = parameter_bytes(plan);
     const int64_t *dx = mg_dims(&plan->out[0]), *filters = mg_dims(&plan->in[1]);
     MG_TRY(new_depthwise(plan, dx, filters, mg_look_back_places(plan->step->attrs, dx)));
     depthwise *s = plan->state;
@@ -232,10 +255,24 @@ static int64_t image_elements(const view *v) {
     return d[1] * d[2] * d[3];
 }
 
+/* An operand as floats: itself, or a copy in scratch memory. */
+static const float *as_floats(const mg_call *call, int operand, float *scratch) {
+    const mg_port *port = &call->plan->in[operand];
+    if (port->value->dtype == MG_F32) return call->in[operand];
+    mg_simd_used->conversions->load_f32(scratch, call->in[operand], port->value->dtype,
+                                        (int)mg_count(port));
+    return scratch;
+}
+
 /* Lines of results, counted over all images, are shared among the threads. */
 static mg_status depthwise_run(const mg_call *call) {
     const depthwise *s = call->plan->state;
-    const float *x = call->in[0], *bias = call->plan->step->n_in == 3 ? call->in[2] : NULL;
+    float *scratch = call->scratch;
+    const char *x = call->in[0];
+    const float *w = as_floats(call, 1, scratch);
+    const float *bias = call->plan->step->n_in == 3
+                            ? as_floats(call, 2, scratch + mg_count(&call->plan->in[1]))
+                            : NULL;
     const bool relu = ((const mg_conv_attrs *)call->plan->step->attrs)->relu;
     for (int64_t i = 0; i < s->n_views; i++) {
         const view *v = &s->views[i];
@@ -243,13 +280,14 @@ static mg_status depthwise_run(const mg_call *call) {
 #pragma omp parallel for schedule(static) num_threads(s->team)
         for (int64_t at = 0; at < s->images * lines; at++) {
             const int64_t image = at / lines, line = at % lines;
-            float *y = (float *)call->out[0] + image * s->results + v->windows.first +
-                       line * v->windows.line;
+            const int64_t first = image * s->results + v->windows.first + line * v->windows.line;
+            char *y = (char *)call->out[0] + first * s->size;
             for (int64_t k = 0; k < v->n_runs; k++) {
                 mg_depthwise_run r;
-                taps_of_run(v, x + image * image_elements(v), line, &v->runs[k], &r);
-                mg_simd_used->depthwise->sum_taps(&r, call->in[1], bias, relu,
-                                                  y + v->runs[k].first * v->windows.pixel);
+                taps_of_run(v, x + image * image_elements(v) * s->size, s->size, line, &v->runs[k],
+                            &r);
+                s->loops->sum_taps(&r, w, bias, relu,
+                                   y + v->runs[k].first * v->windows.pixel * s->size);
             }
         }
     }
@@ -257,26 +295,28 @@ static mg_status depthwise_run(const mg_call *call) {
 }
 
 /* Adds the lines [first, end) of dy, counted over all images, to the sums of a part. */
-static void add_lines(const depthwise *s, const float *x, const float *dy, int64_t first,
-                      int64_t end, float *sums) {
+static void add_lines(const depthwise *s, const char *x, const char *dy, int64_t first, int64_t end,
+                      float *sums) {
     const view *v = s->views;
     for (int64_t at = first; at < end; at++) {
         const int64_t image = at / v->windows.lines, line = at % v->windows.lines;
         for (int64_t k = 0; k < v->n_runs; k++) {
-            const float *from = dy + at * v->windows.line + v->runs[k].first * v->windows.pixel;
+            const int64_t from = at * v->windows.line + v->runs[k].first * v->windows.pixel;
             mg_depthwise_run r;
-            taps_of_run(v, x + image * image_elements(v), line, &v->runs[k], &r);
-            mg_simd_used->depthwise->add_gradient(&r, from, sums);
+            taps_of_run(v, x + image * image_elements(v) * s->size, s->size, line, &v->runs[k], &r);
+            s->loops->add_gradient(&r, dy + from * s->size, sums);
         }
     }
 }
 
 /* Adds up the parts of the sums [first, end), in the order of the parts, and writes them to dw. */
-static void fold_parts(const depthwise *s, float *parts, int64_t n, int64_t first, int64_t end,
-                       float *dw) {
+static void fold_parts(const mg_call *call, float *parts, int64_t n, int64_t first, int64_t end) {
+    const depthwise *s = call->plan->state;
+    char *dw = (char *)call->out[0] + first * s->size;
     for (int64_t part = 1; part < s->parts; part++)
         mg_simd_used->gemm[0]->add(parts + first, parts + part * n + first, end - first);
-    memcpy(dw + first, parts + first, (size_t)(end - first) * sizeof *dw);
+    mg_simd_used->conversions->store_f32(dw, parts + first, call->plan->out[0].value->dtype,
+                                         (int)(end - first));
 }
 
 /* Scratch holds the parts one after another; each has the sums of all weights. */
@@ -294,7 +334,7 @@ static mg_status depthwise_run_grad_weight(const mg_call *call) {
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < n; i += FOLDED)
-            fold_parts(s, parts, n, i, mg_smaller(i + FOLDED, n), call->out[0]);
+            fold_parts(call, parts, n, i, mg_smaller(i + FOLDED, n));
     }
     return MG_OK;
 }

@@ -1,4 +1,5 @@
-/* The inner loops of depthwise convolutions in float32; see conv_depthwise.c one folder up. */
+/* The inner loops of depthwise convolutions of images in float32, float16 or bfloat16; see
+ * conv_depthwise.c one folder up. Lengths and steps are in elements. */
 #ifndef MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 #define MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 
@@ -13,7 +14,7 @@ enum {
 /* Taps that read neighbouring pixels of a line: for result i, tap t reads the c channels at x + (i
  * + t) * step, and its weights begin at weight + t * apart. */
 typedef struct mg_depthwise_group {
-    const float *x;
+    const void *x;
     int64_t weight, apart;
 } mg_depthwise_group;
 
@@ -23,16 +24,16 @@ typedef struct mg_depthwise_run {
     mg_depthwise_group groups[MG_DEPTHWISE_TAPS];
     int count[MG_DEPTHWISE_WIDTH + 1];
     int64_t results, step, c;
-    int64_t result_step; /* floats from one result to the next */
+    int64_t result_step; /* from one result to the next */
 } mg_depthwise_run;
 
 typedef struct mg_simd_depthwise {
     /* Computes the results: the sums of the pixels times their weights, plus the bias (NULL: none),
      * with relu if wanted. NaN stays NaN. */
     void (*sum_taps)(const mg_depthwise_run *r, const float *w, const float *bias, bool relu,
-                     float *y);
+                     void *y);
     /* Adds the products of pixels and dy to the sums of all weights. */
-    void (*add_gradient)(const mg_depthwise_run *r, const float *dy, float *sums);
+    void (*add_gradient)(const mg_depthwise_run *r, const void *dy, float *sums);
 } mg_simd_depthwise;
 
 #endif

@@ -57,6 +57,13 @@ typedef __m128 mg_floats;
 typedef float mg_floats __attribute__((vector_size(MG_VECTOR)));
 #endif
 
+/* Whether there are instructions that convert vectors between float16 and float. */
+#if defined(__F16C__) || defined(__aarch64__)
+#define MG_CONVERTS_F16 1
+#else
+#define MG_CONVERTS_F16 0
+#endif
+
 /* A vector of floats at any address that is aligned for a float. */
 typedef mg_floats mg_loose_floats __attribute__((aligned(sizeof(float)), may_alias));
 /* Floats of a vector. */

@@ -12,7 +12,7 @@ extern const mg_simd_random TABLE(random);
 extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
-extern const mg_simd_depthwise TABLE(depthwise);
+extern const mg_simd_depthwise TABLE(depthwise_f32), TABLE(depthwise_f16), TABLE(depthwise_bf16);
 extern const mg_simd_gemm TABLE(gemm_f32), TABLE(gemm_f64);
 extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
@@ -23,6 +23,13 @@ extern const mg_simd_cross_entropy TABLE(cross_entropy_f32), TABLE(cross_entropy
 
 #define TEXT(x) #x
 #define EXPANDED_TEXT(x) TEXT(x)
+
+/* A table that a set without instructions for float16 lacks. */
+#if MG_CONVERTS_F16
+#define F16_TABLE(type) &TABLE(type)
+#else
+#define F16_TABLE(type) NULL
+#endif
 
 /* Pairs of tables are in the order of mg_simd_index: float32, float64. */
 const mg_simd MG_ISA_NAME(mg_simd) = {
@@ -43,7 +50,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .winograd = &TABLE(winograd),
     .winograd_images = &TABLE(winograd_images),
     .conv_small = &TABLE(conv_small),
-    .depthwise = &TABLE(depthwise),
+    .depthwise = {&TABLE(depthwise_f32), F16_TABLE(depthwise_f16), &TABLE(depthwise_bf16)},
     .gemm = {&TABLE(gemm_f32), &TABLE(gemm_f64)},
     .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},

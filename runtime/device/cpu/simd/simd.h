@@ -256,7 +256,8 @@ typedef struct mg_simd {
     const mg_simd_winograd *winograd;
     const mg_simd_winograd_images *winograd_images;
     const mg_simd_conv_small *conv_small;
-    const mg_simd_depthwise *depthwise;
+    /* for float32, float16 (NULL: no instructions to convert it) and bfloat16 */
+    const mg_simd_depthwise *depthwise[3];
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_threaded *threaded[2];
     const mg_simd_gemm *gemm[2];
