@@ -37,18 +37,21 @@ end
 
 local function is_tensor(y) return core.is_tensor(y) or core.is_variable(y) end
 
--- What is wrong with y as the result of a call, or nil.
-local function output_fault(y)
-  if type(y) ~= "table" then return y == nil and "nil" or "a " .. type(y) end
-  for i, t in ipairs(y) do
-    if not is_tensor(t) then return ("an array whose entry %d is a %s"):format(i, type(t)) end
-  end
-  return y[1] == nil and "a table without tensors" or nil
+local function refuse_output(self, what)
+  self:fail("call returned %s; it must return a tensor or an array of tensors", what)
 end
 
+-- Outside a model, which must know all outputs, a table of named tensors is fine, too.
 local function check_output(self, y)
-  local fault = not is_tensor(y) and output_fault(y)
-  if fault then self:fail("call returned %s; it must return a tensor or an array of tensors", fault) end
+  if is_tensor(y) or type(y) == "table" then return end
+  refuse_output(self, y == nil and "nil" or "a " .. type(y))
+end
+
+local function check_array_of_tensors(self, y)
+  for i, t in ipairs(y) do
+    if not is_tensor(t) then refuse_output(self, ("an array whose entry %d is a %s"):format(i, type(t))) end
+  end
+  if y[1] == nil then refuse_output(self, "a table without tensors") end
 end
 
 local CALL_OPTIONS = options.declare { { "training", "boolean" } }
@@ -81,7 +84,8 @@ local function shape_of_call(self, sizes)
   end
   local y = core.no_grad(function() return run_call(self, x, false) end)
   check_output(self, y)
-  if type(y) == "userdata" then return y:shape() end
+  if is_tensor(y) then return y:shape() end
+  check_array_of_tensors(self, y)
   local shapes = {}
   for i, t in ipairs(y) do shapes[i] = t:shape() end
   return shapes
@@ -225,7 +229,7 @@ end
 --
 -- x: a tensor with the batch first, an array of tensors, or symbolic tensors. how: {training = true} or true. If it
 -- does not say, an inner layer's call inherits `training` from the outer call; the default is false.
--- Errors: x that is not a tensor; a call that returns anything but tensors; whatever build and call raise.
+-- Errors: x that is not a tensor; a call that returns neither a tensor nor a table; whatever build and call raise.
 -- Example:
 --     local drop = L.Dropout { 0.5 }
 --     print(drop:apply(mgpu.ones { 1, 4 }))

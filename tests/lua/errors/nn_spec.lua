@@ -86,14 +86,14 @@ cases {
   { "a layer that stands alone whose call returns a text", function()
     layer { call = function() return "y" end } (x())
   end, 'Own ".-": call returned a string; it must return a tensor or an array of tensors' },
-  { "a layer that stands alone whose call returns no tensors", function()
-    layer { call = function() return {} end } (x())
+  { "a layer of a model whose call returns no tensors", function()
+    layer { call = function() return {} end } (L.Input { 2 })
   end, 'Own ".-": call returned a table without tensors; it must return a tensor or an array of tensors' },
-  { "a layer that stands alone whose call returns a tensor by name", function()
-    layer { call = function(_, t) return { y = t } end } (x())
+  { "a layer of a model whose call returns a tensor by name", function()
+    layer { call = function(_, t) return { y = t } end } (L.Input { 2 })
   end, 'Own ".-": call returned a table without tensors; it must return a tensor or an array of tensors' },
-  { "a layer that stands alone whose call returns numbers", function()
-    layer { call = function(_, t) return { t, 3 } end } (x())
+  { "a layer of a model whose call returns numbers", function()
+    layer { call = function(_, t) return { t, 3 } end } (L.Input { 2 })
   end, 'Own ".-": call returned an array whose entry 2 is a number; it must return a tensor or an array of tensors' },
   { "a symbolic tensor beside a number", function() L.Add { name = "sum" } { L.Input { 2 }, 3 } end,
     'Add "sum": input 2 is a number, the others are symbolic tensors' },

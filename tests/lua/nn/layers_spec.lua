@@ -7,6 +7,13 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
+test("outside a model, a layer may return a table of named tensors", function()
+  local Named = mgpu.Layer:extend "Named"
+  function Named.call(_, x) return { double = x * 2, rank = x:rank() } end
+  local y = Named {} (mgpu.ones { 1, 2 })
+  check.equal({ y.double:totable(), y.rank }, { { { 2, 2 } }, 2 })
+end)
+
 test("layers are named as Keras numbers them", function()
   mgpu.reset_names()
   check.equal(L.Conv2D { 1, 1 }.name, "conv2d")
