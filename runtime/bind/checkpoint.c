@@ -16,8 +16,8 @@ static mg_checkpoint_writer *to_writer(lua_State *L) {
     return *box;
 }
 
-/* checkpoint_writer(folder, keep) -> a writer. The userdata is created closed, so that an error
- * cannot leak the writer. */
+/* checkpoint_writer(folder, keep, who) -> a writer. An error begins with `who`, if it is given. The
+ * userdata is created closed, so that an error cannot leak the writer. */
 static int core_checkpoint_writer(lua_State *L) {
     const char *folder = bind_path(L, 1, "checkpoint_writer");
     const int keep = (int)luaL_checkinteger(L, 2);
@@ -26,6 +26,7 @@ static int core_checkpoint_writer(lua_State *L) {
     luaL_getmetatable(L, BIND_WRITER);
     lua_setmetatable(L, -2);
     *box = mg_checkpoint_writer_new(folder, keep);
+    if (!*box && lua_isstring(L, 3)) mg_error_prefix(lua_tostring(L, 3));
     return *box ? 1 : bind_raise(L);
 }
 

@@ -11,6 +11,7 @@
 #include "ops/attrs.h"
 #include <string.h>
 
+/* Called by the garbage collector. */
 static int tensor_gc(lua_State *L) {
     mg_tensor **place = luaL_checkudata(L, 1, BIND_TENSOR);
     mg_tensor_release(*place);

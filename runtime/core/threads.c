@@ -187,7 +187,8 @@ int mg_core_count(void) {
     return least > 0 ? least : 1; /* at least the one we run on */
 }
 
-/* The number, 1 to MG_MAX_THREADS, that the text consists of, or that `end` follows; else 0. */
+/* The number at the beginning of the text; 0 unless it is from 1 to MG_MAX_THREADS, and the text or
+ * the character `end` ends it. */
 static int read_thread_count(const char *text, char end) {
     char *rest;
     if (!text) return 0;

@@ -41,7 +41,7 @@ local function refuse_output(self, what)
   self:fail("call returned %s; it must return a tensor or an array of tensors", what)
 end
 
--- Outside a model, which must know all outputs, a table of named tensors is fine, too.
+-- Only a model, which must know all outputs in order, refuses a table of named tensors: check_array_of_tensors.
 local function check_output(self, y)
   if is_tensor(y) or type(y) == "table" then return end
   refuse_output(self, y == nil and "nil" or "a " .. type(y))

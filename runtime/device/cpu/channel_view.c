@@ -4,8 +4,8 @@
 enum {
     CHUNK = 32768, /* the most elements of a unit, about what a second-level cache holds */
     NORM = 1024,   /* and the fewest of a norm: so few that 64 threads share images of 7x7 pixels
-                      evenly, though normalizing these takes one thread 1.15 times as long as with
-                      units of 16384 elements; for larger images there is no difference */
+                      evenly. With one thread, these take 1.15 times as long, forward and backward, as
+                      with units of 16384 elements; larger images take equally long */
     EVENLY = 64    /* chunks are a multiple of this number, or of a power of two below it */
 };
 

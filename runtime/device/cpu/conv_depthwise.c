@@ -137,7 +137,8 @@ static const mg_simd_depthwise *loops_of(const mg_kernel_plan *plan) {
 static const char *refusal(const mg_kernel_plan *plan, const int64_t *x, const int64_t *y,
                            const int64_t *filters) {
     const mg_conv_attrs *a = plan->step->attrs;
-    if (!loops_of(plan)) return "neither float32 nor a half that the vectors can convert";
+    if (!loops_of(plan))
+        return "not all float32, bfloat16, or float16 with instructions that convert it";
     if (a->groups != x[3] || y[3] != x[3]) return "not one filter for each channel";
     if (filters[0] * filters[1] > MG_DEPTHWISE_TAPS) return "large filters";
     return mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 ? "empty" : NULL;

@@ -123,7 +123,7 @@ local WRONG = {
   { L.Reshape { 3, -1 }, ones(2, 4), "a sample of shape {4} has 4 elements, which do not fit {3, None}" },
   { L.Reshape { 0, -1 }, ones(2, 4), "which do not fit {0, None}" },
   { L.Dense { 3 }, ones(4), "must have at least 2 axes" },
-  { L.Lambda { function() end }, ones(2, 4), "the function returned nil, not a tensor" },
+  { L.Lambda { function() end }, ones(2, 4), "call returned nil; it must return a tensor" },
 }
 
 for i, row in ipairs(WRONG) do

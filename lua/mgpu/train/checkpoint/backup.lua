@@ -101,8 +101,7 @@ function Backup:begin(run)
   for name, t in pairs((captured(run))) do
     if not is_of_callback(name) then t:free() end
   end
-  core.make_folder(self.dir, "fit: the checkpoints") -- the writer makes it, too, but its error would not say for what
-  self.writer = core.checkpoint_writer(self.dir, self.keep)
+  self.writer = core.checkpoint_writer(self.dir, self.keep, "fit: the checkpoints")
   n_listening = n_listening + 1
   if n_listening == 1 then core.stop_listen(true) end
 end
