@@ -307,6 +307,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_elements,     mg_bind_transform, mg_bind_datasets,
         mg_bind_source_files, mg_bind_tfrecord,  mg_bind_library,
     };
+    bind_replace_pairs(L);
     lua_newtable(L);
     lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_newtable(L); /* core */

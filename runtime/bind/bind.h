@@ -50,6 +50,12 @@ bool bind_is_ours(lua_State *L, const char *source);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);
 
+/* ---- pairs.c ---- */
+
+/* Replaces the globals pairs and next by functions that LuaJIT does not compile: its compiled loops
+ * over tables are wrong. To be called before any script is run; calling it again does no harm. */
+void bind_replace_pairs(lua_State *L);
+
 /* ---- tensor.c: userdata of tensors and variables ---- */
 
 /* Pushes an empty tensor userdata and returns the place for its tensor; fill it at once. */

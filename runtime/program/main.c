@@ -1,5 +1,6 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
 #include "program/program.h"
+#include "bind/bind.h"
 #include "prompt/prompt.h"
 
 #include <lauxlib.h>
@@ -95,6 +96,7 @@ static int protected_main(lua_State *L) {
     }
     lua_gc(L, LUA_GCSTOP, 0);
     luaL_openlibs(L);
+    bind_replace_pairs(L);
     lua_getglobal(L, "os");
     lua_pushcfunction(L, mg_main_os_exit);
     lua_setfield(L, -2, "exit");
