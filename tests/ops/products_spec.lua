@@ -47,6 +47,8 @@ local MATRICES = [[
     case("one column", dtype, matmul {}, { 400, 70 }, { 70, 1 })
     case("bias and relu", dtype, function(a, b, c) return (a:matmul(b) + c):relu() end,
       { 100, 64 }, { 64, 50 }, { 50 })
+    case("bias and relu of long sums", dtype, function(a, b, c) return (a:matmul(b) + c):relu() end,
+      { 250, 700 }, { 700, 77 }, { 77 })
     case("many", dtype, matmul {}, { 40, 11, 19 }, { 40, 19, 23 })
     case("one b for many a", dtype, matmul {}, { 3, 50, 40 }, { 40, 20 })
   end

@@ -198,9 +198,9 @@ static int64_t columns_of(const direct *s, int64_t strip) {
 static void pack_filters(const direct *s, const float *w, float *to) {
 #pragma omp for schedule(static)
     for (int64_t group = 0; group < s->groups; group++)
-        mg_simd_used->gemm[0]->pack_steps(w + group * s->k, s->k * s->groups, s->terms, s->k,
-                                          to + group * s->strips * s->terms * mg_float_strip(),
-                                          s->terms * mg_float_strip());
+        mg_simd_used->gemm[0]->pack_steps(
+            w + group * s->k, MG_F32, s->k * s->groups, s->terms, s->k,
+            to + group * s->strips * s->terms * mg_float_strip(), s->terms * mg_float_strip());
 }
 
 /* The epilogue of a group's results. */
@@ -246,7 +246,8 @@ static void make_unit(const direct *s, unit u, const float *pixels, const float 
                                       .rows = s->ow,
                                       .columns = columns,
                                       .bias = f->bias ? f->bias + n * strip : NULL,
-                                      .relu = f->relu};
+                                      .relu = f->relu,
+                                      .dtype = MG_F32};
         multiply_line(s, windows, filters, n, sums, strip, NULL);
         mg_simd_used->gemm[0]->write(&results, to, row);
     }
@@ -308,7 +309,8 @@ static void add_unit(const direct *s, unit u, const float *pixels, const float *
     const int64_t strip = mg_float_strip(), n = u.lines * s->ow, filters = s->k * s->groups;
     const bool in_place = s->groups == 1 && filters == strip;
     dy += ((u.image * s->oh + u.line) * s->ow) * filters + u.group * s->k;
-    if (!in_place) mg_simd_used->gemm[0]->pack_steps(dy, filters, n, s->k, packed, n * strip);
+    if (!in_place)
+        mg_simd_used->gemm[0]->pack_steps(dy, MG_F32, filters, n, s->k, packed, n * strip);
     sums += u.group * s->strips * s->terms * strip;
     for (int64_t i = 0; i < s->strips * s->kh; i++) {
         const int64_t number = i / s->kh, line = i % s->kh, window = s->across * s->c;
@@ -337,7 +339,8 @@ static void fold_rows(const direct *s, float *sums, int64_t matrix, int64_t row,
     float *to = sums + (matrix * s->terms + row) * strip;
     for (int64_t part = 1; part < s->parts; part++)
         mg_simd_used->gemm[0]->add(to, to + part * filter_floats(s), rows * strip);
-    const mg_gemm_sums results = {.at = to, .rows = rows, .columns = columns_of(s, number)};
+    const mg_gemm_sums results = {
+        .at = to, .rows = rows, .columns = columns_of(s, number), .dtype = MG_F32};
     mg_simd_used->gemm[0]->write(&results, dw + row * filters + group * s->k + number * strip,
                                  filters);
 }

@@ -87,13 +87,12 @@ static int64_t parts_of(int64_t m, int64_t n, int64_t k) {
     return mg_smaller(PARTS, k / LEAST_PART);
 }
 
-/* A thread's scratch holds, in this order: a block's part of a (later a row of results); a strip of
- * b before it is packed; up to GROUP packed strips; the block's sums. This is the size of the
- * first. */
+/* A thread's scratch holds, in this order: a block's part of a; a strip of b before it is packed;
+ * up to GROUP packed strips; the block's sums. This is the size of the first. */
 static size_t left_bytes(const mg_gemm *g) {
     const int64_t by_lanes = g->rows * (g->depth + PADDING);
     const int64_t by_steps = g->depth * (g->rows + PADDING);
-    return whole_lines((size_t)(mg_larger(g->columns, mg_larger(by_lanes, by_steps)) * size_of(g)));
+    return whole_lines((size_t)(mg_larger(by_lanes, by_steps) * size_of(g)));
 }
 
 static size_t strip_bytes(const mg_gemm *g) {
@@ -137,7 +136,7 @@ mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t) {
     return plan_for_team(m, n, k, t, 1);
 }
 
-/* ---- multiplying ---- */
+/* ---- a run ---- */
 
 typedef struct run { /* of a product */
     const mg_gemm *g;
@@ -162,6 +161,38 @@ static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
                    g->k * (part + 1) / g->parts};
 }
 
+/* ---- writing ---- */
+
+/* Writes the sums of the strip that begins at column `done` of a block, line by line of the
+ * result. */
+static void write_strip(const run *r, const block *b, int64_t done, const char *sums) {
+    const mg_gemm_result *y = r->y;
+    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g), first = b->column + done;
+    const int64_t stored = (int64_t)mg_dtype_size(y->dtype);
+    const char *bias = mg_dtype_is_half(y->dtype) && y->bias ? r->scratch : y->bias;
+    mg_gemm_sums s = {.columns = mg_smaller(strip, b->columns - done),
+                      .bias = bias ? bias + first * size : NULL,
+                      .relu = y->relu,
+                      .dtype = y->dtype};
+    for (int64_t i = 0; i < b->rows; i += s.rows) {
+        const int64_t at = b->row + i, x = at % y->columns, line = at / y->columns;
+        const int64_t image = line / y->lines * y->image, row = line % y->lines * y->line;
+        s.rows = mg_smaller(y->columns - x, b->rows - i);
+        s.at = sums + i * strip * size;
+        loops_of(r->g)->write(&s, (char *)y->at + (image + row + x * y->pixel + first) * stored,
+                              y->pixel);
+    }
+}
+
+/* Writes all of a block's sums, {strips, rows, strip}. */
+static void write_block(const run *r, const block *b, const char *sums) {
+    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g);
+    for (int64_t done = 0; done < b->columns; done += strip)
+        write_strip(r, b, done, sums + done * b->rows * size);
+}
+
+/* ---- multiplying ---- */
+
 /* Packs the terms [from, end) of `columns` columns of b, from `column` on, into strips that lie
  * `apart` bytes from each other. `lanes` has room for a strip before it is packed. If the rows of b
  * are steps, each is read across all columns at once, in memory order. */
@@ -169,25 +200,18 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
                         char *lanes, char *to, int64_t apart) {
     const mg_simd_gemm *loops = loops_of(r->g);
     const mg_factor *b = r->b;
-    const int64_t strip = loops->strip, depth = end - from, row = strip * size_of(r->g);
-    for (int64_t done = 0; !b->by_steps && done < columns; done += strip, to += apart) {
+    const int64_t strip = loops->strip, depth = end - from;
+    if (b->by_steps) {
+        const int64_t stored = (int64_t)mg_dtype_size(b->dtype);
+        loops->pack_steps((const char *)b->at + (from * b->row + column) * stored, b->dtype, b->row,
+                          depth, columns, to, apart / size_of(r->g));
+        return;
+    }
+    for (int64_t done = 0; done < columns; done += strip, to += apart) {
         const int64_t n = mg_smaller(strip, columns - done);
         b->read(b, column + done, n, from, depth, lanes, depth);
         loops->pack_lanes(lanes, depth, n, depth, to);
     }
-    if (b->by_steps && !mg_dtype_is_half(b->dtype)) {
-        const int64_t size = size_of(r->g);
-        loops->pack_steps((const char *)b->at + (from * b->row + column) * size, b->row, depth,
-                          columns, to, apart / size);
-        return;
-    }
-    for (int64_t d = 0; b->by_steps && d < depth; d++, to += row)
-        for (int64_t done = 0; done < columns; done += strip) {
-            const int64_t n = mg_smaller(strip, columns - done);
-            char *at = to + done / strip * apart;
-            if (n < strip) memset(at, 0, (size_t)row);
-            mg_read_run(b, (from + d) * b->row + column + done, n, at);
-        }
 }
 
 /* Reads the block's rows of a to `copy`, or leaves them in place if the loops can read them there:
@@ -221,12 +245,14 @@ static int64_t straight_columns(const run *r, const block *b) {
     return rest * 2 == strip ? b->columns : b->columns - rest;
 }
 
-/* Where the sums of the columns from `done` on go, and what is added to them. */
+/* Where the sums of the columns from `done` on go, and what is added to them. All strips use the
+ * same scratch if no partial sums are kept, so that they stay in the L1 cache. */
 static void choose_target(const run *r, const block *b, int64_t done, int64_t from, int64_t end,
                           char *sums, mg_gemm_product *p) {
     const mg_gemm_result *y = r->y;
     const int64_t size = size_of(r->g), strip = loops_of(r->g)->strip, column = b->column + done;
-    char *at = sums + done * b->rows * size;
+    const bool keeps_sums = r->g->parts > 1 || b->end - b->from > r->g->depth;
+    char *at = sums + (keeps_sums ? done * b->rows * size : 0);
     p->sums = from > b->from ? at : NULL;
     p->columns = b->columns - done;
     if (end < b->end || done >= straight_columns(r, b)) {
@@ -242,13 +268,34 @@ static void choose_target(const run *r, const block *b, int64_t done, int64_t fr
     p->relu = y->relu;
 }
 
-/* Adds the terms [from, end) to a block's sums. Strips that are not packed yet are packed a few at
- * a time. */
+/* Prefetches a part of the block's terms [from, end) of b, which are packed next: as much of them
+ * as the strip at `done` is of the block. */
+static void prefetch_terms(const run *r, const block *b, int64_t from, int64_t end, int64_t done) {
+    const mg_factor *f = r->b;
+    if (f->read != mg_read_matrix || r->g->packed) return;
+    const int64_t size = (int64_t)mg_dtype_size(f->dtype);
+    const int64_t next = mg_smaller(done + loops_of(r->g)->strip, b->columns);
+    int64_t row = b->column + done, stop = b->column + next, column = from, width = end - from;
+    if (f->by_steps) {
+        row = from + (end - from) * done / b->columns;
+        stop = from + (end - from) * next / b->columns;
+        column = b->column;
+        width = b->columns;
+    }
+    for (; row < stop; row++) {
+        const char *at = (const char *)f->at + (row * f->row + column) * size;
+        for (int64_t i = 0; i < width * size; i += MG_LINE) __builtin_prefetch(at + i, 0, 2);
+    }
+}
+
+/* Adds the terms [from, end) to a block's sums, and writes those that are complete, unless they are
+ * a part's. Strips that are not packed yet are packed a few at a time. */
 static void add_terms(const run *r, const block *b, int64_t from, int64_t end, char *own,
                       char *sums) {
     const mg_gemm *g = r->g;
     const mg_simd_gemm *loops = loops_of(g);
     const int64_t size = size_of(g), strip = loops->strip;
+    const bool writes = end == b->end && g->parts == 1;
     char *lanes = own + left_bytes(g), *packed = lanes + strip_bytes(g);
     mg_gemm_product p = read_left(r, b, from, end, own);
     for (int64_t done = 0; done < b->columns; done += strip) {
@@ -260,65 +307,23 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
         p.b = g->packed ? r->scratch + g->packed_at + (column * g->k + from * strip) * size
                         : packed + number * apart;
         choose_target(r, b, done, from, end, sums, &p);
+        prefetch_terms(r, b, end, mg_smaller(end + g->depth, b->end), done);
         loops->multiply(&p, b->rows);
+        if (writes && done >= straight_columns(r, b)) write_strip(r, b, done, p.c);
     }
 }
 
-/* Computes the sums of a block, {strips, rows, strip}, except those that are written to the result
- * directly. */
+/* Computes the sums of a block. They are written to the result, or kept as {strips, rows, strip} if
+ * they are a part's. */
 static void multiply_block(const run *r, const block *b, char *own, char *sums) {
-    if (b->from == b->end) memset(sums, 0, block_bytes(r->g));
+    if (b->from == b->end) { /* sums of no terms */
+        memset(sums, 0, block_bytes(r->g));
+        write_block(r, b, sums);
+    }
     for (int64_t from = b->from, end; from < b->end; from = end) {
         end = mg_smaller(from + r->g->depth, b->end);
         add_terms(r, b, from, end, own, sums);
     }
-}
-
-/* ---- writing ---- */
-
-/* Writes rows that lie evenly apart in the result. Results in float16 or bfloat16 are rounded row
- * by row. */
-static void write_rows(const run *r, const mg_gemm_sums *s, int64_t at, char *row) {
-    const mg_gemm_result *y = r->y;
-    const mg_simd_gemm *loops = loops_of(r->g);
-    char *to = (char *)y->at + at * (int64_t)mg_dtype_size(y->dtype);
-    if (!mg_dtype_is_half(y->dtype)) {
-        loops->write(s, to, y->pixel);
-        return;
-    }
-    mg_gemm_sums one = *s;
-    one.rows = 1;
-    for (int64_t i = 0; i < s->rows; i++, to += y->pixel * 2) {
-        one.at = (const char *)s->at + i * loops->strip * size_of(r->g);
-        loops->write(&one, row, 0);
-        mg_simd_used->conversions->store_f32(to, (float *)(void *)row, y->dtype, (int)s->columns);
-    }
-}
-
-/* Writes a block's sums from its column `column` on, line by line of the result. `row` has room for
- * one row of them. */
-static void write_columns(const run *r, const block *b, int64_t column, const char *sums,
-                          char *row) {
-    const mg_gemm_result *y = r->y;
-    const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g), first = b->column + column;
-    const char *bias = mg_dtype_is_half(y->dtype) && y->bias ? r->scratch : y->bias;
-    mg_gemm_sums s = {.apart = b->rows * strip,
-                      .columns = b->columns - column,
-                      .bias = bias ? bias + first * size : NULL,
-                      .relu = y->relu};
-    for (int64_t done = 0; done < b->rows; done += s.rows) {
-        const int64_t at = b->row + done, x = at % y->columns, line = at / y->columns;
-        s.rows = mg_smaller(y->columns - x, b->rows - done);
-        s.at = sums + (column * b->rows + done * strip) * size;
-        write_rows(r, &s,
-                   line / y->lines * y->image + line % y->lines * y->line + x * y->pixel + first,
-                   row);
-    }
-}
-
-static void write_block(const run *r, const block *b, const char *sums, char *row) {
-    const int64_t written = straight_columns(r, b);
-    if (written < b->columns) write_columns(r, b, written, sums, row);
 }
 
 /* ---- running ---- */
@@ -369,7 +374,7 @@ static void run_by_parts(const run *r, char *own) {
         const int64_t n = b.rows * mg_divide_up(b.columns, strip) * strip;
         for (int64_t part = 1; part < g->parts; part++)
             loops_of(g)->add(part_at(r, i, 0), part_at(r, i, part), n);
-        write_block(r, &b, part_at(r, i, 0), own);
+        write_block(r, &b, part_at(r, i, 0));
     }
 }
 
@@ -379,7 +384,6 @@ static void run_by_blocks(const run *r, char *own) {
     for (int64_t i = 0; i < blocks_of(r->g); i++) {
         const block b = block_at(r->g, i, 0);
         multiply_block(r, &b, own, sums);
-        write_block(r, &b, sums, own);
     }
 }
 
@@ -409,7 +413,8 @@ void mg_finish_rows(float *y, int64_t rows, int64_t n, const float *bias, bool r
                                   .rows = 1,
                                   .columns = n,
                                   .bias = bias,
-                                  .relu = relu};
+                                  .relu = relu,
+                                  .dtype = MG_F32};
         mg_simd_used->gemm[0]->write(&row, y + i * n, n);
     }
 }

@@ -4,7 +4,7 @@
  * sums, or its part of dy, stay in registers while all taps are added. A pixel that several taps of
  * a group read is loaded once for all of them. */
 #include "device/cpu/simd/depthwise.h"
-#include "device/cpu/simd/conversion_loops.h"
+#include "device/cpu/simd/elements.h"
 #include "device/cpu/simd/lanes.h"
 #include "device/cpu/simd/simd.h"
 
@@ -51,64 +51,6 @@ static void keep_sums(const mg_depthwise_run *r, float *sums, int64_t from, int6
                 float *at = sums + g->weight + t * g->apart + from;
                 memcpy(back ? at : kept[tap], back ? kept[tap] : at, (size_t)n * sizeof *at);
             }
-}
-
-/* ---- a vector of elements as floats, and back ---- */
-
-MG_INLINE vec get_f32(const float *p) {
-    return load(p);
-}
-MG_INLINE void put_f32(float *p, vec v) {
-    store(p, v);
-}
-
-#if MG_CONVERTS_F16
-MG_INLINE vec get_f16(const uint16_t *p) {
-    float v[LANES];
-    mg_from_f16(v, p, LANES);
-    return load(v);
-}
-MG_INLINE void put_f16(uint16_t *p, vec sum) {
-    float v[LANES];
-    store(v, sum);
-    mg_to_f16(p, v, LANES);
-}
-#endif
-
-typedef uint32_t words __attribute__((vector_size(MG_VECTOR)));
-typedef uint16_t halves __attribute__((vector_size(MG_VECTOR / 2), aligned(2), may_alias));
-
-/* 16-bit integers to and from 32 bits. gcc 12 splits __builtin_convertvector of wide vectors into
- * several instructions. */
-MG_INLINE words widen(const uint16_t *p) {
-#if defined(__AVX512F__)
-    return (words)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
-#elif defined(__AVX2__)
-    return (words)_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
-#else
-    return __builtin_convertvector(*(const halves *)p, words);
-#endif
-}
-MG_INLINE void narrow(uint16_t *p, words w) {
-#if defined(__AVX512F__)
-    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)w));
-#elif defined(__AVX2__)
-    const __m256i v = (__m256i)w;
-    const __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1);
-    _mm_storeu_si128((void *)p, _mm_packus_epi32(low, high));
-#else
-    *(halves *)p = __builtin_convertvector(w, halves);
-#endif
-}
-
-/* bfloat16 is the upper half of a float. Rounded to nearest even as in conversion_loops.h. */
-MG_INLINE vec get_bf16(const uint16_t *p) {
-    return (vec)(widen(p) << 16);
-}
-MG_INLINE void put_bf16(uint16_t *p, vec v) {
-    const words bits = (words)v, is_nan = (words)(v != v);
-    const words rounded = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
-    narrow(p, ((rounded & ~is_nan) | (quiet & is_nan)) >> 16);
 }
 
 /* ---- the loops, for each type ---- */

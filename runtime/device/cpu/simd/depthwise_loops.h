@@ -1,6 +1,6 @@
 /* The loops of depthwise.c for images of one type: it sets ELEMENT to the type, DTYPE to its dtype,
- * and NAME(x) to a name with the type's suffix; NAME(get) and NAME(put) are there. Sums and weights
- * are floats. */
+ * and NAME(x) to a name with the type's suffix, for which elements.h has mg_get and mg_put. Sums
+ * and weights are floats. */
 
 /* One element as a float, and back. */
 MG_INLINE float NAME(get_one)(const ELEMENT *p) {
@@ -20,7 +20,7 @@ MG_INLINE void NAME(add_group)(const ELEMENT *x, int64_t step, const float *w, i
     vec weight[WIDTH];
     UNROLL for (int t = 0; t < width; t++) weight[t] = load(w + t * apart);
     UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
-        vec pixel = NAME(get)(x);
+        vec pixel = NAME(mg_get)(x);
         KEEP(pixel);
         UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[i - t] +=
             pixel * weight[t];
@@ -44,7 +44,8 @@ MG_INLINE void NAME(sum_tile)(const mg_depthwise_run *r, const sum_operands *o, 
 #undef GROUPS
     const int64_t y_step = r->result_step;
     ELEMENT *y = (ELEMENT *)o->y + first * y_step + c;
-    UNROLL for (int i = 0; i < n; i++) NAME(put)(y + i * y_step, o->relu ? clamp(sum[i]) : sum[i]);
+    UNROLL for (int i = 0; i < n; i++)
+        NAME(mg_put)(y + i * y_step, o->relu ? clamp(sum[i]) : sum[i]);
 }
 
 /* The last vector of channels may overlap with the one before it. */
@@ -95,7 +96,7 @@ MG_INLINE void NAME(add_to_group)(const ELEMENT *x, int64_t step, const vec *dy,
     vec sum[WIDTH];
     UNROLL for (int t = 0; t < width; t++) sum[t] = load(sums + t * apart);
     UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
-        vec pixel = NAME(get)(x);
+        vec pixel = NAME(mg_get)(x);
         KEEP(pixel);
         UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[t] += pixel * dy[i - t];
     }
@@ -110,7 +111,7 @@ MG_INLINE void NAME(gradient_tiles)(const mg_depthwise_run *r, const ELEMENT *dy
         const mg_depthwise_group *g = r->groups;
         const ELEMENT *d = dy + first * dy_step + c;
         vec now[TILE];
-        UNROLL for (int i = 0; i < n; i++) now[i] = NAME(get)(d + i * dy_step);
+        UNROLL for (int i = 0; i < n; i++) now[i] = NAME(mg_get)(d + i * dy_step);
 #define GROUPS(width)                                                                              \
     for (int k = r->count[width]; k > 0; k--, g++) NAME(add_to_group)                              \
     ((const ELEMENT *)g->x + skip + c, step, now, sums + g->weight + c, g->apart, width, n);

@@ -3,6 +3,7 @@
 #ifndef MG_DEVICE_CPU_SIMD_GEMM_H
 #define MG_DEVICE_CPU_SIMD_GEMM_H
 
+#include "core/dtype.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ typedef struct mg_gemm_sums {
     int64_t apart, rows, columns;
     const void *bias; /* per column, or NULL */
     bool relu;        /* NaN stays NaN */
+    /* of the result: float16 and bfloat16 are rounded to; any other dtype stands for that of the
+     * sums */
+    mg_dtype dtype;
 } mg_gemm_sums;
 
 typedef struct mg_simd_gemm {
@@ -41,10 +45,11 @@ typedef struct mg_simd_gemm {
     /* Packs a strip from a matrix {lanes, depth} whose rows lie `row` elements apart: to {depth,
      * strip} is its transpose. Missing lanes are 0. */
     void (*pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth, void *to);
-    /* Packs strips, `apart` elements from each other, from the rows {steps, columns} of a matrix.
-     * Missing columns of the last strip are 0. */
-    void (*pack_steps)(const void *from, int64_t row, int64_t steps, int64_t columns, void *to,
-                       int64_t apart);
+    /* Packs strips, `apart` elements from each other, from the rows {steps, columns} of a matrix of
+     * this dtype. Missing columns of the last strip are 0. */
+    void (*pack_steps)(const void *from, mg_dtype dtype, int64_t row, int64_t steps,
+                       int64_t columns, void *to, int64_t apart);
+    /* Writes the sums to rows that lie y_row elements of the result apart. */
     void (*write)(const mg_gemm_sums *s, void *y, int64_t y_row);
     void (*add)(void *to, const void *from, int64_t n);
 } mg_simd_gemm;

@@ -95,46 +95,93 @@ static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, 
             to[d * GEMM_STRIP + i] = x[i * row + d];
 }
 
-static void NAME(gemm_pack_steps)(const void *from, int64_t row, int64_t steps, int64_t columns,
-                                  void *packed, int64_t apart) {
+/* Float16 and bfloat16 are converted where they are read and written; only the loops in float do
+ * so. `half` is the dtype in memory if it is one of the two, otherwise MG_F32 stands for REAL. */
+enum { NAME(has_halves) = sizeof(REAL) == sizeof(float) };
+
+/* Element i, and a vector of elements from i on. */
+MG_INLINE REAL NAME(gemm_get_one)(const void *from, int64_t i, const mg_dtype half) {
+    if (half == MG_F16) return (REAL)mg_f16_to_f32(((const uint16_t *)from)[i]);
+    if (half == MG_BF16) return (REAL)mg_bf16_to_f32(((const uint16_t *)from)[i]);
+    return ((const REAL *)from)[i];
+}
+
+MG_INLINE NAME(vec) NAME(gemm_get)(const void *from, int64_t i, const mg_dtype half) {
+    if (half == MG_F16) return (NAME(vec))mg_get_f16((const uint16_t *)from + i);
+    if (half == MG_BF16) return (NAME(vec))mg_get_bf16((const uint16_t *)from + i);
+    return *(const NAME(vec) *)((const REAL *)from + i);
+}
+
+MG_INLINE void NAME(pack_rows)(const void *x, int64_t row, int64_t steps, int64_t columns, REAL *to,
+                               int64_t apart, const mg_dtype half) {
     const int64_t rest = columns % GEMM_STRIP;
-    const REAL *x = from;
-    REAL *to = packed;
-    for (int64_t d = 0; d < steps; d++, x += row, to += GEMM_STRIP) {
+    for (int64_t d = 0, at = 0; d < steps; d++, at += row, to += GEMM_STRIP) {
         REAL *strip = to;
         for (int64_t column = 0; column < columns - rest; column += GEMM_STRIP, strip += apart) {
-            *(NAME(vec) *)strip = *(const NAME(vec) *)(x + column);
-            *(NAME(vec) *)(strip + VEC) = *(const NAME(vec) *)(x + column + VEC);
+            *(NAME(vec) *)strip = NAME(gemm_get)(x, at + column, half);
+            *(NAME(vec) *)(strip + VEC) = NAME(gemm_get)(x, at + column + VEC, half);
         }
         for (int64_t i = 0; rest && i < GEMM_STRIP; i++)
-            strip[i] = i < rest ? x[columns - rest + i] : 0;
+            strip[i] = i < rest ? NAME(gemm_get_one)(x, at + columns - rest + i, half) : 0;
     }
+}
+
+static void NAME(gemm_pack_steps)(const void *from, mg_dtype dtype, int64_t row, int64_t steps,
+                                  int64_t columns, void *packed, int64_t apart) {
+    if (NAME(has_halves) && dtype == MG_F16)
+        NAME(pack_rows)(from, row, steps, columns, packed, apart, MG_F16);
+    else if (NAME(has_halves) && dtype == MG_BF16)
+        NAME(pack_rows)(from, row, steps, columns, packed, apart, MG_BF16);
+    else
+        NAME(pack_rows)(from, row, steps, columns, packed, apart, MG_F32);
 }
 
 /* Writes the columns of one row that do not fill a vector. */
-static void NAME(gemm_write_rest)(const mg_gemm_sums *s, const REAL *sums, int64_t column,
-                                  REAL *y) {
+MG_INLINE void NAME(write_rest)(const mg_gemm_sums *s, const REAL *sums, int64_t column, void *y,
+                                const mg_dtype half) {
     for (; column < s->columns; column++, sums++) {
         REAL v = *sums;
         if (s->bias) v += ((const REAL *)s->bias)[column];
-        y[column] = s->relu && v < 0 ? 0 : v;
+        if (s->relu && v < 0) v = 0;
+        if (half == MG_F16)
+            ((uint16_t *)y)[column] = mg_f32_to_f16((float)v);
+        else if (half == MG_BF16)
+            ((uint16_t *)y)[column] = mg_f32_to_bf16((float)v);
+        else
+            ((REAL *)y)[column] = v;
     }
 }
 
-static void NAME(gemm_write)(const mg_gemm_sums *s, void *result, int64_t y_row) {
+MG_INLINE void NAME(write_rows)(const mg_gemm_sums *s, void *y, int64_t y_row,
+                                const mg_dtype half) {
     const int64_t whole = s->columns / VEC * VEC;
     for (int64_t r = 0; r < s->rows; r++) {
         const REAL *sums = (const REAL *)s->at + r * GEMM_STRIP;
-        REAL *y = (REAL *)result + r * y_row;
         for (int64_t column = 0; column < whole; column += VEC) {
             const REAL *from =
                 sums + column / GEMM_STRIP * s->apart + (column % GEMM_STRIP ? VEC : 0);
-            *(NAME(vec) *)(y + column) =
+            const NAME(vec) v =
                 NAME(gemm_finish)(*(const NAME(vec) *)from, s->bias, s->relu, column);
+            if (half == MG_F16)
+                mg_put_f16((uint16_t *)y + column, (mg_loose_floats)v);
+            else if (half == MG_BF16)
+                mg_put_bf16((uint16_t *)y + column, (mg_loose_floats)v);
+            else
+                *(NAME(vec) *)((REAL *)y + column) = v;
         }
-        NAME(gemm_write_rest)
-        (s, sums + whole / GEMM_STRIP * s->apart + whole % GEMM_STRIP, whole, y);
+        NAME(write_rest)
+        (s, sums + whole / GEMM_STRIP * s->apart + whole % GEMM_STRIP, whole, y, half);
+        y = (char *)y + y_row * (int64_t)(half == MG_F32 ? sizeof(REAL) : sizeof(uint16_t));
     }
+}
+
+static void NAME(gemm_write)(const mg_gemm_sums *s, void *y, int64_t y_row) {
+    if (NAME(has_halves) && s->dtype == MG_F16)
+        NAME(write_rows)(s, y, y_row, MG_F16);
+    else if (NAME(has_halves) && s->dtype == MG_BF16)
+        NAME(write_rows)(s, y, y_row, MG_BF16);
+    else
+        NAME(write_rows)(s, y, y_row, MG_F32);
 }
 
 static void NAME(gemm_add)(void *to, const void *from, int64_t n) {

@@ -3,6 +3,7 @@
  *
  * Each *_loops.h below is included twice, with REAL set to the type, NAME(x) to a name with the
  * type's suffix and EXP to the type's exponential, and ends with a table. */
+#include "device/cpu/simd/elements.h"
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/vectormath.h"
@@ -51,6 +52,7 @@ static inline span span_of(const mg_pool_plane *p, int axis, int64_t o) {
     return (span){.low = first > 0 ? first : 0, .high = end < image ? end : image};
 }
 
+#undef UNROLL
 #define UNROLL _Pragma("GCC unroll 16")
 
 /* ---- squares that are transposed in registers ---- */
