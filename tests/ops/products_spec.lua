@@ -82,6 +82,8 @@ local CONVOLUTIONS = [[
     { "depthwise, strides", { 3, 17, 18, 24 }, { 5, 4, 1, 24 },
       { pads = { 2, 0, 1, 4 }, groups = 24, strides = { 2, 3 }, dilations = { 1, 2 } } },
     { "depthwise, few channels", { 3, 9, 8, 3 }, { 3, 2, 1, 3 }, { groups = 3, strides = { 2, 1 } } },
+    { "depthwise, fewer lines than threads", { 1, 5, 17, 331 }, { 3, 3, 1, 331 },
+      { pads = { 1, 1, 1, 1 }, groups = 331 } },
     { "several filters for each channel", { 2, 9, 10, 6 }, { 3, 3, 1, 18 }, { groups = 6 } },
   }
   for _, dtype in ipairs { "float32", "float16", "bfloat16" } do

@@ -13,7 +13,9 @@ enum {
     PARTS = 64, /* parts that the sums of the filters' gradient are cut into, at most */
     /* pixels of a part: with fewer, adding up the parts takes much of the time */
     FEWEST_PIXELS = 64,
-    FOLDED = 256 /* sums whose parts are added up at a time */
+    FOLDED = 256,        /* sums whose parts are added up at a time */
+    ALIGNED = 16,        /* results of a line are cut at multiples of so many channels, */
+    FEWEST_CHANNELS = 64 /* into pieces of about so many, at least */
 };
 
 typedef struct group { /* neighbouring taps of a line */
@@ -45,6 +47,7 @@ typedef struct depthwise {
     mg_tap *taps; /* of all views */
     columns *runs;
     group *groups;
+    int64_t channels, pieces; /* pieces that the channels of a line of results are cut into */
     int64_t parts;
     int team;
 } depthwise;
@@ -166,7 +169,10 @@ static mg_status new_depthwise(mg_kernel_plan *plan, const int64_t *y, const int
     s->size = (int64_t)mg_dtype_size(plan->out[0].value->dtype);
     s->images = y[0];
     s->results = y[1] * y[2] * y[3];
+    s->channels = y[3];
     s->team = mg_cpu_team(y[0] * s->results);
+    s->pieces =
+        mg_divide_up(y[3], mg_even_share(y[0] * y[1], y[3], y[3], FEWEST_CHANNELS, s->team));
     s->n_views = views;
     s->views = mg_alloc_zero((size_t)views * sizeof *s->views);
     s->taps = mg_alloc_zero((size_t)(views * taps) * sizeof *s->taps);
@@ -265,32 +271,45 @@ static const float *as_floats(const mg_call *call, int operand, float *scratch) 
     return scratch;
 }
 
-/* Lines of results, counted over all images, are shared among the threads. */
+typedef struct operands {
+    const char *x;
+    const float *w, *bias; /* bias: or NULL */
+    bool relu;
+    char *y;
+} operands;
+
+/* Computes a piece of the channels of one line of results, counted over all images. */
+static void run_piece(const depthwise *s, const view *v, const operands *o, int64_t at,
+                      int64_t piece) {
+    const int64_t image = at / v->windows.lines, line = at % v->windows.lines;
+    const int64_t c = s->channels * piece / s->pieces / ALIGNED * ALIGNED;
+    const int64_t next = s->channels * (piece + 1) / s->pieces / ALIGNED * ALIGNED;
+    const int64_t first = image * s->results + v->windows.first + line * v->windows.line + c;
+    const char *x = o->x + (image * image_elements(v) + c) * s->size;
+    for (int64_t k = 0; k < v->n_runs; k++) {
+        mg_depthwise_run r;
+        taps_of_run(v, x, s->size, line, &v->runs[k], &r);
+        r.c = (piece + 1 < s->pieces ? next : s->channels) - c;
+        s->loops->sum_taps(&r, o->w + c, o->bias ? o->bias + c : NULL, o->relu,
+                           o->y + (first + v->runs[k].first * v->windows.pixel) * s->size);
+    }
+}
+
+/* Threads share the lines of results, or pieces of their channels if there are few lines. */
 static mg_status depthwise_run(const mg_call *call) {
     const depthwise *s = call->plan->state;
     float *scratch = call->scratch;
-    const char *x = call->in[0];
-    const float *w = as_floats(call, 1, scratch);
-    const float *bias = call->plan->step->n_in == 3
-                            ? as_floats(call, 2, scratch + mg_count(&call->plan->in[1]))
-                            : NULL;
-    const bool relu = ((const mg_conv_attrs *)call->plan->step->attrs)->relu;
-    for (int64_t i = 0; i < s->n_views; i++) {
-        const view *v = &s->views[i];
-        const int64_t lines = v->windows.lines;
-#pragma omp parallel for schedule(static) num_threads(s->team)
-        for (int64_t at = 0; at < s->images * lines; at++) {
-            const int64_t image = at / lines, line = at % lines;
-            const int64_t first = image * s->results + v->windows.first + line * v->windows.line;
-            char *y = (char *)call->out[0] + first * s->size;
-            for (int64_t k = 0; k < v->n_runs; k++) {
-                mg_depthwise_run r;
-                taps_of_run(v, x + image * image_elements(v) * s->size, s->size, line, &v->runs[k],
-                            &r);
-                s->loops->sum_taps(&r, w, bias, relu,
-                                   y + v->runs[k].first * v->windows.pixel * s->size);
-            }
-        }
+    const bool has_bias = call->plan->step->n_in == 3;
+    const operands o = {
+        .x = call->in[0],
+        .w = as_floats(call, 1, scratch),
+        .bias = has_bias ? as_floats(call, 2, scratch + mg_count(&call->plan->in[1])) : NULL,
+        .relu = ((const mg_conv_attrs *)call->plan->step->attrs)->relu,
+        .y = call->out[0]};
+    for (const view *v = s->views; v < s->views + s->n_views; v++) {
+#pragma omp parallel for collapse(2) schedule(static) num_threads(s->team)
+        for (int64_t at = 0; at < s->images * v->windows.lines; at++)
+            for (int64_t piece = 0; piece < s->pieces; piece++) run_piece(s, v, &o, at, piece);
     }
     return MG_OK;
 }
