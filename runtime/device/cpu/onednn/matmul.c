@@ -10,7 +10,7 @@
 #include "ops/attrs.h"
 #include <string.h>
 
-/* BLOCK: rows and columns that are transposed at a time, and stay in the L1 cache. LARGE:
+/* BLOCK: most rows and columns that are transposed at a time; they stay in the L1 cache. LARGE:
  * multiply-adds from which a transposed copy pays. SMALL: multiply-adds of a product up to which
  * one thread computes it alone. */
 enum { BLOCK = 64, LARGE = 1 << 22, SMALL = 1 << 21 };
@@ -35,12 +35,14 @@ size_t mg_product_scratch(const mg_product *p) {
 /* y {n, m} = transposed x {m, n}. */
 static void transpose(const float *x, float *y, int64_t m, int64_t n) {
     const int team = mg_cpu_team(m * n);
-    const int64_t rows = mg_even_share(mg_divide_up(n, BLOCK), m, BLOCK, 2 * MG_SQUARE, team);
+    int64_t columns = BLOCK;
+    while (mg_divide_up(n, columns) < team && columns > 2 * MG_SQUARE) columns /= 2;
+    const int64_t rows = mg_even_share(mg_divide_up(n, columns), m, BLOCK, 2 * MG_SQUARE, team);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(team)
     for (int64_t row = 0; row < m; row += rows)
-        for (int64_t column = 0; column < n; column += BLOCK) {
+        for (int64_t column = 0; column < n; column += columns) {
             const int64_t end_row = mg_smaller(row + rows, m);
-            const int64_t end_column = mg_smaller(column + BLOCK, n);
+            const int64_t end_column = mg_smaller(column + columns, n);
             mg_simd_used->movement->transpose_block(
                 x, y, m, n, (mg_matrix_part){row, end_row, column, end_column});
         }
