@@ -2,11 +2,10 @@
  * then along the other (resize.c); transforms read up to four pixels around a point. KNOWN_WIDTHS
  * (pool_loops.h) are the numbers of channels for which the loops are compiled separately. */
 
-/* y[e] = the sum over k < n of weight[k] * x[k * row + e], for e < width. */
-static void NAME(blend_rows)(const void *from, int64_t row, const void *weights, int64_t n,
-                             int64_t width, void *to) {
-    const REAL *x = from, *weight = weights;
-    REAL *restrict y = to;
+/* y[e] = the sum over k < n of weight[k] * x[k * row + e], for e < width. Two terms and four are
+ * what images that become twice as large, and their gradients, have. */
+MG_INLINE void NAME(blend)(const REAL *x, int64_t row, const REAL *weight, int64_t n, int64_t width,
+                           REAL *restrict y) {
     if (n == 2) {
         const REAL a = weight[0], b = weight[1];
 #pragma omp simd
@@ -30,32 +29,16 @@ static void NAME(blend_rows)(const void *from, int64_t row, const void *weights,
     }
 }
 
+static void NAME(blend_rows)(const void *from, int64_t row, const void *weight, int64_t n,
+                             int64_t width, void *to) {
+    NAME(blend)(from, row, weight, n, width, to);
+}
+
 /* Computes the pixels of a row, of c channels each, from another row; see mg_taps. */
 MG_INLINE void NAME(blend_pixels)(const mg_taps *taps, const REAL *x, REAL *y, int64_t c) {
-    for (int64_t p = 0; p < taps->n; p++, y += c) {
+    for (int64_t p = 0; p < taps->n; p++) {
         const REAL *weight = (const REAL *)taps->weight + p * taps->most;
-        const REAL *cell = x + taps->first[p] * c;
-        const int64_t n = taps->count[p];
-        if (n == 2) {
-#pragma omp simd
-            for (int64_t k = 0; k < c; k++) y[k] = weight[0] * cell[k] + weight[1] * cell[c + k];
-            continue;
-        }
-        if (n == 4) { /* the gradient of images that become twice as large */
-#pragma omp simd
-            for (int64_t k = 0; k < c; k++)
-                y[k] = weight[0] * cell[k] + weight[1] * cell[c + k] +
-                       (weight[2] * cell[2 * c + k] + weight[3] * cell[3 * c + k]);
-            continue;
-        }
-        for (int64_t from = 0; from < c; from += MG_LANES) {
-            REAL sum[MG_LANES] = {0};
-            const int64_t run = c - from < MG_LANES ? c - from : MG_LANES;
-            for (int64_t i = 0; i < n; i++)
-#pragma omp simd
-                for (int64_t k = 0; k < run; k++) sum[k] += weight[i] * cell[i * c + from + k];
-            memcpy(y + from, sum, (size_t)run * sizeof *y);
-        }
+        NAME(blend)(x + taps->first[p] * c, c, weight, taps->count[p], c, y + p * c);
     }
 }
 
