@@ -36,7 +36,7 @@ size_t mg_product_scratch(const mg_product *p) {
 static void transpose(const float *x, float *y, int64_t m, int64_t n) {
     const int team = mg_cpu_team(m * n);
     int64_t columns = BLOCK;
-    while (mg_divide_up(n, columns) < team && columns > 2 * MG_SQUARE) columns /= 2;
+    while (mg_divide_up(n, columns) < team && columns > MG_SQUARE) columns /= 2;
     const int64_t rows = mg_even_share(mg_divide_up(n, columns), m, BLOCK, 2 * MG_SQUARE, team);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(team)
     for (int64_t row = 0; row < m; row += rows)
