@@ -163,6 +163,13 @@ int bind_dtype_option(lua_State *L, int index, const char *who) {
                      mg_name_hint(name, names, MG_N_DTYPES, "dtype"));
 }
 
+/* check_dtype(who, name): raises an error that begins with `who` unless it names a dtype or is
+ * nil. */
+static int core_check_dtype(lua_State *L) {
+    bind_dtype_option(L, 2, luaL_checkstring(L, 1));
+    return 0;
+}
+
 /* tensor(value, {dtype=, device=}) from a number, a boolean or a nested table. Inside a trace it is
  * a constant of the plan. */
 static int core_tensor(lua_State *L) {
@@ -252,4 +259,5 @@ const luaL_Reg mg_bind_tensor[] = {{"tensor", core_tensor},
                                    {"producer_input", core_producer_input},
                                    {"is_tensor", core_is_tensor},
                                    {"dtype_name", core_dtype_name},
+                                   {"check_dtype", core_check_dtype},
                                    {NULL, NULL}};

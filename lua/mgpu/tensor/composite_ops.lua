@@ -45,6 +45,7 @@ end
 function M.one_hot(ids, ...)
   local classes, dtype = read_options("one_hot", { "classes", "dtype" }, ...)
   if type(dtype) == "table" then dtype = options_by_name("one_hot", { "dtype" }, dtype) end
+  core.check_dtype("one_hot", dtype)
   if type(classes) ~= "number" or classes < 1 or classes % 1 ~= 0 then
     fail("one_hot: the number of classes must be at least 1, got %s",
       type(classes) == "number" and classes or type(classes))

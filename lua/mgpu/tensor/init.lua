@@ -32,6 +32,7 @@ local function read_options(who, options)
       fail("%s: unknown option %q%s", who, tostring(key), core.did_you_mean(key, OPTIONS, "option"))
     end
   end
+  core.check_dtype(who, options.dtype) -- the op below has another name
   return options.dtype, options.device
 end
 
@@ -41,7 +42,6 @@ local function on(device, t)
   return t
 end
 
--- The shape as a list, whose faults are reported here: the op below has another name.
 -- The options of a function of a shape. Errors: what colons and sizes without braces lead to: mgpu:zeros {2, 3} and
 -- zeros(2, 3).
 local function read_shape_options(who, shape, options)
@@ -52,6 +52,7 @@ local function read_shape_options(who, shape, options)
   return read_options(who, options)
 end
 
+-- The shape as a list, whose faults are reported here: the op below has another name.
 local function check_shape(who, shape)
   if type(shape) == "number" then shape = { shape } end
   if type(shape) ~= "table" then fail("%s: the shape must be a list, got %s", who, type(shape)) end
