@@ -52,8 +52,8 @@ void bind_register(lua_State *L, const luaL_Reg *functions);
 
 /* ---- pairs.c ---- */
 
-/* Replaces the globals pairs and next by functions that LuaJIT does not compile: its compiled loops
- * over tables are wrong. To be called before any script is run; calling it again does no harm. */
+/* Replaces the globals pairs and next, unless they are functions in Lua, by functions that LuaJIT
+ * does not compile: its compiled loops over tables are wrong. A second call changes nothing. */
 void bind_replace_pairs(lua_State *L);
 
 /* ---- tensor.c: userdata of tensors and variables ---- */

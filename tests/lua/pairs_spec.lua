@@ -55,3 +55,12 @@ test("pairs and next refuse what is no table, and a key that is not in it", func
   check.raises(function() next(nil) end, "bad argument #1 to 'next' %(table expected, got nil%)")
   check.raises(function() next({}, "x") end, "invalid key to 'next'")
 end)
+
+test("a script's own pairs and next stay when it requires mgpu", function()
+  check.equal(check.run(check.program .. [[ -e 'local first_pairs, first_next = pairs, next
+    local function own_pairs(t) return first_pairs(t) end
+    local function own_next(t, key) return first_next(t, key) end
+    pairs, next = own_pairs, own_next
+    require "mgpu"
+    print(pairs == own_pairs, next == own_next)']]), "true\ttrue\n")
+end)

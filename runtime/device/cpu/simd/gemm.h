@@ -33,8 +33,7 @@ typedef struct mg_gemm_sums {
     int64_t apart, rows, columns;
     const void *bias; /* per column, or NULL */
     bool relu;        /* NaN stays NaN */
-    /* of the result: float16 and bfloat16 are rounded to; any other dtype stands for that of the
-     * sums */
+    /* float16 or bfloat16: results are rounded to it; any other: results have the sums' dtype */
     mg_dtype dtype;
 } mg_gemm_sums;
 
