@@ -341,6 +341,7 @@ conv({ 2, 17, 20, 17 }, { 5, 5, 17, 32 }, winograd { pads = { 2, 2, 1, 4 } })
 conv({ 3, 29, 28, 64 }, { 3, 3, 64, 64 }, winograd { strides = { 2, 2 }, pads = { 0, 1, 1, 1 } })
 conv({ 5, 24, 21, 20 }, { 6, 6, 20, 30 }, winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
 conv({ 4, 25, 26, 19 }, { 7, 7, 19, 21 }, winograd { strides = { 2, 2 }, pads = { 3, 3, 2, 3 } })
+conv({ 3, 41, 38, 3 }, { 7, 7, 3, 64 }, winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
 conv({ 3, 40, 150, 1 }, { 3, 3, 1, 10 }, { grad = false })
 conv({ 2, 23, 19, 3 }, { 4, 5, 3, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })
@@ -384,6 +385,8 @@ conv_backward({ 5, 24, 21, 20 }, { 6, 6, 20, 30 }, { 5, 12, 11, 30 },
   winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
 conv_backward({ 4, 25, 26, 19 }, { 7, 7, 19, 21 }, { 4, 13, 13, 21 },
   winograd { strides = { 2, 2 }, pads = { 3, 3, 2, 3 } })
+conv_backward({ 3, 41, 38, 3 }, { 7, 7, 3, 64 }, { 3, 20, 19, 64 },
+  winograd { strides = { 2, 2 }, pads = { 3, 2, 2, 3 } })
 conv_backward({ 3, 40, 150, 1 }, { 3, 3, 1, 10 }, { 3, 38, 148, 10 }, { grad = false })
 conv_backward({ 2, 23, 19, 3 }, { 4, 5, 3, 68 }, { 2, 11, 6, 68 },
   { grad = false, strides = { 2, 3 }, dilations = { 3, 2 }, pads = { 4, 3, 2, 5 } })

@@ -26,8 +26,9 @@ enum {
     MANY_FILTERS = 1 << 16,
     LARGE_BLOCK = 128, /* tiles of a block if the filters are large */
     FEWEST = 16, /* input or output channels: with fewer, transforms cost more than they save */
-    FEWEST_TILES = 32, /* tiles of 4x4 results */
-    TRANSFORM = 14,    /* multiplications in the time that transforming an element takes */
+    FEWEST_GATHERED = 12, /* channels of a grid point of an image with stride 2: those of RGB */
+    FEWEST_TILES = 32,    /* tiles of 4x4 results */
+    TRANSFORM = 14,       /* multiplications in the time that transforming an element takes */
     PADDING = 16 /* floats between planes: apart by a power of two, they would share cache sets */
 };
 
@@ -184,7 +185,8 @@ static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *
     const int64_t *d = y->shape.dim, *f = w->shape.dim;
     if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->out[0]) == 0) return "empty";
     if (s->taps < 2 || s->taps > 5) return "size of the filters";
-    if (f[2] < FEWEST || f[3] < FEWEST) return "few channels";
+    if ((s->image.step > 1 ? s->c < FEWEST_GATHERED : f[2] < FEWEST) || f[3] < FEWEST)
+        return "few channels";
     if (s->y.step > 1 && is_large(s->c, s->k)) return "many filters";
     if (!saves_work(s, w, y)) return "transforms take too long";
     return d[0] * ((d[1] + 3) / 4) * ((d[2] + 3) / 4) < FEWEST_TILES ? "few tiles" : NULL;

@@ -206,9 +206,68 @@ static __attribute__((noinline)) void transform_every_second(const mg_winograd_i
     transform_pixels(*g, *i, to, high, wide, 2);
 }
 
+/* ---- tiles with step 2 and few channels ---- */
+
+enum { MOST_GATHERED = 64 }; /* channels of a grid point that is gathered, at most */
+
+/* Copies n channels. The compiler knows the size of two RGB pixels, which takes a few moves. */
+MG_INLINE void copy_channels(float *to, const float *from, int64_t n) {
+    if (n == 6)
+        memcpy(to, from, 6 * sizeof *to);
+    else
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Gathers a row of `wide` grid points, `apart` floats from each other, whose first pixel is (y, x).
+ * Pixels outside the image are 0. */
+static void gather_points(const mg_winograd_image *g, const float *image, int64_t y, int64_t x,
+                          int wide, int64_t apart, float *to) {
+    for (int64_t row = y; row < y + 2; row++, to += 2 * g->c) {
+        const float *from = image + (row * g->w + x) * g->c;
+        const bool inside = row >= 0 && row < g->h;
+        if (inside && x >= 0 && x + 2 * wide <= g->w) {
+            for (int q = 0; q < wide; q++)
+                copy_channels(to + q * apart, from + q * 2 * g->c, 2 * g->c);
+            continue;
+        }
+        for (int q = 0; q < 2 * wide; q++) {
+            float *pixel = to + q / 2 * apart + q % 2 * g->c;
+            if (inside && x + q >= 0 && x + q < g->w)
+                copy_channels(pixel, from + q * g->c, g->c);
+            else
+                memset(pixel, 0, (size_t)g->c * sizeof *pixel);
+        }
+    }
+}
+
+/* If a vector held the few channels of a single pixel, most of its lanes would be idle. So the grid
+ * points of a tile are gathered first, each with the channels of its four pixels side by side, as
+ * an image with step 1. */
+static void transform_gathered(const mg_winograd_image *g, const mg_winograd_region *r,
+                               const float *images, int64_t first, int64_t n, mg_winograd_planes v,
+                               int64_t ld) {
+    float points[MOST * MOST * MOST_GATHERED] __attribute__((aligned(MG_VECTOR)));
+    const int64_t c = (4 * g->c + LANES - 1) / LANES * LANES;
+    const mg_winograd_image gathered = {.h = r->high, .w = r->wide, .c = c, .step = 1};
+    const tile whole = {.image = points, .known = MOST};
+    memset(points, 0, (size_t)(r->high * r->wide * c) * sizeof *points);
+    for (int64_t i = 0; i < n; i++) {
+        const tile_place p = place_of(r, first + i);
+        const float *image = images + p.image * g->h * g->w * g->c;
+        for (int row = 0; row < r->high; row++)
+            gather_points(g, image, (p.y + row) * 2 - g->top, p.x * 2 - g->left, r->wide, c,
+                          points + row * r->wide * c);
+        transform_neighbours(&gathered, &whole, planes_at(v, i * ld), r->high, r->wide);
+    }
+}
+
 static void transform_images(const mg_winograd_image *g, const mg_winograd_region *r,
                              const float *images, int64_t first, int64_t n, mg_winograd_planes v,
                              int64_t ld) {
+    if (g->step == 2 && g->c % LANES != 0 && 4 * g->c <= MOST_GATHERED) {
+        transform_gathered(g, r, images, first, n, v, ld);
+        return;
+    }
     const int high = r->high, wide = r->wide, step = (int)g->step;
     tile_place next = place_of(r, first);
     for (int64_t i = 0; i < n; i++) {
