@@ -94,6 +94,10 @@ local cases = {
   { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 7, w = 9, from = 264, to = 256 },
   { pads = { 2, 2, 2, 2 }, side = 5, n = 8, h = 7, w = 9, from = 264, to = 250 },
   { pads = { 1, 0, 0, 1 }, side = 2, n = 8, h = 8, w = 9, from = 264, to = 250 },
+  -- and their gradient is computed in parts
+  { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 8, w = 7, from = 300, to = 283 },
+  { pads = { 1, 0, 0, 1 }, side = 3, stride = 2, n = 4, h = 28, w = 28, from = 130, to = 157 },
+  { pads = { 1, 0, 0, 1 }, side = 3, stride = 2, n = 14, h = 28, w = 28, from = 130, to = 157 }, -- too many tiles
 }
 for seed = 1, 12 do
   for _, draw in ipairs { random_case, few_channels, few_channels_at_stride_2, narrow_case, other_filters } do
@@ -160,6 +164,10 @@ for name, c in pairs {
     "strides = { 2, 2 }", kernel = "Winograd" },
   ["a Winograd convolution with stride 2 and few channels"] = { "32, 39, 38, 3", "7, 7, 3, 64", "32, 18, 18, 64",
     "strides = { 2, 2 }, pads = { 1, 2, 2, 1 }", kernel = "Winograd", passes = 2 },
+  ["a Winograd convolution with many filters"] = { "8, 9, 8, 300", "3, 3, 300, 283", "8, 7, 6, 283",
+    kernel = "Winograd" },
+  ["a Winograd convolution with stride 2 and many filters"] = { "4, 29, 29, 130", "3, 3, 130, 157",
+    "4, 14, 14, 157", "strides = { 2, 2 }", kernel = "Winograd", passes = 1 },
   ["a depthwise convolution"] = { "5, 20, 21, 40", "5, 5, 1, 40", "5, 16, 17, 40", "groups = 40",
     kernel = "depthwise" },
 } do

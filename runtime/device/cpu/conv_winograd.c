@@ -5,9 +5,9 @@
  * Results are computed in blocks of tiles, each by one thread with its own scratch; or, where the
  * filters are large, in strips of channels, whose filters each thread transforms for itself. The
  * filters' gradient sums over all tiles: blocks are transformed by all threads together, then each
- * thread adds the block's products to its own elements of dU, so that the order of sums does not
- * depend on the number of threads. Convolutions with few channels and enough images go to
- * conv_winograd_images.c. */
+ * thread adds the block's products to its own elements of dU, or computes its own parts of dU if
+ * there is only one block, so that the order of sums does not depend on the number of threads.
+ * Convolutions with few channels and enough images go to conv_winograd_images.c. */
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
 #include <omp.h>
@@ -293,12 +293,13 @@ static mg_status winograd_run_results(const mg_call *call) {
 
 /* ---- the filters' gradient ---- */
 
-/* Adds the tiles of a block to dU of one element and strip, or sets it to them. */
-static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t strip, const float *v,
-                      const float *d, bool add, float *du) {
+/* Adds the tiles of a block to dU of one element, channels [first, end) and a strip of filters, or
+ * sets it to them. v, d: V and D of the block. */
+static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t strip, int64_t first,
+                      int64_t end, const float *v, const float *d, bool add, float *du) {
     const int64_t plane = plane_of(s, b.region, e);
-    float *sums = du + plane * s->filter_plane + strip * s->c * mg_float_strip();
-    const mg_gemm_product p = {.a = v + plane * s->image_plane,
+    float *sums = du + plane * s->filter_plane;
+    const mg_gemm_product p = {.a = v + plane * s->image_plane + first,
                                .ra = 1,
                                .da = s->ld,
                                .depth = b.n,
@@ -310,7 +311,7 @@ static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t str
                                .rc = mg_float_strip(),
                                .sums = add ? sums : NULL,
                                .chain = CHAIN};
-    mg_simd_used->gemm[0]->multiply(&p, s->c);
+    mg_simd_used->gemm[0]->multiply(&p, end - first);
 }
 
 /* Computes V and D of a block with all threads: each takes a few tiles of x or of dy at a time. */
@@ -353,36 +354,64 @@ static void collect_gradients(const mg_winograd_conv *s, const float *arranged, 
                (size_t)floats * sizeof *dw);
 }
 
+/* Sums the products of all blocks in dU, then transforms it to dw. */
+static void sum_blocks(const mg_winograd_conv *s, const float *x, const float *dy, float *v,
+                       float *d, float *du, float *dw) {
+    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
+    const int64_t floats = s->c * mg_float_strip(); /* of a strip of dU */
+    for (int64_t i = 0; i < blocks_of(s); i++) {
+        const block b = block_at(s, i);
+        const int64_t products = b.region->high * b.region->wide * s->strips;
+        prefetch images = prefetch_share(s, &s->image, i + 1, x, products);
+        prefetch gradients = prefetch_share(s, &s->result, i + 1, dy, products);
+        transform_block(s, b, x, dy, v, d);
+#pragma omp for schedule(static)
+        for (int64_t p = 0; p < products; p++) {
+            const int64_t strip = p % s->strips;
+            prefetch_step(&images);
+            prefetch_step(&gradients);
+            add_block(s, b, p / s->strips, strip, 0, s->c, v, d, i > 0, du + strip * floats);
+        }
+    }
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        for (int64_t c = 0; c < s->c; c++)
+            mg_simd_used->winograd->filter_gradients(
+                &sizes, planes_of(s, du + strip * floats, s->filter_plane), dw, strip, c, c + 1);
+}
+
+/* The same with a single block, part by part: dU, which may be many times as large as dw, stays in
+ * the L2 cache of each thread. */
+static void sum_parts(const mg_winograd_conv *s, const float *x, const float *dy, float *v,
+                      float *d, float *du, float *dw) {
+    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
+    const block b = block_at(s, 0);
+    du += (size_t)omp_get_thread_num() * mg_winograd_filters_floats(s);
+    transform_block(s, b, x, dy, v, d);
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t first = 0; first < s->c; first += s->part)
+        for (int64_t strip = 0; strip < s->strips; strip++) {
+            const int64_t end = mg_smaller(first + s->part, s->c);
+            for (int64_t e = 0; e < s->elements; e++)
+                add_block(s, b, e, strip, first, end, v, d, false, du);
+            mg_simd_used->winograd->filter_gradients(&sizes, planes_of(s, du, s->filter_plane),
+                                                     dw + first * s->k, strip, 0, end - first);
+        }
+}
+
 static mg_status winograd_run_grad_weight(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
     const float *x = call->in[0], *dy = call->in[1];
     float *dw = call->out[0], *scratch = call->scratch;
     float *du = scratch + s->filters_at, *v = scratch + s->threads_at;
     float *d = v + s->elements * s->image_plane,
           *arranged = mg_winograd_is_arranged(s) ? scratch : dw;
-    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
 #pragma omp parallel num_threads(s->team)
     {
-        for (int64_t i = 0; i < blocks_of(s); i++) {
-            const block b = block_at(s, i);
-            const int64_t products = b.region->high * b.region->wide * s->strips;
-            prefetch images = prefetch_share(s, &s->image, i + 1, x, products);
-            prefetch gradients = prefetch_share(s, &s->result, i + 1, dy, products);
-            transform_block(s, b, x, dy, v, d);
-#pragma omp for schedule(static)
-            for (int64_t p = 0; p < products; p++) {
-                prefetch_step(&images);
-                prefetch_step(&gradients);
-                add_block(s, b, p / s->strips, p % s->strips, v, d, i > 0, du);
-            }
-        }
-#pragma omp for collapse(2) schedule(static)
-        for (int64_t strip = 0; strip < s->strips; strip++)
-            for (int64_t c = 0; c < s->c; c++)
-                simd->filter_gradients(
-                    &sizes, planes_of(s, du + strip * s->c * mg_float_strip(), s->filter_plane),
-                    arranged, strip, c, c + 1);
+        if (s->part > 0)
+            sum_parts(s, x, dy, v, d, du, arranged);
+        else
+            sum_blocks(s, x, dy, v, d, du, arranged);
         if (arranged != dw) collect_gradients(s, arranged, dw);
     }
     return MG_OK;

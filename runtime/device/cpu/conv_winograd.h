@@ -38,6 +38,7 @@ typedef struct mg_winograd_conv {
     int64_t c, k, strips; /* channels summed over, and produced; strips of the latter */
     /* floats of a plane of each operand (mg_winograd_planes); of a row of V */
     int64_t filter_plane, image_plane, result_plane, ld;
+    int64_t part; /* channels of a part of the filters' gradient; 0: it is computed as a whole */
     /* offsets in scratch, and size of a thread's scratch, in floats */
     size_t filters_at, threads_at, thread_floats;
     int team, taps, side; /* taps: of a side of the stride-1 filter; side: weights of a side of w */
@@ -49,6 +50,8 @@ typedef struct mg_winograd_conv {
 /* Whether the filters must be rearranged as {taps, taps, c, k} in scratch memory first, because
  * they are rotated or the stride is not 1. */
 bool mg_winograd_is_arranged(const mg_winograd_conv *s);
+/* Floats of the transformed filters, or of a thread's part of their gradient. */
+size_t mg_winograd_filters_floats(const mg_winograd_conv *s);
 /* Tiles of all images in a region. */
 int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region);
 /* Tiles of a block, at most `most`, such that n threads get equally many blocks. */

@@ -24,7 +24,8 @@ enum {
     SHARED_BLOCK = 32, /* tiles of a block that all threads transform together */
     /* weights of a tap, with more of which filters are large: tiles have 6x6 elements */
     MANY_FILTERS = 1 << 16,
-    LARGE_BLOCK = 128, /* tiles of a block if the filters are large */
+    MOST_STRIDED = 1 << 19, /* weights of a tap, at most, with stride 2: dU has 128 MB */
+    LARGE_BLOCK = 128,      /* tiles of a block if the filters are large */
     FEWEST = 16, /* input or output channels: with fewer, transforms cost more than they save */
     FEWEST_GATHERED = 12, /* channels of a grid point of an image with stride 2: those of RGB */
     FEWEST_TILES = 32,    /* tiles of 4x4 results */
@@ -65,10 +66,10 @@ static int64_t elements_of(cut side) {
 }
 
 /* The cut with fewer elements; if they are equal, the one with smaller tiles, whose transformed
- * filters are smaller. */
-static cut cut_side(int64_t n, int taps, bool large) {
+ * filters are smaller. `small`: tiles of six elements. */
+static cut cut_side(int64_t n, int taps, bool small) {
     const cut eight = cut_with(n, taps, 8), six = cut_with(n, taps, 6);
-    if (large) return (cut){mg_divide_up(n, 7 - taps), 6, 0};
+    if (small) return (cut){mg_divide_up(n, 7 - taps), 6, 0};
     return elements_of(eight) < elements_of(six) ? eight : six;
 }
 
@@ -167,17 +168,23 @@ static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *
     return NULL;
 }
 
+/* Whether tiles have 6x6 elements, because the filters are large. */
+static bool has_small_tiles(const mg_winograd_conv *s) {
+    return s->y.step == 1 && is_large(s->c, s->k);
+}
+
 /* Whether products and transforms take less time than a direct convolution, whose loops are a
- * little faster for the same number of multiplications. */
+ * little faster for the same number of multiplications; the more so if dU does not stay in the
+ * caches. */
 static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_value *y) {
     const int64_t *d = y->shape.dim, *f = w->shape.dim;
-    const bool large = is_large(s->c, s->k);
-    const cut rows = cut_side(s->y.points, s->taps, large);
-    const cut columns = cut_side(s->x.points, s->taps, large);
+    const bool large = is_large(s->c, s->k), small = has_small_tiles(s);
+    const cut rows = cut_side(s->y.points, s->taps, small);
+    const cut columns = cut_side(s->x.points, s->taps, small);
     const int64_t direct = d[1] * d[2] * f[0] * f[1] * f[2] * f[3];
     const int64_t c = s->c, k = round_up(s->k, mg_float_strip());
-    return elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k)) <
-           direct / 8 * 7;
+    const int64_t work = elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k));
+    return work < (large && !small ? direct / 3 * 2 : direct / 8 * 7);
 }
 
 static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *w,
@@ -187,9 +194,17 @@ static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *
     if (s->taps < 2 || s->taps > 5) return "size of the filters";
     if ((s->image.step > 1 ? s->c < FEWEST_GATHERED : f[2] < FEWEST) || f[3] < FEWEST)
         return "few channels";
-    if (s->y.step > 1 && is_large(s->c, s->k)) return "many filters";
+    if (s->y.step > 1 && s->c * s->k > MOST_STRIDED) return "many filters";
     if (!saves_work(s, w, y)) return "transforms take too long";
     return d[0] * ((d[1] + 3) / 4) * ((d[2] + 3) / 4) < FEWEST_TILES ? "few tiles" : NULL;
+}
+
+/* For results and the image's gradient. With stride 2 and large filters they would take as long as
+ * a direct convolution. */
+static const char *winograd_accepts_results(const mg_kernel_plan *plan, const mg_value *w,
+                                            const mg_value *y, const mg_winograd_conv *s) {
+    if (s->y.step > 1 && is_large(s->c, s->k)) return "many filters";
+    return winograd_accepts(plan, w, y, s);
 }
 
 const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
@@ -197,7 +212,7 @@ const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
     const char *refusal = winograd_refusal(plan, w);
     if (refusal) return refusal;
     const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, y);
-    return winograd_accepts(plan, w, y, &s);
+    return winograd_accepts_results(plan, w, y, &s);
 }
 
 const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan) {
@@ -205,7 +220,7 @@ const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan) {
     const char *refusal = winograd_refusal(plan, w);
     if (refusal) return refusal;
     const mg_winograd_conv s = winograd_of_gradient(plan);
-    return winograd_accepts(plan, w, dy, &s);
+    return winograd_accepts_results(plan, w, dy, &s);
 }
 
 const char *mg_winograd_accepts_grad_weight(const mg_kernel_plan *plan) {
@@ -229,8 +244,8 @@ static void add_region(mg_winograd_conv *s, mg_winograd_region r) {
 /* Cuts the points of the result's grid. */
 static void cut_result(mg_winograd_conv *s) {
     const int taps = s->taps;
-    const bool large = is_large(s->c, s->k);
-    const cut y = cut_side(s->y.points, taps, large), x = cut_side(s->x.points, taps, large);
+    const bool small = has_small_tiles(s);
+    const cut y = cut_side(s->y.points, taps, small), x = cut_side(s->x.points, taps, small);
     const int64_t last_y = y.count * (y.first - taps + 1), last_x = x.count * (x.first - taps + 1);
     add_region(s, (mg_winograd_region){0, 0, y.count, x.count, y.first, x.first, taps});
     add_region(s, (mg_winograd_region){0, last_x, y.count, 1, y.first, x.last, taps});
@@ -254,6 +269,10 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
      * of images and results, 7 MB of them results, a forward pass took 1.2 times as long without
      * streaming. */
     s->past_caches = mg_value_bytes(in) + mg_value_bytes(out) > MG_STREAM_ABOVE / 2;
+}
+
+size_t mg_winograd_filters_floats(const mg_winograd_conv *s) {
+    return (size_t)round_up(s->elements * s->filter_plane, 16);
 }
 
 int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region) {
@@ -284,16 +303,14 @@ static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, mg_kernel
     return MG_OK;
 }
 
-/* Scratch: the filters, then a block of each thread, or one that all threads share. */
-static mg_status winograd_prepare(mg_winograd_conv s, bool shared, mg_kernel_plan *plan) {
+/* Scratch: the filters, then V and M of a block for each thread. */
+static mg_status winograd_prepare_blocks(mg_winograd_conv s, mg_kernel_plan *plan) {
     winograd_sizes(&s, plan);
-    const int64_t n = shared ? 1 : s.team;
-    const bool large = is_large(s.c, s.k);
-    cut_blocks(&s, n, large ? LARGE_BLOCK : shared ? SHARED_BLOCK : BLOCK);
+    cut_blocks(&s, s.team, BLOCK);
     s.result_plane = s.strips * s.largest_block * mg_float_strip() + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
-    s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.filter_plane, 16);
-    return keep_sizes(&s, (size_t)n, plan);
+    s.threads_at = s.filters_at + mg_winograd_filters_floats(&s);
+    return keep_sizes(&s, (size_t)s.team, plan);
 }
 
 /* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
@@ -311,7 +328,7 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
 
 static mg_status winograd_prepare_results(mg_winograd_conv s, mg_kernel_plan *plan) {
     s.team = mg_cpu_threads();
-    return is_large(s.c, s.k) ? winograd_prepare_strips(s, plan) : winograd_prepare(s, false, plan);
+    return is_large(s.c, s.k) ? winograd_prepare_strips(s, plan) : winograd_prepare_blocks(s, plan);
 }
 
 mg_status mg_winograd_prepare_forward(mg_kernel_plan *plan) {
@@ -326,9 +343,28 @@ mg_status mg_winograd_prepare_grad_input(mg_kernel_plan *plan) {
     return winograd_prepare_results(winograd_of_gradient(plan), plan);
 }
 
-/* All threads share one block. */
+/* Whether dU is much larger than V and D of the only block. Then it is computed in parts. */
+static bool has_parts(const mg_winograd_conv *s) {
+    return s->n_regions == 1 && s->blocks[0] == 1 &&
+           s->c * s->k >= 4 * s->largest_block * (s->c + s->k);
+}
+
+/* Scratch: dU, or a part of it for each thread; then V and D of a block, which all threads share.
+ */
 mg_status mg_winograd_prepare_grad_weight(mg_kernel_plan *plan) {
-    return winograd_prepare(
-        winograd_of_image(plan, plan->in[0].value, plan->out[0].value, plan->in[1].value), true,
-        plan);
+    enum { MOST = 896, FEWEST_CHANNELS = 14 }; /* floats of an element in a part */
+    mg_winograd_conv s =
+        winograd_of_image(plan, plan->in[0].value, plan->out[0].value, plan->in[1].value);
+    const int strip = mg_float_strip();
+    winograd_sizes(&s, plan);
+    cut_blocks(&s, 1, is_large(s.c, s.k) ? LARGE_BLOCK : SHARED_BLOCK);
+    if (has_parts(&s)) {
+        s.part = mg_even_share(s.strips, s.c, MOST / strip, FEWEST_CHANNELS, s.team);
+        s.filter_plane = s.part * strip + PADDING;
+    }
+    s.result_plane = s.strips * s.largest_block * strip + PADDING;
+    s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
+    s.threads_at =
+        s.filters_at + (size_t)(s.part > 0 ? s.team : 1) * mg_winograd_filters_floats(&s);
+    return keep_sizes(&s, 1, plan);
 }
