@@ -23,15 +23,17 @@ local function passes(c)
   }
 end
 
-local function run(device, op, pass)
+-- Numbers of dtype `stored`, computed with in dtype `computed`.
+local function run(device, op, pass, stored, computed)
   core.default_device(device)
   mgpu.seed(5)
-  return core.ops[op](mgpu.randn(pass[1]), mgpu.randn(pass[2]), pass[3]):to("float64"):reshape { -1 }:totable()
+  local function operand(shape) return mgpu.randn(shape):to(stored):to(computed) end
+  return core.ops[op](operand(pass[1]), operand(pass[2]), pass[3]):to("float64"):reshape { -1 }:totable()
 end
 
 -- The largest error, as a share of the largest value.
-local function error_of(op, pass)
-  local got, expected = run("cpu:0", op, pass), run("ref:0", op, pass)
+local function error_of(op, pass, dtype)
+  local got, expected = run("cpu:0", op, pass, dtype, dtype), run("ref:0", op, pass, dtype, "float32")
   local largest, off = 0, 0
   for i, e in ipairs(expected) do
     largest = math.max(largest, math.abs(e))
@@ -105,15 +107,60 @@ for seed = 1, 12 do
   end
 end
 for seed = 13, 24 do table.insert(cases, other_filters(seed)) end
-for _, c in ipairs(cases) do
-  test(("Winograd is within 1e-5 of the largest value: %d images %dx%dx%d to %d channels, %dx%d, stride %d, pads %s")
-    :format(c.n, c.h, c.w, c.from, c.to, c.side, c.side, c.stride or 1, table.concat(c.pads, " ")), function()
-    for op, pass in pairs(passes(c)) do
-      local off = error_of(op, pass)
-      if not (off <= 1e-5) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
-    end
-  end)
+local function title(c)
+  return ("%d images %dx%dx%d to %d channels, %dx%d, stride %d, pads %s"):format(c.n, c.h, c.w, c.from, c.to, c.side,
+    c.side, c.stride or 1, table.concat(c.pads, " "))
 end
+
+local function check_errors(c, dtype, most)
+  for op, pass in pairs(passes(c)) do
+    local off = error_of(op, pass, dtype)
+    if not (off <= most) then check.fail(("%s is off by %g of its largest value"):format(op, off)) end
+  end
+end
+
+for _, c in ipairs(cases) do
+  test("Winograd is within 1e-5 of the largest value: " .. title(c), function() check_errors(c, "float32", 1e-5) end)
+end
+
+-- float16 and bfloat16 round results once. 140 channels are converted in three parts.
+local halves = {
+  { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 8, w = 7, from = 300, to = 283 },
+  { pads = { 1, 0, 0, 1 }, side = 3, stride = 2, n = 14, h = 28, w = 28, from = 130, to = 157 },
+  { pads = { 2, 0, 1, 2 }, side = 5, stride = 2, n = 9, h = 33, w = 30, from = 24, to = 38 },
+  { pads = { 1, 0, 2, 1 }, side = 3, n = 3, h = 21, w = 18, from = 140, to = 70 },
+  { pads = { 0, 1, 1, 0 }, side = 2, n = 4, h = 20, w = 23, from = 17, to = 33 },
+}
+for seed = 1, 4 do
+  table.insert(halves, few_channels_at_stride_2(seed))
+  table.insert(halves, other_filters(seed))
+end
+for dtype, rounding in pairs { float16 = 2 ^ -11, bfloat16 = 2 ^ -8 } do
+  for _, c in ipairs(halves) do
+    test(("Winograd's results in %s are rounded once: %s"):format(dtype, title(c)), function()
+      check_errors(c, dtype, rounding + 1e-5)
+    end)
+  end
+end
+
+test("Winograd convolves halves without float32 copies, unless a kernel for few channels is faster", function()
+  local script = check.path "halves.lua"
+  check.write(script, [[
+    local core = require "mgpu.core"
+    local mgpu = require "mgpu"
+    core.default_device "cpu:0"
+    local channels = tonumber(arg[1])
+    local x, w = mgpu.ones { 32, 10, 10, channels }, mgpu.ones { 3, 3, channels, 8 * channels }
+    mgpu.eval(core.ops.conv2d(x:to(arg[2]), w:to(arg[2])))
+  ]])
+  for _, dtype in ipairs { "float16", "bfloat16" } do
+    for channels, kernel in pairs { [32] = "}: Winograd\n",
+      [6] = "of wider dtypes: Winograd, few channels\n" } do
+      local command = ("MGPU_THREADS=2 MGPU_LOG=dispatch %s %s %d %s"):format(check.program, script, channels, dtype)
+      check.matches(check.run(command), kernel)
+    end
+  end
+end)
 
 test("precision highest does not use Winograd, fast does", function()
   local script = check.path "precision.lua"
@@ -157,7 +204,8 @@ local function sums_of_passes(name, x, w, y, attributes)
   return path
 end
 
--- `kernel` takes all three passes, or as many as `passes`. From 300 tiles on there are several blocks, for any number of threads.
+-- `kernel` takes all three passes, or as many as `passes`. From 300 tiles on there are several blocks, for any number
+-- of threads.
 for name, c in pairs {
   ["a Winograd convolution"] = { "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33", kernel = "Winograd" },
   ["a Winograd convolution with stride 2"] = { "32, 29, 28, 32", "5, 5, 32, 40", "32, 13, 12, 40",

@@ -17,6 +17,27 @@
  * terms of a partial sum, see mg_gemm_product. */
 enum { DEPTH = 256, CHAIN = 16 };
 
+/* ---- halves ---- */
+
+enum { PIECE = 4096 }; /* elements that a thread converts at a time */
+
+/* Copies n float16 or bfloat16 numbers as floats. */
+static void read_halves(const mg_winograd_conv *s, const void *from, int64_t n, float *to) {
+    if (n == 0) return;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE)
+        mg_simd_used->conversions->load_f32(to + i, (const uint16_t *)from + i, s->image.dtype,
+                                            (int)mg_smaller(n - i, PIECE));
+}
+
+static void write_halves(const mg_winograd_conv *s, const float *from, int64_t n, void *to) {
+    if (n == 0) return;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < n; i += PIECE)
+        mg_simd_used->conversions->store_f32((uint16_t *)to + i, from + i, s->image.dtype,
+                                             (int)mg_smaller(n - i, PIECE));
+}
+
 /* ---- filters ---- */
 
 /* The offset of weight (y, x), with all channels, in the rearranged filters: {tap, tap, phase and
@@ -111,7 +132,7 @@ typedef struct prefetch {
 /* The rows of the images that a block reads, to be prefetched in `steps` steps. Nothing if they
  * would fill the L2 cache, as those of a region with few columns would. */
 static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *g, block b,
-                            const float *images, int64_t steps) {
+                            const void *images, int64_t steps) {
     enum { MOST = 256 << 10 }; /* bytes */
     const mg_winograd_region *r = b.region;
     const int64_t last = b.first + b.n - 1, results = r->high - r->taps + 1;
@@ -122,11 +143,11 @@ static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *
     end = last_row / r->rows * g->h + end * g->step - g->top;
     if (top < 0) top = 0;
     if (end > s->images * g->h) end = s->images * g->h;
-    const int64_t bytes = (end - top) * g->w * g->c * (int64_t)sizeof *images;
+    const int64_t row_bytes = g->w * g->c * (int64_t)mg_dtype_size(g->dtype);
+    const int64_t bytes = (end - top) * row_bytes;
     if (b.n <= 0 || bytes <= 0 || bytes > MOST) return (prefetch){0};
     const int64_t lines = mg_divide_up(bytes, MG_LINE);
-    return (prefetch){(const char *)(images + top * g->w * g->c), lines,
-                      mg_divide_up(lines, steps)};
+    return (prefetch){(const char *)images + top * row_bytes, lines, mg_divide_up(lines, steps)};
 }
 
 /* Prefetches into the L1 cache, from which lines go to L2: prefetching into L2 alone was slower on
@@ -168,17 +189,17 @@ static void multiply_results(const mg_winograd_conv *s, block b, const float *v,
 /* The images of the block that this thread will probably compute after block i. Nothing where
  * filters, V and M fill the L2 cache by themselves: with 64 input and 64 output channels,
  * prefetching cost 2 %. */
-static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const float *x) {
+static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const void *x) {
     enum { MOST_FILTERS = 512 << 10 }; /* bytes */
     const mg_winograd_region *r = block_at(s, i).region;
     const int64_t next = i + omp_get_num_threads();
-    const int64_t filters = s->elements * s->filter_plane * (int64_t)sizeof *x;
+    const int64_t filters = s->elements * s->filter_plane * (int64_t)sizeof(float);
     if (next >= blocks_of(s) || filters > MOST_FILTERS) return (prefetch){0};
     return prefetch_of(s, &s->image, block_at(s, next), x, r->high * r->wide);
 }
 
-static void make_results(const mg_winograd_conv *s, const float *x, const float *u,
-                         const float *bias, float *scratch, float *y) {
+static void make_results(const mg_winograd_conv *s, const void *x, const float *u,
+                         const float *bias, float *scratch, void *y) {
     const mg_simd_winograd *simd = mg_simd_used->winograd;
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, 0, s->result.c};
     float *v = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
@@ -211,7 +232,7 @@ static void transform_strip(const mg_winograd_conv *s, const float *filters, int
 
 /* The results of one strip, from V of a block and U of the strip. */
 static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const float *v,
-                       const float *u, const float *bias, float *scratch, float *y) {
+                       const float *u, const float *bias, float *scratch, void *y) {
     const int64_t first = strip * mg_float_strip(), end = first + mg_float_strip();
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, first,
                                        end < s->result.c ? end : s->result.c};
@@ -225,7 +246,7 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
 /* Computes a block where there are fewer strips than threads: the threads share the filters of all
  * strips, then some tiles of a strip at a time. */
 static void share_strips(const mg_winograd_conv *s, block b, const float *v, const float *filters,
-                         const float *bias, float *scratch, float *y) {
+                         const float *bias, float *scratch, void *y) {
     enum { FEWEST = 8 }; /* tiles at a time */
     const int64_t share = mg_even_share(s->strips, b.n, b.n, FEWEST, s->team);
 #pragma omp for collapse(2) schedule(static)
@@ -243,8 +264,8 @@ static void share_strips(const mg_winograd_conv *s, block b, const float *v, con
 
 /* Each strip's filters are transformed again for each block and used at once, while they are in the
  * caches. Those of all strips together would not fit. */
-static void make_results_by_strips(const mg_winograd_conv *s, const float *x, const float *filters,
-                                   const float *bias, float *scratch, float *y) {
+static void make_results_by_strips(const mg_winograd_conv *s, const void *x, const float *filters,
+                                   const float *bias, float *scratch, void *y) {
     enum { SHARE = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
     float *v = scratch + s->filters_at, *u = strip_scratch(s, scratch, omp_get_thread_num());
@@ -276,10 +297,15 @@ static void transform_all_filters(const mg_winograd_conv *s, const float *filter
 
 static mg_status winograd_run_results(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
-    const float *x = call->in[0], *w = call->in[1], *bias = s->bias ? call->in[2] : NULL;
+    const void *x = call->in[0];
     float *scratch = call->scratch, *u = scratch + s->filters_at;
+    float *w_copy = scratch + s->copies_at, *bias_copy = w_copy + s->w_copied;
+    const float *w = s->w_copied > 0 ? w_copy : call->in[1];
+    const float *bias = !s->bias ? NULL : s->bias_copied > 0 ? bias_copy : call->in[2];
 #pragma omp parallel num_threads(s->team)
     {
+        read_halves(s, call->in[1], s->w_copied, w_copy);
+        read_halves(s, s->bias ? call->in[2] : NULL, s->bias_copied, bias_copy);
         const float *filters = prepared_filters(s, w, scratch);
         if (s->by_strips) {
             make_results_by_strips(s, x, filters, bias, scratch, call->out[0]);
@@ -315,7 +341,7 @@ static void add_block(const mg_winograd_conv *s, block b, int64_t e, int64_t str
 }
 
 /* Computes V and D of a block with all threads: each takes a few tiles of x or of dy at a time. */
-static void transform_block(const mg_winograd_conv *s, block b, const float *x, const float *dy,
+static void transform_block(const mg_winograd_conv *s, block b, const void *x, const void *dy,
                             float *v, float *d) {
     enum { MOST = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
@@ -336,7 +362,7 @@ static void transform_block(const mg_winograd_conv *s, block b, const float *x, 
 /* This thread's share of the images that block i reads, to be prefetched during the thread's share
  * of `steps` products. */
 static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_image *g, int64_t i,
-                               const float *images, int64_t steps) {
+                               const void *images, int64_t steps) {
     if (i >= blocks_of(s)) return (prefetch){0};
     const int64_t team = omp_get_num_threads(), member = omp_get_thread_num();
     const block b = block_at(s, i);
@@ -355,8 +381,8 @@ static void collect_gradients(const mg_winograd_conv *s, const float *arranged, 
 }
 
 /* Sums the products of all blocks in dU, then transforms it to dw. */
-static void sum_blocks(const mg_winograd_conv *s, const float *x, const float *dy, float *v,
-                       float *d, float *du, float *dw) {
+static void sum_blocks(const mg_winograd_conv *s, const void *x, const void *dy, float *v, float *d,
+                       float *du, float *dw) {
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
     const int64_t floats = s->c * mg_float_strip(); /* of a strip of dU */
     for (int64_t i = 0; i < blocks_of(s); i++) {
@@ -382,8 +408,8 @@ static void sum_blocks(const mg_winograd_conv *s, const float *x, const float *d
 
 /* The same with a single block, part by part: dU, which may be many times as large as dw, stays in
  * the L2 cache of each thread. */
-static void sum_parts(const mg_winograd_conv *s, const float *x, const float *dy, float *v,
-                      float *d, float *du, float *dw) {
+static void sum_parts(const mg_winograd_conv *s, const void *x, const void *dy, float *v, float *d,
+                      float *du, float *dw) {
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
     const block b = block_at(s, 0);
     du += (size_t)omp_get_thread_num() * mg_winograd_filters_floats(s);
@@ -401,8 +427,9 @@ static void sum_parts(const mg_winograd_conv *s, const float *x, const float *dy
 
 static mg_status winograd_run_grad_weight(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
-    const float *x = call->in[0], *dy = call->in[1];
-    float *dw = call->out[0], *scratch = call->scratch;
+    const void *x = call->in[0], *dy = call->in[1];
+    float *scratch = call->scratch, *copy = scratch + s->copies_at;
+    float *dw = s->w_copied > 0 ? copy : call->out[0];
     float *du = scratch + s->filters_at, *v = scratch + s->threads_at;
     float *d = v + s->elements * s->image_plane,
           *arranged = mg_winograd_is_arranged(s) ? scratch : dw;
@@ -413,6 +440,7 @@ static mg_status winograd_run_grad_weight(const mg_call *call) {
         else
             sum_blocks(s, x, dy, v, d, du, arranged);
         if (arranged != dw) collect_gradients(s, arranged, dw);
+        write_halves(s, copy, s->w_copied, call->out[0]);
     }
     return MG_OK;
 }

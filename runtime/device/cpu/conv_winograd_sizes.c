@@ -1,5 +1,5 @@
-/* Which convolutions are computed by Winograd's algorithm, and with which tiles: float32,
- * row-major, with square filters.
+/* Which convolutions are computed by Winograd's algorithm, and with which tiles: row-major, with
+ * square filters, in float32. float16 and bfloat16 are converted as they are read and written.
  *
  * Each side of a result is cut into tiles with eight or six elements (transformed values along the
  * side), whichever takes fewer multiplications, and a smaller one for what is left. A tile of n
@@ -17,6 +17,7 @@
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
 #include "core/precision.h"
+#include "device/cpu/upcast.h"
 #include "ops/attrs.h"
 
 enum {
@@ -112,7 +113,7 @@ static mg_winograd_axis axis_of_gradient(int64_t side, int64_t step, int64_t pad
 static mg_winograd_image image_of(const mg_value *v, int64_t top, int64_t left, int64_t step,
                                   int64_t phase) {
     const int64_t *d = v->shape.dim;
-    return (mg_winograd_image){d[1], d[2], d[3], top, left, step, phase};
+    return (mg_winograd_image){d[1], d[2], d[3], top, left, step, phase, v->dtype};
 }
 
 /* The convolution of x: axes, channels and taps. w and y are filters and result, or the gradients
@@ -154,10 +155,20 @@ static mg_winograd_conv winograd_of_gradient(const mg_kernel_plan *plan) {
 
 /* ---- which convolutions ---- */
 
-static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *w) {
+/* Whether all have the same dtype: float32, float16 or bfloat16. */
+static bool has_one_dtype(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->in[0].value->dtype;
+    for (int i = 1; i < plan->step->n_in; i++)
+        if (plan->in[i].value->dtype != t) return false;
+    return plan->out[0].value->dtype == t && (t == MG_F32 || mg_dtype_is_half(t));
+}
+
+/* few: the kernel of the same form for few channels. */
+static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *w,
+                                    const mg_kernel *few) {
     const mg_conv_attrs *a = plan->step->attrs;
     const int64_t stride = a->strides.v[0], side = w->shape.dim[0];
-    if (!mg_all_f32(plan)) return "not float32";
+    if (!has_one_dtype(plan)) return "neither float32 nor halves";
     if (!mg_precision_fast()) return "precision is \"highest\"";
     if (stride > 2 || a->strides.v[1] != stride) return "strides";
     if (a->dilations.v[0] != 1 || a->dilations.v[1] != 1 || a->groups != 1)
@@ -165,7 +176,9 @@ static const char *winograd_refusal(const mg_kernel_plan *plan, const mg_value *
     if (side != w->shape.dim[1]) return "filters are not square";
     for (int i = 0; i < 4; i++)
         if (a->pads.v[i] >= side) return "padding is as wide as the filter or wider";
-    return NULL;
+    const bool half = mg_dtype_is_half(w->dtype);
+    return half && mg_cpu_upcast_suits(plan, few) ? "few channels, faster on copies in float32"
+                                                  : NULL;
 }
 
 /* Whether tiles have 6x6 elements, because the filters are large. */
@@ -209,7 +222,7 @@ static const char *winograd_accepts_results(const mg_kernel_plan *plan, const mg
 
 const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
     const mg_value *w = plan->in[1].value, *y = plan->out[0].value;
-    const char *refusal = winograd_refusal(plan, w);
+    const char *refusal = winograd_refusal(plan, w, &mg_cpu_winograd_images_conv2d);
     if (refusal) return refusal;
     const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, y);
     return winograd_accepts_results(plan, w, y, &s);
@@ -217,7 +230,7 @@ const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
 
 const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan) {
     const mg_value *w = plan->in[1].value, *dy = plan->in[0].value;
-    const char *refusal = winograd_refusal(plan, w);
+    const char *refusal = winograd_refusal(plan, w, &mg_cpu_winograd_images_conv2d_grad_input);
     if (refusal) return refusal;
     const mg_winograd_conv s = winograd_of_gradient(plan);
     return winograd_accepts_results(plan, w, dy, &s);
@@ -225,7 +238,7 @@ const char *mg_winograd_accepts_grad_input(const mg_kernel_plan *plan) {
 
 const char *mg_winograd_accepts_grad_weight(const mg_kernel_plan *plan) {
     const mg_value *w = plan->out[0].value, *dy = plan->in[1].value;
-    const char *refusal = winograd_refusal(plan, w);
+    const char *refusal = winograd_refusal(plan, w, &mg_cpu_winograd_images_conv2d_grad_weight);
     if (refusal) return refusal;
     const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, dy);
     return winograd_accepts(plan, w, dy, &s);
@@ -294,12 +307,19 @@ static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
     s->image_plane = s->largest_block * s->ld + PADDING;
 }
 
-/* Keeps the sizes as the kernel's state. */
-static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, mg_kernel_plan *plan) {
-    plan->scratch = (s->threads_at + threads * s->thread_floats) * sizeof(float);
+/* Keeps the sizes as the kernel's state. Copies of halves come last in scratch. */
+static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, const mg_port *w,
+                            mg_kernel_plan *plan) {
     mg_winograd_conv *kept = plan->state = mg_alloc(sizeof *kept);
     if (!kept) return MG_OOM;
     *kept = *s;
+    kept->copies_at = s->threads_at + threads * s->thread_floats;
+    if (w->value->dtype != MG_F32) {
+        kept->w_copied = mg_count(w);
+        kept->bias_copied = s->bias ? s->k : 0;
+    }
+    plan->scratch =
+        (kept->copies_at + (size_t)(kept->w_copied + kept->bias_copied)) * sizeof(float);
     return MG_OK;
 }
 
@@ -310,7 +330,7 @@ static mg_status winograd_prepare_blocks(mg_winograd_conv s, mg_kernel_plan *pla
     s.result_plane = s.strips * s.largest_block * mg_float_strip() + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
     s.threads_at = s.filters_at + mg_winograd_filters_floats(&s);
-    return keep_sizes(&s, (size_t)s.team, plan);
+    return keep_sizes(&s, (size_t)s.team, &plan->in[1], plan);
 }
 
 /* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
@@ -323,7 +343,7 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
     s.result_plane = s.largest_block * strip + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.filter_plane + s.result_plane), 16);
     s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.image_plane, 16);
-    return keep_sizes(&s, (size_t)s.team, plan);
+    return keep_sizes(&s, (size_t)s.team, &plan->in[1], plan);
 }
 
 static mg_status winograd_prepare_results(mg_winograd_conv s, mg_kernel_plan *plan) {
@@ -366,5 +386,5 @@ mg_status mg_winograd_prepare_grad_weight(mg_kernel_plan *plan) {
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
     s.threads_at =
         s.filters_at + (size_t)(s.part > 0 ? s.team : 1) * mg_winograd_filters_floats(&s);
-    return keep_sizes(&s, 1, plan);
+    return keep_sizes(&s, 1, &plan->out[0], plan);
 }

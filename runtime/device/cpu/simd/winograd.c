@@ -11,6 +11,7 @@
  * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the
  * transforms of single lines. */
 #include "device/cpu/simd/winograd.h"
+#include "device/cpu/simd/winograd_gather.h"
 #include "device/cpu/simd/winograd_nested.h"
 #include <string.h>
 
@@ -206,66 +207,71 @@ static __attribute__((noinline)) void transform_every_second(const mg_winograd_i
     transform_pixels(*g, *i, to, high, wide, 2);
 }
 
-/* ---- tiles with step 2 and few channels ---- */
+/* ---- gathered tiles ---- */
 
-enum { MOST_GATHERED = 64 }; /* channels of a grid point that is gathered, at most */
-
-/* Copies n channels. The compiler knows the size of two RGB pixels, which takes a few moves. */
-MG_INLINE void copy_channels(float *to, const float *from, int64_t n) {
-    if (n == 6)
-        memcpy(to, from, 6 * sizeof *to);
-    else
-        memcpy(to, from, (size_t)n * sizeof *to);
+static int64_t whole_vectors(int64_t channels) {
+    return (channels + LANES - 1) / LANES * LANES;
 }
 
-/* Gathers a row of `wide` grid points, `apart` floats from each other, whose first pixel is (y, x).
- * Pixels outside the image are 0. */
-static void gather_points(const mg_winograd_image *g, const float *image, int64_t y, int64_t x,
-                          int wide, int64_t apart, float *to) {
-    for (int64_t row = y; row < y + 2; row++, to += 2 * g->c) {
-        const float *from = image + (row * g->w + x) * g->c;
-        const bool inside = row >= 0 && row < g->h;
-        if (inside && x >= 0 && x + 2 * wide <= g->w) {
-            for (int q = 0; q < wide; q++)
-                copy_channels(to + q * apart, from + q * 2 * g->c, 2 * g->c);
-            continue;
-        }
-        for (int q = 0; q < 2 * wide; q++) {
-            float *pixel = to + q / 2 * apart + q % 2 * g->c;
-            if (inside && x + q >= 0 && x + q < g->w)
-                copy_channels(pixel, from + q * g->c, g->c);
-            else
-                memset(pixel, 0, (size_t)g->c * sizeof *pixel);
-        }
-    }
+/* Image i. */
+static const void *image_at(const mg_winograd_image *g, const void *images, int64_t i) {
+    return (const char *)images + bytes_to(g, i * g->h * g->w * g->c);
 }
 
-/* If a vector held the few channels of a single pixel, most of its lanes would be idle. So the grid
- * points of a tile are gathered first, each with the channels of its four pixels side by side, as
- * an image with step 1. */
-static void transform_gathered(const mg_winograd_image *g, const mg_winograd_region *r,
-                               const float *images, int64_t first, int64_t n, mg_winograd_planes v,
-                               int64_t ld) {
-    float points[MOST * MOST * MOST_GATHERED] __attribute__((aligned(MG_VECTOR)));
-    const int64_t c = (4 * g->c + LANES - 1) / LANES * LANES;
+/* Whether the grid points of a tile are gathered with the channels of their four pixels side by
+ * side, because most lanes of a vector with the few channels of one pixel would be idle. */
+static bool has_wide_points(const mg_winograd_image *g) {
+    return g->step == 2 && g->c % LANES != 0 && 4 * g->c <= MOST_GATHERED;
+}
+
+static void transform_wide_points(const mg_winograd_image *g, const mg_winograd_region *r,
+                                  const void *images, int64_t first, int64_t n,
+                                  mg_winograd_planes v, int64_t ld) {
+    mg_gathered buffer;
+    const int64_t c = whole_vectors(4 * g->c);
     const mg_winograd_image gathered = {.h = r->high, .w = r->wide, .c = c, .step = 1};
-    const tile whole = {.image = points, .known = MOST};
-    memset(points, 0, (size_t)(r->high * r->wide * c) * sizeof *points);
+    const tile whole = {.image = buffer, .known = MOST};
+    memset(buffer, 0, (size_t)(r->high * r->wide * c) * sizeof *buffer);
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
-        const float *image = images + p.image * g->h * g->w * g->c;
         for (int row = 0; row < r->high; row++)
-            gather_points(g, image, (p.y + row) * 2 - g->top, p.x * 2 - g->left, r->wide, c,
-                          points + row * r->wide * c);
+            gather_points(g, image_at(g, images, p.image), (p.y + row) * 2 - g->top,
+                          p.x * 2 - g->left, r->wide, c, buffer + row * r->wide * c);
         transform_neighbours(&gathered, &whole, planes_at(v, i * ld), r->high, r->wide);
     }
 }
 
-static void transform_images(const mg_winograd_image *g, const mg_winograd_region *r,
-                             const float *images, int64_t first, int64_t n, mg_winograd_planes v,
+static void transform_halves(const mg_winograd_image *g, const mg_winograd_region *r,
+                             const void *images, int64_t first, int64_t n, mg_winograd_planes v,
                              int64_t ld) {
-    if (g->step == 2 && g->c % LANES != 0 && 4 * g->c <= MOST_GATHERED) {
-        transform_gathered(g, r, images, first, n, v, ld);
+    mg_gathered buffer;
+    const tile whole = {.image = buffer, .known = MOST};
+    mg_winograd_image gathered = {.h = r->high, .w = r->wide, .step = 1};
+    for (int64_t i = 0; i < n; i++) {
+        const tile_place p = place_of(r, first + i);
+        for (int64_t phase = 0; phase < g->step * g->step; phase++)
+            for (int64_t c = 0; c < g->c; c += MOST_GATHERED) {
+                const int64_t channels = g->c - c < MOST_GATHERED ? g->c - c : MOST_GATHERED;
+                gathered.c = whole_vectors(channels);
+                gather_pixels(g, image_at(g, images, p.image),
+                              p.y * g->step + phase / g->step - g->top,
+                              p.x * g->step + phase % g->step - g->left, r->high, r->wide, c,
+                              channels, gathered.c, buffer);
+                transform_neighbours(&gathered, &whole, planes_at(v, i * ld + phase * g->phase + c),
+                                     r->high, r->wide);
+            }
+    }
+}
+
+static void transform_images(const mg_winograd_image *g, const mg_winograd_region *r,
+                             const void *images, int64_t first, int64_t n, mg_winograd_planes v,
+                             int64_t ld) {
+    if (has_wide_points(g)) {
+        transform_wide_points(g, r, images, first, n, v, ld);
+        return;
+    }
+    if (g->dtype != MG_F32) {
+        transform_halves(g, r, images, first, n, v, ld);
         return;
     }
     const int high = r->high, wide = r->wide, step = (int)g->step;
@@ -274,7 +280,7 @@ static void transform_images(const mg_winograd_image *g, const mg_winograd_regio
         const tile_place p = next;
         next = place_of(r, first + i + 1);
         const int64_t rows = (next.image - p.image) * g->h + (next.y - p.y) * step;
-        tile from = {.image = images + p.image * g->h * g->w * g->c,
+        tile from = {.image = image_at(g, images, p.image),
                      .ahead = (rows * g->w + (next.x - p.x) * step) * g->c};
         if (rows == 0) from.known = r->taps - 1;
         for (int64_t phase = 0; phase < step * step; phase++) {
@@ -320,24 +326,46 @@ MG_INLINE void transform_gradient(const int taps, const int high, const int wide
     }
 }
 
-static void transform_gradients(const mg_winograd_image *g, const mg_winograd_region *r,
-                                const float *dy, int64_t first, int64_t n, mg_winograd_planes d,
-                                int64_t tiles) {
+/* Transforms a tile of gradients from the first of its pixels on. */
+MG_INLINE void transform_gradient_tile(const mg_winograd_image *g, const mg_winograd_region *r,
+                                       const float *from, part of, int64_t lane,
+                                       mg_winograd_planes to) {
     const int taps = r->taps, high = r->high, wide = r->wide;
+    const bool inside = of.rows > high - taps && of.columns > wide - taps;
+    of.lanes = g->c - lane;
+    if (of.lanes <= 0) of.rows = 0;
+    if (!inside || of.lanes < LANES)
+        transform_gradient(taps, high, wide, *g, from + lane, of, to, false);
+    else
+        WITH_SIZES(transform_gradient, taps, high, wide, *g, from + lane, of, to, true);
+}
+
+static void transform_gradients(const mg_winograd_image *g, const mg_winograd_region *r,
+                                const void *dy, int64_t first, int64_t n, mg_winograd_planes d,
+                                int64_t tiles) {
+    mg_gathered buffer;
+    const int rows = r->high - r->taps + 1, columns = r->wide - r->taps + 1;
+    const int64_t end = (g->c + STRIP - 1) / STRIP * STRIP;
+    const int64_t run = g->dtype == MG_F32 ? end : MOST_GATHERED; /* channels at a time */
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
-        const float *from = dy + ((p.image * g->h + p.y) * g->w + p.x) * g->c;
-        part of = {g->h - p.y, g->w - p.x, 0};
-        const bool inside = of.rows > high - taps && of.columns > wide - taps;
-        for (int64_t lane = 0; lane < (g->c + STRIP - 1) / STRIP * STRIP; lane += LANES) {
-            const mg_winograd_planes to =
-                planes_at(d, (lane / STRIP * tiles + i) * STRIP + lane % STRIP);
-            of.lanes = g->c - lane;
-            if (of.lanes <= 0) of.rows = 0;
-            if (!inside || of.lanes < LANES)
-                transform_gradient(taps, high, wide, *g, from + lane, of, to, false);
-            else
-                WITH_SIZES(transform_gradient, taps, high, wide, *g, from + lane, of, to, true);
+        const void *image = image_at(g, dy, p.image);
+        for (int64_t c = 0; c < end; c += run) {
+            mg_winograd_image from = *g;
+            const float *at = (const float *)image + (p.y * g->w + p.x) * g->c;
+            part of = {g->h - p.y, g->w - p.x, 0};
+            if (g->dtype != MG_F32) {
+                from = (mg_winograd_image){
+                    .h = rows, .w = columns, .c = end - c < run ? end - c : run};
+                gather_pixels(g, image, p.y, p.x, rows, columns, c,
+                              g->c - c < from.c ? g->c - c : from.c, from.c, buffer);
+                at = buffer;
+                of = (part){rows, columns, 0};
+            }
+            for (int64_t lane = 0; lane < run && c + lane < end; lane += LANES)
+                transform_gradient_tile(
+                    &from, r, at, of, lane,
+                    planes_at(d, ((c + lane) / STRIP * tiles + i) * STRIP + lane % STRIP));
         }
     }
 }
@@ -370,17 +398,21 @@ MG_INLINE void transform_result(const int taps, const int high, const int wide,
     }
 }
 
-static void transform_results(const mg_winograd_image *g, const mg_winograd_region *r,
-                              mg_winograd_planes m, int64_t tiles, float *y, int64_t first,
-                              int64_t n, const mg_winograd_finish *f) {
+/* The part of a tile's results that lies in the image: pixels of a phase, from (row, column) on. */
+static part part_of(const mg_winograd_image *g, int64_t row, int64_t column) {
+    return (part){(g->h - row + g->step - 1) / g->step, (g->w - column + g->step - 1) / g->step, 0};
+}
+
+static void transform_to_floats(const mg_winograd_image *g, const mg_winograd_region *r,
+                                mg_winograd_planes m, int64_t tiles, float *y, int64_t first,
+                                int64_t n, const mg_winograd_finish *f) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
         for (int64_t phase = 0; phase < g->step * g->step; phase++) {
             const int64_t row = p.y * g->step + phase / g->step;
             const int64_t column = p.x * g->step + phase % g->step;
             float *to = y + ((p.image * g->h + row) * g->w + column) * g->c;
-            part of = {(g->h - row + g->step - 1) / g->step,
-                       (g->w - column + g->step - 1) / g->step, 0};
+            part of = part_of(g, row, column);
             for (int64_t c = f->first; c < f->end; c += LANES) {
                 const int64_t from = phase * g->phase + c - f->first;
                 of.lanes = g->c - c;
@@ -391,6 +423,56 @@ static void transform_results(const mg_winograd_image *g, const mg_winograd_regi
             }
         }
     }
+}
+
+/* Transforms channels [c, end) of a tile of halves, of which m holds `from` channels before them,
+ * to floats in the buffer. */
+static void transform_to_buffer(const mg_winograd_region *r, mg_winograd_planes m, int64_t tiles,
+                                int64_t from, int64_t c, int64_t end, const mg_winograd_finish *f,
+                                float *buffer) {
+    const int rows = r->high - r->taps + 1, columns = r->wide - r->taps + 1;
+    const mg_winograd_image gathered = {.h = rows, .w = columns, .c = MOST_GATHERED, .step = 1};
+    const mg_winograd_finish finish = {.relu = f->relu};
+    for (; c < end; c += LANES, from += LANES, buffer += LANES) {
+        const part of = {rows, columns, end - c};
+        const vec bias = f->bias ? load_lanes(f->bias + c, of.lanes) : (vec){0};
+        WITH_SIZES(transform_result, r->taps, r->high, r->wide,
+                   planes_at(m, from / STRIP * tiles * STRIP + from % STRIP), gathered, of, bias,
+                   finish, buffer);
+    }
+}
+
+static void transform_to_halves(const mg_winograd_image *g, const mg_winograd_region *r,
+                                mg_winograd_planes m, int64_t tiles, void *y, int64_t first,
+                                int64_t n, const mg_winograd_finish *f) {
+    mg_gathered buffer;
+    const int rows = r->high - r->taps + 1, columns = r->wide - r->taps + 1;
+    for (int64_t i = 0; i < n; i++) {
+        const tile_place p = place_of(r, first + i);
+        void *image = (char *)y + bytes_to(g, p.image * g->h * g->w * g->c);
+        for (int64_t phase = 0; phase < g->step * g->step; phase++) {
+            const int64_t row = p.y * g->step + phase / g->step;
+            const int64_t column = p.x * g->step + phase % g->step;
+            const part of = part_of(g, row, column);
+            for (int64_t c = f->first; c < f->end; c += MOST_GATHERED) {
+                const int64_t end = c + MOST_GATHERED < f->end ? c + MOST_GATHERED : f->end;
+                transform_to_buffer(r, planes_at(m, i * STRIP), tiles,
+                                    phase * g->phase + c - f->first, c, end, f, buffer);
+                scatter_pixels(g, buffer, columns, MOST_GATHERED, of.rows < rows ? of.rows : rows,
+                               of.columns < columns ? of.columns : columns, row, column, c, end - c,
+                               image);
+            }
+        }
+    }
+}
+
+static void transform_results(const mg_winograd_image *g, const mg_winograd_region *r,
+                              mg_winograd_planes m, int64_t tiles, void *y, int64_t first,
+                              int64_t n, const mg_winograd_finish *f) {
+    if (g->dtype == MG_F32)
+        transform_to_floats(g, r, m, tiles, y, first, n, f);
+    else
+        transform_to_halves(g, r, m, tiles, y, first, n, f);
 }
 
 #undef WITH_SIZES

@@ -1,8 +1,10 @@
 /* Inner loops of the Winograd convolutions in float32: the transforms. Images are row-major {n, h,
- * w, c}; strips of channels or filters are as wide as those of mg_simd_gemm. */
+ * w, c}, in float32, float16 or bfloat16; strips of channels or filters are as wide as those of
+ * mg_simd_gemm. */
 #ifndef MG_DEVICE_CPU_SIMD_WINOGRAD_H
 #define MG_DEVICE_CPU_SIMD_WINOGRAD_H
 
+#include "core/dtype.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,6 +15,7 @@
 typedef struct mg_winograd_image {
     int64_t h, w, c, top, left;
     int64_t step, phase;
+    mg_dtype dtype; /* float32, float16 or bfloat16 */
 } mg_winograd_image;
 
 /* The part of every image whose tiles have the same size: rows x columns tiles with high x wide
@@ -55,14 +58,14 @@ typedef struct mg_simd_winograd {
     void (*filter_gradients)(const mg_winograd_filters *w, mg_winograd_planes du, float *dw,
                              int64_t strip, int64_t first, int64_t end);
     /* Transforms n tiles of x from tile `first` of the region on, to planes {n, ld}. */
-    void (*images)(const mg_winograd_image *g, const mg_winograd_region *r, const float *x,
+    void (*images)(const mg_winograd_image *g, const mg_winograd_region *r, const void *x,
                    int64_t first, int64_t n, mg_winograd_planes v, int64_t ld);
     /* Transforms tiles of dy, whose step is 1, to planes {strips, tiles, strip}; or such planes to
      * tiles of the result. */
-    void (*gradients)(const mg_winograd_image *g, const mg_winograd_region *r, const float *dy,
+    void (*gradients)(const mg_winograd_image *g, const mg_winograd_region *r, const void *dy,
                       int64_t first, int64_t n, mg_winograd_planes d, int64_t tiles);
     void (*results)(const mg_winograd_image *g, const mg_winograd_region *r, mg_winograd_planes m,
-                    int64_t tiles, float *y, int64_t first, int64_t n, const mg_winograd_finish *f);
+                    int64_t tiles, void *y, int64_t first, int64_t n, const mg_winograd_finish *f);
 } mg_simd_winograd;
 
 #endif
