@@ -68,7 +68,7 @@ local CONVOLUTIONS = [[
     { "stride beyond the filter", { 2, 13, 12, 8 }, { 1, 2, 8, 20 }, { strides = { 3, 4 } } },
     { "groups", { 2, 12, 13, 24 }, { 3, 3, 8, 18 }, { pads = { 1, 1, 1, 1 }, groups = 3, strides = { 2, 1 } } },
     { "1x1", { 4, 13, 11, 50 }, { 1, 1, 50, 90 }, {} },
-    { "3 channels", { 3, 31, 30, 3 }, { 7, 7, 3, 33 }, { pads = { 3, 3, 3, 3 }, strides = { 2, 2 } } },
+    { "3 channels", { 3, 31, 30, 3 }, { 7, 7, 3, 33 }, { pads = { 3, 3, 3, 3 }, strides = { 2, 3 } } },
     { "wide filters", { 2, 30, 31, 3 }, { 9, 12, 3, 20 }, { pads = { 1, 2, 3, 0 }, strides = { 4, 3 } } },
     { "parts", { 9, 30, 31, 5 }, { 6, 1, 5, 9 }, {} },
     { "parts, dilated columns", { 9, 30, 31, 5 }, { 1, 6, 5, 9 }, { dilations = { 1, 2 } } },
