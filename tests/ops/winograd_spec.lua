@@ -143,36 +143,33 @@ for dtype, rounding in pairs { float16 = 2 ^ -11, bfloat16 = 2 ^ -8 } do
   end
 end
 
-test("Winograd convolves halves without float32 copies, unless a kernel for few channels is faster", function()
-  local script = check.path "halves.lua"
-  check.write(script, [[
-    local core = require "mgpu.core"
-    local mgpu = require "mgpu"
-    core.default_device "cpu:0"
-    local channels = tonumber(arg[1])
-    local x, w = mgpu.ones { 32, 10, 10, channels }, mgpu.ones { 3, 3, channels, 8 * channels }
-    mgpu.eval(core.ops.conv2d(x:to(arg[2]), w:to(arg[2])))
-  ]])
-  for _, dtype in ipairs { "float16", "bfloat16" } do
-    for channels, kernel in pairs { [32] = "}: Winograd\n",
-      [6] = "of wider dtypes: Winograd, few channels\n" } do
-      local command = ("MGPU_THREADS=2 MGPU_LOG=dispatch %s %s %d %s"):format(check.program, script, channels, dtype)
-      check.matches(check.run(command), kernel)
-    end
-  end
-end)
-
-test("precision highest does not use Winograd, fast does", function()
-  local script = check.path "precision.lua"
+-- What the program prints about the choice of kernels when it convolves 32 images.
+local function dispatch_of(precision, dtype, channels)
+  local script = check.path "dispatch.lua"
   check.write(script, [[
     local core = require "mgpu.core"
     local mgpu = require "mgpu"
     core.default_device "cpu:0"
     mgpu.precision(arg[1])
-    mgpu.eval(core.ops.conv2d(mgpu.ones { 2, 18, 18, 32 }, mgpu.ones { 3, 3, 32, 32 }))
+    local channels = tonumber(arg[3])
+    local x, w = mgpu.ones { 32, 10, 10, channels }, mgpu.ones { 3, 3, channels, 8 * channels }
+    mgpu.eval(core.ops.conv2d(x:to(arg[2]), w:to(arg[2])))
   ]])
+  -- with more threads than vectors of images, "few channels" refuses
+  local command = "MGPU_THREADS=2 MGPU_LOG=dispatch %s %s %s %s %d"
+  return (check.run(command:format(check.program, script, precision, dtype, channels)))
+end
+
+test("Winograd convolves halves without float32 copies, unless a kernel for few channels is faster", function()
+  for _, dtype in ipairs { "float16", "bfloat16" } do
+    check.matches(dispatch_of("fast", dtype, 32), "}: Winograd\n")
+    check.matches(dispatch_of("fast", dtype, 6), "of wider dtypes: Winograd, few channels\n")
+  end
+end)
+
+test("precision highest does not use Winograd, fast does", function()
   for precision, refusal in pairs { fast = "\n", highest = ' refuses: precision is "highest"\n' } do
-    local output = check.run(("MGPU_LOG=dispatch %s %s %s"):format(check.program, script, precision))
+    local output = dispatch_of(precision, "float32", 32)
     check.equal(output:match ": Winograd(\n)" or output:match ": Winograd( refuses[^\n]*\n)", refusal)
   end
 end)

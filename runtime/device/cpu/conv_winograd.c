@@ -10,33 +10,13 @@
  * Convolutions with few channels and enough images go to conv_winograd_images.c. */
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
+#include "device/cpu/upcast.h"
 #include <omp.h>
 #include <string.h>
 
 /* DEPTH: channels that a product sums at a time, so that its filters stay in the L1 cache. CHAIN:
  * terms of a partial sum, see mg_gemm_product. */
 enum { DEPTH = 256, CHAIN = 16 };
-
-/* ---- halves ---- */
-
-enum { PIECE = 4096 }; /* elements that a thread converts at a time */
-
-/* Copies n float16 or bfloat16 numbers as floats. */
-static void read_halves(const mg_winograd_conv *s, const void *from, int64_t n, float *to) {
-    if (n == 0) return;
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < n; i += PIECE)
-        mg_simd_used->conversions->load_f32(to + i, (const uint16_t *)from + i, s->image.dtype,
-                                            (int)mg_smaller(n - i, PIECE));
-}
-
-static void write_halves(const mg_winograd_conv *s, const float *from, int64_t n, void *to) {
-    if (n == 0) return;
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < n; i += PIECE)
-        mg_simd_used->conversions->store_f32((uint16_t *)to + i, from + i, s->image.dtype,
-                                             (int)mg_smaller(n - i, PIECE));
-}
 
 /* ---- filters ---- */
 
@@ -295,17 +275,22 @@ static void transform_all_filters(const mg_winograd_conv *s, const float *filter
             transform_strip(s, filters, strip, c, c + 1, u + strip * s->c * mg_float_strip());
 }
 
+/* Input i, an array of floats: where it lies, or if the images are halves a copy. */
+static const float *floats_of(const mg_call *call, int i, float *copy) {
+    const mg_winograd_conv *s = call->plan->state;
+    if (s->image.dtype == MG_F32) return call->in[i];
+    mg_cpu_convert_port(&call->plan->in[i], MG_F32, call->in[i], copy, false);
+    return copy;
+}
+
 static mg_status winograd_run_results(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
     const void *x = call->in[0];
-    float *scratch = call->scratch, *u = scratch + s->filters_at;
-    float *w_copy = scratch + s->copies_at, *bias_copy = w_copy + s->w_copied;
-    const float *w = s->w_copied > 0 ? w_copy : call->in[1];
-    const float *bias = !s->bias ? NULL : s->bias_copied > 0 ? bias_copy : call->in[2];
+    float *scratch = call->scratch, *u = scratch + s->filters_at, *copies = scratch + s->copies_at;
+    const float *w = floats_of(call, 1, copies);
+    const float *bias = s->bias ? floats_of(call, 2, copies + mg_count(&call->plan->in[1])) : NULL;
 #pragma omp parallel num_threads(s->team)
     {
-        read_halves(s, call->in[1], s->w_copied, w_copy);
-        read_halves(s, s->bias ? call->in[2] : NULL, s->bias_copied, bias_copy);
         const float *filters = prepared_filters(s, w, scratch);
         if (s->by_strips) {
             make_results_by_strips(s, x, filters, bias, scratch, call->out[0]);
@@ -428,8 +413,8 @@ static void sum_parts(const mg_winograd_conv *s, const void *x, const void *dy, 
 static mg_status winograd_run_grad_weight(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
     const void *x = call->in[0], *dy = call->in[1];
-    float *scratch = call->scratch, *copy = scratch + s->copies_at;
-    float *dw = s->w_copied > 0 ? copy : call->out[0];
+    const bool halves = s->image.dtype != MG_F32;
+    float *scratch = call->scratch, *dw = halves ? scratch + s->copies_at : call->out[0];
     float *du = scratch + s->filters_at, *v = scratch + s->threads_at;
     float *d = v + s->elements * s->image_plane,
           *arranged = mg_winograd_is_arranged(s) ? scratch : dw;
@@ -440,8 +425,8 @@ static mg_status winograd_run_grad_weight(const mg_call *call) {
         else
             sum_blocks(s, x, dy, v, d, du, arranged);
         if (arranged != dw) collect_gradients(s, arranged, dw);
-        write_halves(s, copy, s->w_copied, call->out[0]);
     }
+    if (halves) mg_cpu_convert_port(&call->plan->out[0], MG_F32, call->out[0], dw, true);
     return MG_OK;
 }
 

@@ -39,11 +39,9 @@ typedef struct mg_winograd_conv {
     /* floats of a plane of each operand (mg_winograd_planes); of a row of V */
     int64_t filter_plane, image_plane, result_plane, ld;
     int64_t part; /* channels of a part of the filters' gradient; 0: it is computed as a whole */
-    /* offsets in scratch, and size of a thread's scratch, in floats */
+    /* offsets in scratch, and size of a thread's scratch, in floats; copies: if images are halves,
+     * w or its gradient, and the bias, as floats */
     size_t filters_at, threads_at, copies_at, thread_floats;
-    /* float16 and bfloat16: elements of w and of the bias, which are copied as floats; w may be the
-     * filters' gradient. Otherwise 0 */
-    int64_t w_copied, bias_copied;
     int team, taps, side; /* taps: of a side of the stride-1 filter; side: weights of a side of w */
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */

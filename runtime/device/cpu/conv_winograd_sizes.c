@@ -314,12 +314,8 @@ static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, const mg_
     if (!kept) return MG_OOM;
     *kept = *s;
     kept->copies_at = s->threads_at + threads * s->thread_floats;
-    if (w->value->dtype != MG_F32) {
-        kept->w_copied = mg_count(w);
-        kept->bias_copied = s->bias ? s->k : 0;
-    }
-    plan->scratch =
-        (kept->copies_at + (size_t)(kept->w_copied + kept->bias_copied)) * sizeof(float);
+    const int64_t copied = s->image.dtype == MG_F32 ? 0 : mg_count(w) + (s->bias ? s->k : 0);
+    plan->scratch = (kept->copies_at + (size_t)copied) * sizeof(float);
     return MG_OK;
 }
 

@@ -159,8 +159,7 @@ static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype fr
         for (int i = 0; i < n; i++) ((int32_t *)dst)[i] = ((const uint8_t *)src)[i];
 }
 
-/* Converts a whole port into its copy or, for results that are halves, back. */
-static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy, bool back) {
+void mg_cpu_convert_port(const mg_port *port, mg_dtype to, void *own, void *copy, bool back) {
     const mg_dtype from = port->value->dtype;
     const int64_t size = (int64_t)mg_dtype_size(from), wide = (int64_t)mg_dtype_size(to);
     const int64_t n = mg_count(port);
@@ -168,10 +167,11 @@ static void convert_port(const mg_port *port, mg_dtype to, char *own, char *copy
     for (int64_t first = 0; first < n; first += PIECE) {
         const int count = (int)(n - first < PIECE ? n - first : PIECE);
         if (back)
-            mg_simd_used->conversions->store_f32(
-                own + first * size, (float *)(void *)(copy + first * wide), from, count);
+            mg_simd_used->conversions->store_f32((char *)own + first * size, (float *)copy + first,
+                                                 from, count);
         else
-            upcast_elements(copy + first * wide, to, own + first * size, from, count);
+            upcast_elements((char *)copy + first * wide, to, (char *)own + first * size, from,
+                            count);
     }
 }
 
@@ -188,7 +188,8 @@ static mg_status upcast_run(const mg_call *call) {
         at[i] = copied ? free_from : given;
         free_from += copy_bytes(s, plan, i);
         if (i < n_in && copied)
-            convert_port(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i], false);
+            mg_cpu_convert_port(&plan->in[i], port_of(&s->plan, i)->value->dtype, given, at[i],
+                                false);
     }
     /* the kernel sees its own plan, the copies, and what is left of the scratch */
     mg_call inner = *call;
@@ -199,7 +200,7 @@ static mg_status upcast_run(const mg_call *call) {
     MG_TRY(s->kernel->run(&inner));
     for (int i = n_in; i < n; i++)
         if (is_copied(s, plan, i))
-            convert_port(&plan->out[i - n_in], MG_F32, call->out[i - n_in], at[i], true);
+            mg_cpu_convert_port(&plan->out[i - n_in], MG_F32, call->out[i - n_in], at[i], true);
     return MG_OK;
 }
 

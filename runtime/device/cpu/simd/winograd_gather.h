@@ -36,7 +36,7 @@ static void gather_pixels(const mg_winograd_image *g, const void *image, int64_t
         for (int q = 0; q < wide; q++, to += apart) {
             const int64_t column = x + q * g->step;
             const bool inside = y >= 0 && y < g->h && column >= 0 && column < g->w;
-            const int64_t count = inside && n > 0 ? n : 0;
+            const int64_t count = inside ? n : 0;
             if (count) read_channels(g, image, (y * g->w + column) * g->c + first, count, to);
             if (count < apart) memset(to + count, 0, (size_t)(apart - count) * sizeof *to);
         }
