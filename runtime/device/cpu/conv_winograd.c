@@ -4,9 +4,10 @@
  *
  * Results are computed in blocks of tiles, each by one thread with its own scratch; or, where the
  * filters are large, in strips of channels, whose filters each thread transforms for itself. The
- * filters' gradient sums over all tiles: blocks are transformed by all threads together, then each
+ * filters' gradient sums over all tiles. Where dU is small, each thread computes partial sums over
+ * some of the blocks, alone. Otherwise blocks are transformed by all threads together, then each
  * thread adds the block's products to its own elements of dU, or computes its own parts of dU if
- * there is only one block, so that the order of sums does not depend on the number of threads.
+ * there is only one block. The order of sums does not depend on the number of threads.
  * Convolutions with few channels and enough images go to conv_winograd_images.c. */
 #include "device/cpu/conv_winograd.h"
 #include "core/alloc.h"
@@ -77,18 +78,24 @@ typedef struct block { /* n tiles of a region from `first` on */
     int64_t first, n;
 } block;
 
-static int64_t blocks_of(const mg_winograd_conv *s) {
+/* The first block of region r that belongs to partial sum p; also the end of those of p - 1. */
+static int64_t first_block(const mg_winograd_conv *s, int r, int64_t p) {
+    return s->blocks[r] * p / s->partials;
+}
+
+/* The number of blocks in partial sum p. */
+static int64_t blocks_of(const mg_winograd_conv *s, int64_t p) {
     int64_t sum = 0;
-    for (int r = 0; r < s->n_regions; r++) sum += s->blocks[r];
+    for (int r = 0; r < s->n_regions; r++) sum += first_block(s, r, p + 1) - first_block(s, r, p);
     return sum;
 }
 
-/* Block number i, counted over all regions. */
-static block block_at(const mg_winograd_conv *s, int64_t i) {
+/* Block number i of partial sum p, counted over all regions. */
+static block block_at(const mg_winograd_conv *s, int64_t p, int64_t i) {
     int r = 0;
-    while (i >= s->blocks[r]) i -= s->blocks[r++];
-    const int64_t first = i * s->block[r], left = mg_winograd_tiles(s, r) - first;
-    return (block){&s->regions[r], first, left < s->block[r] ? left : s->block[r]};
+    for (int64_t n; i >= (n = first_block(s, r, p + 1) - first_block(s, r, p)); r++) i -= n;
+    const int64_t first = (first_block(s, r, p) + i) * s->block[r];
+    return (block){&s->regions[r], first, mg_smaller(s->block[r], mg_winograd_tiles(s, r) - first)};
 }
 
 static mg_winograd_planes planes_of(const mg_winograd_conv *s, float *at, int64_t plane) {
@@ -114,6 +121,7 @@ typedef struct prefetch {
 static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *g, block b,
                             const void *images, int64_t steps) {
     enum { MOST = 256 << 10 }; /* bytes */
+    if (b.n <= 0) return (prefetch){0};
     const mg_winograd_region *r = b.region;
     const int64_t last = b.first + b.n - 1, results = r->high - r->taps + 1;
     const int64_t first_row = b.first / r->columns, last_row = last / r->columns; /* of tiles */
@@ -125,7 +133,7 @@ static prefetch prefetch_of(const mg_winograd_conv *s, const mg_winograd_image *
     if (end > s->images * g->h) end = s->images * g->h;
     const int64_t row_bytes = g->w * g->c * (int64_t)mg_dtype_size(g->dtype);
     const int64_t bytes = (end - top) * row_bytes;
-    if (b.n <= 0 || bytes <= 0 || bytes > MOST) return (prefetch){0};
+    if (bytes <= 0 || bytes > MOST) return (prefetch){0};
     const int64_t lines = mg_divide_up(bytes, MG_LINE);
     return (prefetch){(const char *)images + top * row_bytes, lines, mg_divide_up(lines, steps)};
 }
@@ -171,11 +179,11 @@ static void multiply_results(const mg_winograd_conv *s, block b, const float *v,
  * prefetching cost 2 %. */
 static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const void *x) {
     enum { MOST_FILTERS = 512 << 10 }; /* bytes */
-    const mg_winograd_region *r = block_at(s, i).region;
+    const mg_winograd_region *r = block_at(s, 0, i).region;
     const int64_t next = i + omp_get_num_threads();
     const int64_t filters = s->elements * s->filter_plane * (int64_t)sizeof(float);
-    if (next >= blocks_of(s) || filters > MOST_FILTERS) return (prefetch){0};
-    return prefetch_of(s, &s->image, block_at(s, next), x, r->high * r->wide);
+    if (next >= blocks_of(s, 0) || filters > MOST_FILTERS) return (prefetch){0};
+    return prefetch_of(s, &s->image, block_at(s, 0, next), x, r->high * r->wide);
 }
 
 static void make_results(const mg_winograd_conv *s, const void *x, const float *u,
@@ -185,8 +193,8 @@ static void make_results(const mg_winograd_conv *s, const void *x, const float *
     float *v = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
     float *m = v + s->elements * s->image_plane;
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < blocks_of(s); i++) {
-        const block b = block_at(s, i);
+    for (int64_t i = 0; i < blocks_of(s, 0); i++) {
+        const block b = block_at(s, 0, i);
         const prefetch next = prefetch_after(s, i, x);
         simd->images(&s->image, b.region, x, b.first, b.n, planes_of(s, v, s->image_plane), s->ld);
         multiply_results(s, b, v, u, s->strips, m, next);
@@ -249,8 +257,8 @@ static void make_results_by_strips(const mg_winograd_conv *s, const void *x, con
     enum { SHARE = 8 }; /* tiles of a thread at a time */
     const mg_simd_winograd *simd = mg_simd_used->winograd;
     float *v = scratch + s->filters_at, *u = strip_scratch(s, scratch, omp_get_thread_num());
-    for (int64_t i = 0; i < blocks_of(s); i++) {
-        const block b = block_at(s, i);
+    for (int64_t i = 0; i < blocks_of(s, 0); i++) {
+        const block b = block_at(s, 0, i);
 #pragma omp for schedule(static)
         for (int64_t at = 0; at < b.n; at += SHARE)
             simd->images(&s->image, b.region, x, b.first + at, b.n - at < SHARE ? b.n - at : SHARE,
@@ -344,13 +352,11 @@ static void transform_block(const mg_winograd_conv *s, block b, const void *x, c
     }
 }
 
-/* This thread's share of the images that block i reads, to be prefetched during the thread's share
+/* This thread's share of the images that a block reads, to be prefetched during the thread's share
  * of `steps` products. */
-static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_image *g, int64_t i,
+static prefetch prefetch_share(const mg_winograd_conv *s, const mg_winograd_image *g, block b,
                                const void *images, int64_t steps) {
-    if (i >= blocks_of(s)) return (prefetch){0};
     const int64_t team = omp_get_num_threads(), member = omp_get_thread_num();
-    const block b = block_at(s, i);
     const int64_t first = b.n * member / team, end = b.n * (member + 1) / team;
     return prefetch_of(s, g, (block){b.region, b.first + first, end - first}, images,
                        mg_divide_up(steps, team));
@@ -365,23 +371,24 @@ static void collect_gradients(const mg_winograd_conv *s, const float *arranged, 
                (size_t)floats * sizeof *dw);
 }
 
-/* Sums the products of all blocks in dU, then transforms it to dw. */
-static void sum_blocks(const mg_winograd_conv *s, const void *x, const void *dy, float *v, float *d,
-                       float *du, float *dw) {
+/* Sums the products of the blocks of partial sum p in dU, then transforms it to dw. */
+static void sum_blocks(const mg_winograd_conv *s, int64_t p, const void *x, const void *dy,
+                       float *v, float *d, float *du, float *dw) {
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
     const int64_t floats = s->c * mg_float_strip(); /* of a strip of dU */
-    for (int64_t i = 0; i < blocks_of(s); i++) {
-        const block b = block_at(s, i);
+    for (int64_t i = 0, end = blocks_of(s, p); i < end; i++) {
+        const block b = block_at(s, p, i);
+        const block next = i + 1 < end ? block_at(s, p, i + 1) : (block){0};
         const int64_t products = b.region->high * b.region->wide * s->strips;
-        prefetch images = prefetch_share(s, &s->image, i + 1, x, products);
-        prefetch gradients = prefetch_share(s, &s->result, i + 1, dy, products);
+        prefetch images = prefetch_share(s, &s->image, next, x, products);
+        prefetch gradients = prefetch_share(s, &s->result, next, dy, products);
         transform_block(s, b, x, dy, v, d);
 #pragma omp for schedule(static)
-        for (int64_t p = 0; p < products; p++) {
-            const int64_t strip = p % s->strips;
+        for (int64_t j = 0; j < products; j++) {
+            const int64_t strip = j % s->strips;
             prefetch_step(&images);
             prefetch_step(&gradients);
-            add_block(s, b, p / s->strips, strip, 0, s->c, v, d, i > 0, du + strip * floats);
+            add_block(s, b, j / s->strips, strip, 0, s->c, v, d, i > 0, du + strip * floats);
         }
     }
 #pragma omp for collapse(2) schedule(static)
@@ -391,12 +398,63 @@ static void sum_blocks(const mg_winograd_conv *s, const void *x, const void *dy,
                 &sizes, planes_of(s, du + strip * floats, s->filter_plane), dw, strip, c, c + 1);
 }
 
-/* The same with a single block, part by part: dU, which may be many times as large as dw, stays in
+/* The same by this thread alone: nothing that it writes is read by another thread. Between cores
+ * that share no cache, written data travels so slowly that sharing V and D took up to twice as
+ * long. */
+static void sum_blocks_alone(const mg_winograd_conv *s, int64_t p, const void *x, const void *dy,
+                             float *v, float *d, float *du, float *dw) {
+    const mg_simd_winograd *simd = mg_simd_used->winograd;
+    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
+    const int64_t floats = s->c * mg_float_strip(); /* of a strip of dU */
+    for (int64_t i = 0, end = blocks_of(s, p); i < end; i++) {
+        const block b = block_at(s, p, i);
+        const block next = i + 1 < end ? block_at(s, p, i + 1) : (block){0};
+        const int64_t steps = b.region->high * b.region->wide;
+        prefetch images = prefetch_of(s, &s->image, next, x, steps);
+        prefetch gradients = prefetch_of(s, &s->result, next, dy, steps);
+        simd->images(&s->image, b.region, x, b.first, b.n, planes_of(s, v, s->image_plane), s->ld);
+        simd->gradients(&s->result, b.region, dy, b.first, b.n, planes_of(s, d, s->result_plane),
+                        s->largest_block);
+        for (int64_t e = 0; e < steps; e++) {
+            prefetch_step(&images);
+            prefetch_step(&gradients);
+            for (int64_t strip = 0; strip < s->strips; strip++)
+                add_block(s, b, e, strip, 0, s->c, v, d, i > 0, du + strip * floats);
+        }
+    }
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        simd->filter_gradients(&sizes, planes_of(s, du + strip * floats, s->filter_plane), dw,
+                               strip, 0, s->c);
+}
+
+/* Computes all partial sums, and adds them in their order. */
+static void add_partials(const mg_winograd_conv *s, const void *x, const void *dy, float *v,
+                         float *d, float *du, float *partials, float *dw) {
+    const int64_t weights = s->taps * s->taps * s->c * s->k;
+    if (s->alone) {
+        const size_t thread = (size_t)omp_get_thread_num(), own = thread * s->thread_floats;
+        du += thread * mg_winograd_filters_floats(s);
+#pragma omp for schedule(dynamic)
+        for (int64_t p = 0; p < s->partials; p++)
+            sum_blocks_alone(s, p, x, dy, v + own, d + own, du, partials + p * weights);
+    } else {
+        for (int64_t p = 0; p < s->partials; p++)
+            sum_blocks(s, p, x, dy, v, d, du, partials + p * weights);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < weights; i++) {
+        float sum = partials[i];
+        for (int64_t p = 1; p < s->partials; p++) sum += partials[p * weights + i];
+        dw[i] = sum;
+    }
+}
+
+/* sum_blocks for a single block, part by part: dU, which may be many times as large as dw, stays in
  * the L2 cache of each thread. */
 static void sum_parts(const mg_winograd_conv *s, const void *x, const void *dy, float *v, float *d,
                       float *du, float *dw) {
     const mg_winograd_filters sizes = {s->taps, s->c, s->k};
-    const block b = block_at(s, 0);
+    const block b = block_at(s, 0, 0);
     du += (size_t)omp_get_thread_num() * mg_winograd_filters_floats(s);
     transform_block(s, b, x, dy, v, d);
 #pragma omp for collapse(2) schedule(static)
@@ -422,8 +480,10 @@ static mg_status winograd_run_grad_weight(const mg_call *call) {
     {
         if (s->part > 0)
             sum_parts(s, x, dy, v, d, du, arranged);
+        else if (s->partials > 1)
+            add_partials(s, x, dy, v, d, du, scratch + s->partials_at, arranged);
         else
-            sum_blocks(s, x, dy, v, d, du, arranged);
+            sum_blocks(s, 0, x, dy, v, d, du, arranged);
         if (arranged != dw) collect_gradients(s, arranged, dw);
     }
     if (halves) mg_cpu_convert_port(&call->plan->out[0], MG_F32, call->out[0], dw, true);

@@ -38,13 +38,17 @@ typedef struct mg_winograd_conv {
     int64_t c, k, strips; /* channels summed over, and produced; strips of the latter */
     /* floats of a plane of each operand (mg_winograd_planes); of a row of V */
     int64_t filter_plane, image_plane, result_plane, ld;
+    /* The filters' gradient is the sum of this many partial sums, each over its own blocks, however
+     * many threads there are. Results: 1. */
+    int64_t partials;
     int64_t part; /* channels of a part of the filters' gradient; 0: it is computed as a whole */
     /* offsets in scratch, and size of a thread's scratch, in floats; copies: if images are halves,
      * w or its gradient, and the bias, as floats */
-    size_t filters_at, threads_at, copies_at, thread_floats;
+    size_t filters_at, threads_at, partials_at, copies_at, thread_floats;
     int team, taps, side; /* taps: of a side of the stride-1 filter; side: weights of a side of w */
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */
+    bool alone;       /* a thread computes a partial sum alone, with its own V, D and dU */
     bool past_caches; /* image and result are too large to stay in the caches */
 } mg_winograd_conv;
 

@@ -272,6 +272,7 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
     const mg_value *in = plan->in[0].value, *out = plan->out[0].value;
     const int strip = mg_float_strip();
     s->team = mg_cpu_threads();
+    s->partials = 1;
     cut_result(s);
     if (mg_winograd_is_arranged(s))
         s->filters_at = (size_t)round_up(s->taps * s->taps * s->c * s->k, 16);
@@ -297,7 +298,8 @@ int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most) {
     return mg_divide_up(share, mg_divide_up(share, most));
 }
 
-/* Sets the blocks of tiles of all regions, such that n threads get equally many. */
+/* Sets the blocks of tiles of all regions, such that n threads, or n partial sums, get equally
+ * many. */
 static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
     for (int r = 0; r < s->n_regions; r++) {
         s->block[r] = mg_winograd_block(mg_winograd_tiles(s, r), n, most);
@@ -308,14 +310,12 @@ static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
 }
 
 /* Keeps the sizes as the kernel's state. Copies of halves come last in scratch. */
-static mg_status keep_sizes(const mg_winograd_conv *s, size_t threads, const mg_port *w,
-                            mg_kernel_plan *plan) {
+static mg_status keep_sizes(const mg_winograd_conv *s, const mg_port *w, mg_kernel_plan *plan) {
     mg_winograd_conv *kept = plan->state = mg_alloc(sizeof *kept);
     if (!kept) return MG_OOM;
     *kept = *s;
-    kept->copies_at = s->threads_at + threads * s->thread_floats;
     const int64_t copied = s->image.dtype == MG_F32 ? 0 : mg_count(w) + (s->bias ? s->k : 0);
-    plan->scratch = (kept->copies_at + (size_t)copied) * sizeof(float);
+    plan->scratch = (s->copies_at + (size_t)copied) * sizeof(float);
     return MG_OK;
 }
 
@@ -326,7 +326,8 @@ static mg_status winograd_prepare_blocks(mg_winograd_conv s, mg_kernel_plan *pla
     s.result_plane = s.strips * s.largest_block * mg_float_strip() + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
     s.threads_at = s.filters_at + mg_winograd_filters_floats(&s);
-    return keep_sizes(&s, (size_t)s.team, &plan->in[1], plan);
+    s.copies_at = s.threads_at + (size_t)s.team * s.thread_floats;
+    return keep_sizes(&s, &plan->in[1], plan);
 }
 
 /* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
@@ -339,7 +340,8 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
     s.result_plane = s.largest_block * strip + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.filter_plane + s.result_plane), 16);
     s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.image_plane, 16);
-    return keep_sizes(&s, (size_t)s.team, &plan->in[1], plan);
+    s.copies_at = s.threads_at + (size_t)s.team * s.thread_floats;
+    return keep_sizes(&s, &plan->in[1], plan);
 }
 
 static mg_status winograd_prepare_results(mg_winograd_conv s, mg_kernel_plan *plan) {
@@ -365,22 +367,48 @@ static bool has_parts(const mg_winograd_conv *s) {
            s->c * s->k >= 4 * s->largest_block * (s->c + s->k);
 }
 
-/* Scratch: dU, or a part of it for each thread; then V and D of a block, which all threads share.
+/* The number of partial sums of the filters' gradient. It may depend on the sizes only, not on the
+ * threads, which share these numbers evenly if there are 2, 3, 4, 6, 8, 12, 16 and so on. Each sum
+ * has blocks of the first region, which has at least a quarter of the tiles, so it sets all of dU.
  */
+static int64_t partials_of(const mg_winograd_conv *s) {
+    static const int64_t counts[] = {48, 24, 12, 4, 2};
+    enum { LEAST = 200, MOST = 5 << 19 }; /* tiles of a sum; bytes of dU */
+    int64_t tiles = 0;
+    for (int r = 0; r < s->n_regions; r++) tiles += mg_winograd_tiles(s, r);
+    if (mg_winograd_filters_floats(s) * sizeof(float) > MOST) return 1;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (tiles >= counts[i] * LEAST) return counts[i];
+    return 1;
+}
+
+/* Whether each thread gets as many partial sums as the others, or nearly. */
+static bool has_even_partials(const mg_winograd_conv *s) {
+    const int64_t most = mg_divide_up(s->partials, s->team);
+    return s->partials > 1 && most * s->team * 20 <= s->partials * 21;
+}
+
+/* Scratch: dU, or a part of it for each thread; V and D of a block, which all threads share, or all
+ * three for each thread; then the partial sums. */
 mg_status mg_winograd_prepare_grad_weight(mg_kernel_plan *plan) {
     enum { MOST = 896, FEWEST_CHANNELS = 14 }; /* floats of an element in a part */
     mg_winograd_conv s =
         winograd_of_image(plan, plan->in[0].value, plan->out[0].value, plan->in[1].value);
     const int strip = mg_float_strip();
     winograd_sizes(&s, plan);
-    cut_blocks(&s, 1, is_large(s.c, s.k) ? LARGE_BLOCK : SHARED_BLOCK);
+    s.partials = partials_of(&s);
+    s.alone = has_even_partials(&s);
+    cut_blocks(&s, s.partials, is_large(s.c, s.k) ? LARGE_BLOCK : SHARED_BLOCK);
     if (has_parts(&s)) {
         s.part = mg_even_share(s.strips, s.c, MOST / strip, FEWEST_CHANNELS, s.team);
         s.filter_plane = s.part * strip + PADDING;
     }
     s.result_plane = s.strips * s.largest_block * strip + PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
-    s.threads_at =
-        s.filters_at + (size_t)(s.part > 0 ? s.team : 1) * mg_winograd_filters_floats(&s);
-    return keep_sizes(&s, 1, &plan->out[0], plan);
+    s.threads_at = s.filters_at +
+                   (size_t)(s.part > 0 || s.alone ? s.team : 1) * mg_winograd_filters_floats(&s);
+    s.partials_at = s.threads_at + (size_t)(s.alone ? s.team : 1) * s.thread_floats;
+    s.copies_at = s.partials_at;
+    if (s.partials > 1) s.copies_at += (size_t)(s.partials * s.taps * s.taps * s.c * s.k);
+    return keep_sizes(&s, &plan->out[0], plan);
 }
