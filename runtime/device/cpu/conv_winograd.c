@@ -107,6 +107,16 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
     return e / r->wide * s->regions[0].wide + e % r->wide;
 }
 
+/* Copies the first `floats` floats of each plane to planes that other threads read. Stores past the
+ * caches do not wait until those threads' caches have given up the lines: between cores that share
+ * no cache, plain stores took ten times as long. A barrier must follow. */
+static void publish(mg_winograd_planes from, int64_t floats, mg_winograd_planes to) {
+    const mg_simd_movement *move = mg_simd_used->movement;
+    for (int e = 0; e < from.high * from.wide; e++)
+        move->stream(to.at + e * to.plane, from.at + e * from.plane, (int)floats);
+    move->end_stream();
+}
+
 /* ---- prefetching ---- */
 
 /* Cache lines from `at` on, of which each step prefetches `per_step`. Products leave the memory bus
@@ -186,11 +196,17 @@ static prefetch prefetch_after(const mg_winograd_conv *s, int64_t i, const void 
     return prefetch_of(s, &s->image, block_at(s, 0, next), x, r->high * r->wide);
 }
 
+/* The scratch of the thread with this number. By strips: also of the strip with this number, first
+ * a strip of the filters, then one of M. */
+static float *scratch_of(const mg_winograd_conv *s, float *scratch, int64_t number) {
+    return scratch + s->threads_at + (size_t)number * s->thread_floats;
+}
+
 static void make_results(const mg_winograd_conv *s, const void *x, const float *u,
                          const float *bias, float *scratch, void *y) {
     const mg_simd_winograd *simd = mg_simd_used->winograd;
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, 0, s->result.c};
-    float *v = scratch + s->threads_at + (size_t)omp_get_thread_num() * s->thread_floats;
+    float *v = scratch_of(s, scratch, omp_get_thread_num());
     float *m = v + s->elements * s->image_plane;
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < blocks_of(s, 0); i++) {
@@ -204,18 +220,30 @@ static void make_results(const mg_winograd_conv *s, const void *x, const float *
     }
 }
 
-/* The scratch of a thread, or of the strip, with this number: a strip of the filters, then a strip
- * of M. */
-static float *strip_scratch(const mg_winograd_conv *s, float *scratch, int64_t number) {
-    return scratch + s->threads_at + (size_t)number * s->thread_floats;
+/* U of a strip: n channels from `first` on. */
+static void transform_strip(const mg_winograd_conv *s, const float *filters, int64_t strip,
+                            int64_t first, int64_t n, mg_winograd_planes u) {
+    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
+    mg_simd_used->winograd->filters(&sizes, filters + first * s->k, u, strip, 0, n);
 }
 
-/* U of a strip: channels [first, end). */
-static void transform_strip(const mg_winograd_conv *s, const float *filters, int64_t strip,
-                            int64_t first, int64_t end, float *u) {
-    const mg_winograd_filters sizes = {s->taps, s->c, s->k};
-    mg_simd_used->winograd->filters(&sizes, filters, planes_of(s, u, s->filter_plane), strip, first,
-                                    end);
+/* U of all strips, which all threads compute and read; those of strips lie `apart` floats apart.
+ * Some channels at a time, because there may be fewer strips than threads. own: memory of this
+ * thread. */
+static void share_filters(const mg_winograd_conv *s, const float *filters, float *own, float *u,
+                          size_t apart) {
+    const int64_t share = mg_even_share(s->strips, s->c, MG_WINOGRAD_SHARE, 1, s->team);
+    const mg_winograd_planes part =
+        planes_of(s, own, MG_WINOGRAD_SHARE * mg_float_strip() + MG_WINOGRAD_PADDING);
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t strip = 0; strip < s->strips; strip++)
+        for (int64_t c = 0; c < s->c; c += share) {
+            const int64_t n = mg_smaller(share, s->c - c);
+            const mg_winograd_planes all =
+                planes_of(s, u + (size_t)strip * apart + c * mg_float_strip(), s->filter_plane);
+            transform_strip(s, filters, strip, c, n, s->team > 1 ? part : all);
+            if (s->team > 1) publish(part, n * mg_float_strip(), all);
+        }
 }
 
 /* The results of one strip, from V of a block and U of the strip. */
@@ -224,7 +252,7 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
     const int64_t first = strip * mg_float_strip(), end = first + mg_float_strip();
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, first,
                                        end < s->result.c ? end : s->result.c};
-    float *m = strip_scratch(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
+    float *m = scratch_of(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
     multiply_results(s, b, v, u, 1, m, (prefetch){0});
     mg_simd_used->winograd->results(&s->result, b.region, planes_of(s, m, s->result_plane),
                                     s->largest_block, y, b.first, b.n, &finish);
@@ -237,50 +265,48 @@ static void share_strips(const mg_winograd_conv *s, block b, const float *v, con
                          const float *bias, float *scratch, void *y) {
     enum { FEWEST = 8 }; /* tiles at a time */
     const int64_t share = mg_even_share(s->strips, b.n, b.n, FEWEST, s->team);
-#pragma omp for collapse(2) schedule(static)
-    for (int64_t strip = 0; strip < s->strips; strip++)
-        for (int64_t c = 0; c < s->c; c++)
-            transform_strip(s, filters, strip, c, c + 1, strip_scratch(s, scratch, strip));
+    float *own = scratch_of(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
+    share_filters(s, filters, own, scratch_of(s, scratch, 0), s->thread_floats);
 #pragma omp for collapse(2) schedule(static)
     for (int64_t strip = 0; strip < s->strips; strip++)
         for (int64_t at = 0; at < b.n; at += share) {
             const block part = {b.region, b.first + at, mg_smaller(share, b.n - at)};
-            make_strip(s, part, strip, v + at * s->ld, strip_scratch(s, scratch, strip), bias,
-                       scratch, y);
+            make_strip(s, part, strip, v + at * s->ld, scratch_of(s, scratch, strip), bias, scratch,
+                       y);
         }
+}
+
+/* V of a block, which all threads compute and read. own: memory of this thread. */
+static void share_images(const mg_winograd_conv *s, block b, const void *x, float *own, float *v) {
+    const mg_winograd_planes part = planes_of(s, own, MG_WINOGRAD_SHARE * s->ld);
+#pragma omp for schedule(static)
+    for (int64_t at = 0; at < b.n; at += MG_WINOGRAD_SHARE) {
+        const int64_t n = mg_smaller(MG_WINOGRAD_SHARE, b.n - at);
+        const mg_winograd_planes all = planes_of(s, v + at * s->ld, s->image_plane);
+        mg_simd_used->winograd->images(&s->image, b.region, x, b.first + at, n,
+                                       s->team > 1 ? part : all, s->ld);
+        if (s->team > 1) publish(part, n * s->ld, all);
+    }
 }
 
 /* Each strip's filters are transformed again for each block and used at once, while they are in the
  * caches. Those of all strips together would not fit. */
 static void make_results_by_strips(const mg_winograd_conv *s, const void *x, const float *filters,
                                    const float *bias, float *scratch, void *y) {
-    enum { SHARE = 8 }; /* tiles of a thread at a time */
-    const mg_simd_winograd *simd = mg_simd_used->winograd;
-    float *v = scratch + s->filters_at, *u = strip_scratch(s, scratch, omp_get_thread_num());
+    float *v = scratch + s->filters_at, *u = scratch_of(s, scratch, omp_get_thread_num());
     for (int64_t i = 0; i < blocks_of(s, 0); i++) {
         const block b = block_at(s, 0, i);
-#pragma omp for schedule(static)
-        for (int64_t at = 0; at < b.n; at += SHARE)
-            simd->images(&s->image, b.region, x, b.first + at, b.n - at < SHARE ? b.n - at : SHARE,
-                         planes_of(s, v + at * s->ld, s->image_plane), s->ld);
+        share_images(s, b, x, u, v);
         if (s->strips < s->team) {
             share_strips(s, b, v, filters, bias, scratch, y);
             continue;
         }
 #pragma omp for schedule(dynamic)
         for (int64_t strip = 0; strip < s->strips; strip++) {
-            transform_strip(s, filters, strip, 0, s->c, u);
+            transform_strip(s, filters, strip, 0, s->c, planes_of(s, u, s->filter_plane));
             make_strip(s, b, strip, v, u, bias, scratch, y);
         }
     }
-}
-
-/* Channel by channel, because there may be fewer strips than threads. */
-static void transform_all_filters(const mg_winograd_conv *s, const float *filters, float *u) {
-#pragma omp for collapse(2) schedule(static)
-    for (int64_t strip = 0; strip < s->strips; strip++)
-        for (int64_t c = 0; c < s->c; c++)
-            transform_strip(s, filters, strip, c, c + 1, u + strip * s->c * mg_float_strip());
 }
 
 /* Input i, an array of floats: where it lies, or if the images are halves a copy. */
@@ -303,7 +329,8 @@ static mg_status winograd_run_results(const mg_call *call) {
         if (s->by_strips) {
             make_results_by_strips(s, x, filters, bias, scratch, call->out[0]);
         } else {
-            transform_all_filters(s, filters, u);
+            float *own = scratch_of(s, scratch, omp_get_thread_num());
+            share_filters(s, filters, own, u, (size_t)(s->c * mg_float_strip()));
             make_results(s, x, u, bias, scratch, call->out[0]);
         }
     }

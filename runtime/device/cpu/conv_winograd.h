@@ -23,7 +23,13 @@ typedef struct mg_tap_place {
 
 mg_tap_place mg_winograd_place(const mg_winograd_axis *a, int64_t t);
 
-enum { MG_WINOGRAD_REGIONS = 4 };
+enum {
+    MG_WINOGRAD_REGIONS = 4,
+    /* tiles, or channels of filters, that a thread transforms at a time for all threads, at most */
+    MG_WINOGRAD_SHARE = 8,
+    /* floats between planes: apart by a power of two, they would share cache sets */
+    MG_WINOGRAD_PADDING = 16
+};
 
 /* The state of the kernels. */
 typedef struct mg_winograd_conv {

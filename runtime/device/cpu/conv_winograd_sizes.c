@@ -30,8 +30,7 @@ enum {
     FEWEST = 16, /* input or output channels: with fewer, transforms cost more than they save */
     FEWEST_GATHERED = 12, /* channels of a grid point of an image with stride 2: those of RGB */
     FEWEST_TILES = 32,    /* tiles of 4x4 results */
-    TRANSFORM = 14,       /* multiplications in the time that transforming an element takes */
-    PADDING = 16 /* floats between planes: apart by a power of two, they would share cache sets */
+    TRANSFORM = 14        /* multiplications in the time that transforming an element takes */
 };
 
 /* ---- tiles ---- */
@@ -277,8 +276,8 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
     if (mg_winograd_is_arranged(s))
         s->filters_at = (size_t)round_up(s->taps * s->taps * s->c * s->k, 16);
     s->strips = mg_divide_up(s->k, strip);
-    s->filter_plane = s->strips * s->c * strip + PADDING;
-    s->ld = round_up(s->c, 16) + PADDING;
+    s->filter_plane = s->strips * s->c * strip + MG_WINOGRAD_PADDING;
+    s->ld = round_up(s->c, 16) + MG_WINOGRAD_PADDING;
     /* Transforms write pixel by pixel, and wait for each line that is not in the caches: with 11 MB
      * of images and results, 7 MB of them results, a forward pass took 1.2 times as long without
      * streaming. */
@@ -306,7 +305,7 @@ static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
         s->blocks[r] = mg_divide_up(mg_winograd_tiles(s, r), s->block[r]);
         if (s->block[r] > s->largest_block) s->largest_block = s->block[r];
     }
-    s->image_plane = s->largest_block * s->ld + PADDING;
+    s->image_plane = s->largest_block * s->ld + MG_WINOGRAD_PADDING;
 }
 
 /* Keeps the sizes as the kernel's state. Copies of halves come last in scratch. */
@@ -319,26 +318,33 @@ static mg_status keep_sizes(const mg_winograd_conv *s, const mg_port *w, mg_kern
     return MG_OK;
 }
 
-/* Scratch: the filters, then V and M of a block for each thread. */
+/* Scratch: the filters, then for each thread V and M of a block, or before that some channels of
+ * the filters. */
 static mg_status winograd_prepare_blocks(mg_winograd_conv s, mg_kernel_plan *plan) {
     winograd_sizes(&s, plan);
     cut_blocks(&s, s.team, BLOCK);
-    s.result_plane = s.strips * s.largest_block * mg_float_strip() + PADDING;
-    s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
+    s.result_plane = s.strips * s.largest_block * mg_float_strip() + MG_WINOGRAD_PADDING;
+    const int64_t own = MG_WINOGRAD_SHARE * mg_float_strip() + MG_WINOGRAD_PADDING;
+    const int64_t block = s.image_plane + s.result_plane;
+    s.thread_floats = (size_t)round_up(s.elements * mg_larger(block, own), 16);
     s.threads_at = s.filters_at + mg_winograd_filters_floats(&s);
     s.copies_at = s.threads_at + (size_t)s.team * s.thread_floats;
     return keep_sizes(&s, &plan->in[1], plan);
 }
 
-/* Scratch: V of a block, which all threads share, then a strip of the filters and of M for each. */
+/* Scratch: V of a block, which all threads share; then for each a strip of the filters and of M, or
+ * before that some tiles of V, or in the place of M some channels of the filters. */
 static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *plan) {
     const int strip = mg_float_strip();
     s.by_strips = true;
     winograd_sizes(&s, plan);
     cut_blocks(&s, 1, LARGE_BLOCK);
-    s.filter_plane = s.c * strip + PADDING;
-    s.result_plane = s.largest_block * strip + PADDING;
-    s.thread_floats = (size_t)round_up(s.elements * (s.filter_plane + s.result_plane), 16);
+    s.filter_plane = s.c * strip + MG_WINOGRAD_PADDING;
+    s.result_plane = s.largest_block * strip + MG_WINOGRAD_PADDING;
+    const int64_t channels = MG_WINOGRAD_SHARE * strip + MG_WINOGRAD_PADDING;
+    const int64_t tiles = MG_WINOGRAD_SHARE * s.ld;
+    const int64_t own = s.filter_plane + mg_larger(s.result_plane, channels);
+    s.thread_floats = (size_t)round_up(s.elements * mg_larger(own, tiles), 16);
     s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.image_plane, 16);
     s.copies_at = s.threads_at + (size_t)s.team * s.thread_floats;
     return keep_sizes(&s, &plan->in[1], plan);
@@ -401,9 +407,9 @@ mg_status mg_winograd_prepare_grad_weight(mg_kernel_plan *plan) {
     cut_blocks(&s, s.partials, is_large(s.c, s.k) ? LARGE_BLOCK : SHARED_BLOCK);
     if (has_parts(&s)) {
         s.part = mg_even_share(s.strips, s.c, MOST / strip, FEWEST_CHANNELS, s.team);
-        s.filter_plane = s.part * strip + PADDING;
+        s.filter_plane = s.part * strip + MG_WINOGRAD_PADDING;
     }
-    s.result_plane = s.strips * s.largest_block * strip + PADDING;
+    s.result_plane = s.strips * s.largest_block * strip + MG_WINOGRAD_PADDING;
     s.thread_floats = (size_t)round_up(s.elements * (s.image_plane + s.result_plane), 16);
     s.threads_at = s.filters_at +
                    (size_t)(s.part > 0 || s.alone ? s.team : 1) * mg_winograd_filters_floats(&s);
