@@ -298,11 +298,14 @@ int64_t mg_winograd_block(int64_t tiles, int64_t n, int64_t most) {
 }
 
 /* Sets the blocks of tiles of all regions, such that n threads, or n partial sums, get equally
- * many. */
+ * many. Regions after the first, which have few tiles, are not cut into smaller blocks for that. */
 static void cut_blocks(mg_winograd_conv *s, int64_t n, int64_t most) {
     for (int r = 0; r < s->n_regions; r++) {
-        s->block[r] = mg_winograd_block(mg_winograd_tiles(s, r), n, most);
-        s->blocks[r] = mg_divide_up(mg_winograd_tiles(s, r), s->block[r]);
+        const int64_t tiles = mg_winograd_tiles(s, r);
+        const int64_t shares =
+            r == 0 || s->partials == 1 ? n : mg_smaller(n, mg_divide_up(tiles, most));
+        s->block[r] = mg_winograd_block(tiles, shares, most);
+        s->blocks[r] = mg_divide_up(tiles, s->block[r]);
         if (s->block[r] > s->largest_block) s->largest_block = s->block[r];
     }
     s->image_plane = s->largest_block * s->ld + MG_WINOGRAD_PADDING;
