@@ -202,8 +202,8 @@ local function sums_of_passes(name, x, w, y, attributes)
 end
 
 -- `kernel` takes all three passes, or as many as `passes`. From 300 tiles on there are several blocks, for any number
--- of threads. The 2400 tiles of many small images make 12 partial sums: up to three threads compute each alone, 8 or 13
--- threads compute one after another together.
+-- of threads. The filters' gradient of many small images, 2400 tiles, has 12 partial sums: up to three threads divide
+-- them among themselves, while 8 or 13 threads compute each of them together.
 for name, c in pairs {
   ["a Winograd convolution"] = { "12, 19, 22, 40", "3, 3, 40, 33", "12, 17, 20, 33", kernel = "Winograd" },
   ["a Winograd convolution of many small images"] = { "200, 19, 22, 32", "3, 3, 32, 33", "200, 17, 20, 33",

@@ -377,9 +377,8 @@ static bool has_parts(const mg_winograd_conv *s) {
 }
 
 /* The number of partial sums of the filters' gradient. It may depend on the sizes only, not on the
- * threads, which share these numbers evenly if there are 2, 3, 4, 6, 8, 12, 16 and so on. Each sum
- * has blocks of the first region, which has at least a quarter of the tiles, so it sets all of dU.
- */
+ * threads; the larger numbers can be divided by most usual numbers of threads. Each sum has blocks
+ * of the first region, which has at least a quarter of the tiles, so it sets all of dU. */
 static int64_t partials_of(const mg_winograd_conv *s) {
     static const int64_t counts[] = {48, 24, 12, 4, 2};
     enum { LEAST = 200, MOST = 5 << 19 }; /* tiles of a sum; bytes of dU */
@@ -391,7 +390,7 @@ static int64_t partials_of(const mg_winograd_conv *s) {
     return 1;
 }
 
-/* Whether each thread gets as many partial sums as the others, or nearly. */
+/* Whether no thread gets more than 1.05 times the mean number of partial sums. */
 static bool has_even_partials(const mg_winograd_conv *s) {
     const int64_t most = mg_divide_up(s->partials, s->team);
     return s->partials > 1 && most * s->team * 20 <= s->partials * 21;
