@@ -72,7 +72,7 @@ for _, row in ipairs(rows) do
       local ours, theirs, ratio = turns.race(steps[pass], peer, { "planes", "channels_last" })
       cells[#cells + 1] = ("%8.3f %8.3f %5.2f"):format(ours, theirs, ratio)
     end
-    print(("  %-24s %s"):format(name, table.concat(cells, "  |")))
+    print(("  %-24s %s%s"):format(name, table.concat(cells, "  |"), peer.cores.mark()))
     io.flush()
     collectgarbage()
   end

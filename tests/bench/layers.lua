@@ -145,7 +145,8 @@ local function compare(row, peer)
   local names = {}
   for layout in layouts:gmatch "%S+" do names[#names + 1] = layout end
   local ours, best, ratio, layout = turns.race(step, peer, names)
-  print(("  %-26s %9.3f %9.3f %7.2f  %s"):format(row[1], ours, best, ratio, #names > 1 and layout or ""))
+  print(("  %-26s %9.3f %9.3f %7.2f  %s%s"):format(row[1], ours, best, ratio, #names > 1 and layout or "",
+    peer.cores.mark()))
   io.flush()
   return ratio
 end

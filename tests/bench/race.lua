@@ -3,6 +3,7 @@
 -- median of the ratios within rounds. A contender that gives no answer in time is ended and left out.
 
 local ffi = require "ffi"
+local cores = require "cores"
 
 local M = {}
 
@@ -144,8 +145,9 @@ local function one_round(list, round, steps, limit, last)
   end
 end
 
---- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. Returns
---- those that ran, each with
+--- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. If the list has
+--- `threads`, the distance of that many cores is measured before each round, and after the last. Returns
+--- those that ran and, for the report, `cores`; each with
 ---     ms        all times of steps, in milliseconds
 ---     medians   the median of each round
 ---     ratio     the median over the rounds of its median time / our median time
@@ -158,11 +160,14 @@ function M.race(contenders, rounds, steps, limit, last)
   local folder, copies = shell("mktemp -d"):gsub("\n", ""), {}
   for i, c in ipairs(contenders) do copies[i] = { name = c.name, command = c.command } end
   local list = start_all(copies, folder, limit, last)
+  list.cores = contenders.threads and cores.watch(contenders.threads)
   warn_if_busy()
   for round = 1, rounds do
     if round > 1 and last and os.time() > last then break end
+    if list.cores then list.cores.measure() end
     one_round(list, round, steps, limit, last)
   end
+  if list.cores then list.cores.measure() end
   for _, c in ipairs(list) do
     local ratios = {}
     for i = 1, #c.medians do ratios[i] = c.medians[i] / list[1].medians[i] end
@@ -171,6 +176,7 @@ function M.race(contenders, rounds, steps, limit, last)
     stop(c)
   end
   os.execute("rm -rf " .. folder)
+  cores.finish()
   return list
 end
 
@@ -182,6 +188,7 @@ function M.report(title, list)
     print(("  %-32s %9.3f %9.3f %8.2f %10s"):format(c.name, median(c.ms), math.min(unpack(c.ms)),
       c.ratio, c.memory))
   end
+  if list.cores then print("  a cache line from one core to another: " .. list.cores.text()) end
 end
 
 return M

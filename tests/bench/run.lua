@@ -73,7 +73,7 @@ local function contenders()
 end
 
 local function compare(net, all)
-  local list = {}
+  local list = { threads = tonumber(options.threads) }
   local batch = BATCH[net] or 128
   local given = (" --net %s --batch %d"):format(net, batch)
   for i, c in ipairs(all) do list[i] = { name = c.name, command = c.command .. given } end

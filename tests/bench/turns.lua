@@ -6,6 +6,7 @@
 
 local ffi = require "ffi"
 local isa = require "isa"
+local cores = require "cores"
 local M = {}
 
 ffi.cdef "void (*signal(int, void (*)(int)))(int);"
@@ -56,6 +57,7 @@ function M.start(script, arguments)
   local peer = { folder = folder, input = assert(io.open(folder .. "/in", "w")),
     output = assert(io.open(folder .. "/out")) }
   peer.input:setvbuf "no"
+  peer.cores = cores.watch(tonumber(options.threads))
   M.ask(peer, "hello")
   return peer
 end
@@ -73,6 +75,7 @@ function M.stop(peer)
   peer.input:close()
   peer.output:close()
   os.execute("rm -rf " .. peer.folder)
+  cores.finish()
 end
 
 -- Milliseconds of each of n steps.
@@ -95,7 +98,8 @@ local function run_peer(peer, layout, n)
 end
 
 --- Races step() with the peer's case in each of its layouts -> our milliseconds, those of its fastest layout,
---- the ratio (theirs / ours within a round, the median over the rounds), and that layout.
+--- the ratio (theirs / ours within a round, the median over the rounds), and that layout. peer.cores has measured the
+--- distance of the cores before and after the rounds (cores.lua).
 function M.race(step, peer, layouts)
   local taken, times, ours = TAKE[options.take], {}, {}
   for _, layout in ipairs(layouts) do
@@ -105,6 +109,7 @@ function M.race(step, peer, layouts)
   run_ours(step, 3)
   -- not less than a turn: at its beginning the other process's threads still wait actively for work
   local n = math.max(3, math.ceil(options.turn / median(run_ours(step, 3))))
+  peer.cores.measure()
   for round = 1, tonumber(options.rounds) do
     for i = 0, #layouts do -- the order rotates
       local k = (i + round) % (#layouts + 1)
@@ -115,6 +120,7 @@ function M.race(step, peer, layouts)
       end
     end
   end
+  peer.cores.measure()
   local best = layouts[1]
   for _, name in ipairs(layouts) do if median(times[name]) < median(times[best]) then best = name end end
   local ratios = {}
