@@ -60,7 +60,7 @@ local function other_filters(seed)
   math.randomseed(seed)
   local stride, few = seed % 3 == 0 and 1 or 2, seed % 4 == 0
   local side = stride == 1 and math.random(2, 5) or math.random(3, 10)
-  return { pads = random_pads(side - 1), side = side, stride = stride, n = math.random(6, 9),
+  return { pads = random_pads(side - 1), side = side, stride = stride, n = math.random(6, 9) * stride,
     h = math.random(20, 33), w = math.random(20, 33), from = few and math.random(4, 20) or math.random(16, 50),
     to = math.random(16, 50) }
 end
@@ -96,7 +96,9 @@ local cases = {
   { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 7, w = 9, from = 264, to = 256 },
   { pads = { 2, 2, 2, 2 }, side = 5, n = 8, h = 7, w = 9, from = 264, to = 250 },
   { pads = { 1, 0, 0, 1 }, side = 2, n = 8, h = 8, w = 9, from = 264, to = 250 },
-  -- and their gradient is computed in parts
+  -- threads share strips of the results, in tiles of 6x6
+  { pads = { 1, 1, 1, 1 }, side = 3, n = 4, h = 14, w = 13, from = 120, to = 300 },
+  -- the filters' gradient is computed in parts
   { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 8, w = 7, from = 300, to = 283 },
   { pads = { 1, 0, 0, 1 }, side = 3, stride = 2, n = 4, h = 28, w = 28, from = 130, to = 157 },
   { pads = { 1, 0, 0, 1 }, side = 3, stride = 2, n = 14, h = 28, w = 28, from = 130, to = 157 }, -- too many tiles
@@ -212,6 +214,7 @@ for name, c in pairs {
     "strides = { 2, 2 }", kernel = "Winograd" },
   ["a Winograd convolution with stride 2 and few channels"] = { "32, 39, 38, 3", "7, 7, 3, 64", "32, 18, 18, 64",
     "strides = { 2, 2 }, pads = { 1, 2, 2, 1 }", kernel = "Winograd", passes = 2 },
+  ["a Winograd convolution of strips"] = { "8, 16, 15, 120", "3, 3, 120, 300", "8, 14, 13, 300", kernel = "Winograd" },
   ["a Winograd convolution with many filters"] = { "8, 9, 8, 300", "3, 3, 300, 283", "8, 7, 6, 283",
     kernel = "Winograd" },
   ["a Winograd convolution with stride 2 and many filters"] = { "4, 29, 29, 130", "3, 3, 130, 157",
