@@ -1,6 +1,6 @@
 -- How evenly the threads of the cpu device share the work of a layer, on machines with more cores than this one.
 --
---     build/mgpulua tests/bench/work_per_thread.lua [--models NAME,NAME] [--threads 4,8,16,64] [--batch 32] [--all]
+--     build/mgpulua tests/bench/work_per_thread.lua [--models NAME,NAME] [--threads 4,8,16,64] [--batch 64] [--all]
 --       [--layer "part of a title"] [--phases]
 --
 -- Each layer of the models, with the shapes that it has there, runs forward and backward on teams of simulated threads.
@@ -11,7 +11,7 @@
 -- what the team does from barrier to barrier: address of the function in mgpu-cpu.so (for addr2line -fe), work, ratio.
 
 local HERE = "tests/bench/"
-local options = { models = "lenet5,mnist_cnn,cifar10_cnn,resnet18,mobilenet_v2", threads = "4,8,16,64", batch = "32" }
+local options = { models = "lenet5,mnist_cnn,cifar10_cnn,resnet18,mobilenet_v2", threads = "4,8,16,64", batch = "64" }
 for i = 1, #arg do
   local name, value = arg[i]:match "^%-%-(%w+)$", arg[i + 1]
   if name then options[name] = value and not value:find "^%-%-" and value or true end
