@@ -163,15 +163,22 @@ static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
 
 /* ---- writing ---- */
 
+/* The bias from a column on, in the dtype of the sums, or NULL. That of halves is converted first.
+ */
+static const char *bias_at(const run *r, int64_t column) {
+    if (!r->y->bias) return NULL;
+    const char *bias = mg_dtype_is_half(r->y->dtype) ? r->scratch : r->y->bias;
+    return bias + column * size_of(r->g);
+}
+
 /* Writes the sums of the strip that begins at column `done` of a block, line by line of the
  * result. */
 static void write_strip(const run *r, const block *b, int64_t done, const char *sums) {
     const mg_gemm_result *y = r->y;
     const int64_t strip = loops_of(r->g)->strip, size = size_of(r->g), first = b->column + done;
     const int64_t stored = (int64_t)mg_dtype_size(y->dtype);
-    const char *bias = mg_dtype_is_half(y->dtype) && y->bias ? r->scratch : y->bias;
     mg_gemm_sums s = {.columns = mg_smaller(strip, b->columns - done),
-                      .bias = bias ? bias + first * size : NULL,
+                      .bias = bias_at(r, first),
                       .relu = y->relu,
                       .dtype = y->dtype};
     for (int64_t i = 0; i < b->rows; i += s.rows) {
@@ -236,12 +243,11 @@ static mg_gemm_product read_left(const run *r, const block *b, int64_t from, int
 }
 
 /* How many of a block's first columns are written to the result directly, not by way of scratch:
- * those that fill vectors, if the result is a plain matrix in the dtype of the sums, and the sums
- * are not cut into parts. */
+ * those that fill vectors, if the result is a plain matrix and the sums are not cut into parts. */
 static int64_t straight_columns(const run *r, const block *b) {
     const int64_t strip = loops_of(r->g)->strip, rest = b->columns % strip;
     const bool is_matrix = r->y->columns == r->g->m;
-    if (!is_matrix || r->g->parts > 1 || r->g->k == 0 || mg_dtype_is_half(r->y->dtype)) return 0;
+    if (!is_matrix || r->g->parts > 1 || r->g->k == 0) return 0;
     return rest * 2 == strip ? b->columns : b->columns - rest;
 }
 
@@ -258,13 +264,15 @@ static void choose_target(const run *r, const block *b, int64_t done, int64_t fr
     if (end < b->end || done >= straight_columns(r, b)) {
         p->c = at;
         p->rc = strip;
+        p->stored = MG_F32;
         p->bias = NULL;
         p->relu = false;
         return;
     }
-    p->c = (char *)y->at + (b->row * y->pixel + column) * size;
+    p->c = (char *)y->at + (b->row * y->pixel + column) * (int64_t)mg_dtype_size(y->dtype);
     p->rc = y->pixel;
-    p->bias = y->bias ? (const char *)y->bias + column * size : NULL;
+    p->stored = y->dtype;
+    p->bias = bias_at(r, column);
     p->relu = y->relu;
 }
 

@@ -14,6 +14,32 @@ MG_INLINE NAME(vec) NAME(gemm_finish)(NAME(vec) v, const REAL *bias, bool relu, 
     return relu ? (NAME(vec))((__typeof__(v < v))v & ~below) : v;
 }
 
+/* Float16 and bfloat16 are converted where they are read and written; only the loops in float do
+ * so. `half` is the dtype in memory if it is one of the two, otherwise MG_F32 stands for REAL. */
+enum { NAME(has_halves) = sizeof(REAL) == sizeof(float) };
+
+/* Writes results from element i on. */
+MG_INLINE void NAME(gemm_put)(void *to, int64_t i, NAME(vec) v, const mg_dtype half) {
+    if (half == MG_F16)
+        mg_put_f16((uint16_t *)to + i, (mg_loose_floats)v);
+    else if (half == MG_BF16)
+        mg_put_bf16((uint16_t *)to + i, (mg_loose_floats)v);
+    else
+        *(NAME(vec) *)((REAL *)to + i) = v;
+}
+
+/* Finishes the sums of a tile from `row` on, and writes them. */
+MG_INLINE void NAME(put_tile)(const mg_gemm_product *p, int64_t row, NAME(vec) (*total)[2],
+                              const int rows, const int vectors, const mg_dtype half) {
+    const REAL *sums = (const REAL *)p->sums + (p->sums ? row * GEMM_STRIP : 0);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) {
+        if (sums) total[r][v] += *(const NAME(vec) *)(sums + r * GEMM_STRIP + v * VEC);
+        NAME(gemm_put)
+        (p->c, (row + r) * p->rc + v * VEC,
+         NAME(gemm_finish)(total[r][v], p->bias, p->relu, v * VEC), half);
+    }
+}
+
 /* Computes rows x vectors sums: `vectors` is 1 or 2, the vectors of a strip that are wanted. */
 MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_t ra, int64_t da,
                                    const int rows, const int vectors) {
@@ -41,13 +67,12 @@ MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_
         UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
             total[r][v] += sum[r][v];
     }
-    REAL *c = (REAL *)p->c + row * p->rc;
-    const REAL *sums = (const REAL *)p->sums + (p->sums ? row * GEMM_STRIP : 0);
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) {
-        NAME(vec) *to = (NAME(vec) *)(c + r * p->rc + v * VEC);
-        if (sums) total[r][v] += *(const NAME(vec) *)(sums + r * GEMM_STRIP + v * VEC);
-        *to = NAME(gemm_finish)(total[r][v], p->bias, p->relu, v * VEC);
-    }
+    if (NAME(has_halves) && p->stored == MG_F16)
+        NAME(put_tile)(p, row, total, rows, vectors, MG_F16);
+    else if (NAME(has_halves) && p->stored == MG_BF16)
+        NAME(put_tile)(p, row, total, rows, vectors, MG_BF16);
+    else
+        NAME(put_tile)(p, row, total, rows, vectors, MG_F32);
 }
 
 MG_INLINE void NAME(multiply_rows)(const mg_gemm_product *p, int64_t row, const int rows) {
@@ -94,10 +119,6 @@ static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, 
         for (int64_t d = i < whole ? deep : 0; d < depth; d++)
             to[d * GEMM_STRIP + i] = x[i * row + d];
 }
-
-/* Float16 and bfloat16 are converted where they are read and written; only the loops in float do
- * so. `half` is the dtype in memory if it is one of the two, otherwise MG_F32 stands for REAL. */
-enum { NAME(has_halves) = sizeof(REAL) == sizeof(float) };
 
 /* Element i, and a vector of elements from i on. */
 MG_INLINE REAL NAME(gemm_get_one)(const void *from, int64_t i, const mg_dtype half) {
@@ -162,12 +183,7 @@ MG_INLINE void NAME(write_rows)(const mg_gemm_sums *s, void *y, int64_t y_row,
                 sums + column / GEMM_STRIP * s->apart + (column % GEMM_STRIP ? VEC : 0);
             const NAME(vec) v =
                 NAME(gemm_finish)(*(const NAME(vec) *)from, s->bias, s->relu, column);
-            if (half == MG_F16)
-                mg_put_f16((uint16_t *)y + column, (mg_loose_floats)v);
-            else if (half == MG_BF16)
-                mg_put_bf16((uint16_t *)y + column, (mg_loose_floats)v);
-            else
-                *(NAME(vec) *)((REAL *)y + column) = v;
+            NAME(gemm_put)(y, column, v, half);
         }
         NAME(write_rest)
         (s, sums + whole / GEMM_STRIP * s->apart + whole % GEMM_STRIP, whole, y, half);
