@@ -163,8 +163,7 @@ static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
 
 /* ---- writing ---- */
 
-/* The bias from a column on, in the dtype of the sums, or NULL. That of halves is converted first.
- */
+/* The bias from a column on, in the dtype of the sums, or NULL. */
 static const char *bias_at(const run *r, int64_t column) {
     if (!r->y->bias) return NULL;
     const char *bias = mg_dtype_is_half(r->y->dtype) ? r->scratch : r->y->bias;

@@ -18,8 +18,7 @@ typedef struct mg_gemm_product {
     int64_t columns;
     void *c;
     int64_t rc;
-    mg_dtype
-        stored; /* float16 or bfloat16: results are rounded to it; any other: c has b's dtype */
+    mg_dtype stored;  /* float16 or bfloat16: c is rounded to it; any other: c has b's dtype */
     const void *sums; /* {rows, strip} to be added, which may be c, or NULL */
     const void *bias; /* to be added, per column, or NULL */
     bool relu;        /* comes last; NaN stays NaN */
