@@ -3,9 +3,9 @@
  *
  *     core_distance N
  *
- * Two threads, each bound to a core, pass a flag in one cache line back and forth. The first of the
- * cores that this process may use is measured with each other one of the first N; the largest time
- * is printed. On a virtual machine the answer changes while programs run, because the host may move
+ * Two threads, each bound to a core, pass a flag in one cache line back and forth. Of the first N
+ * cores that this process may use, the first is measured with each other one; the largest time is
+ * printed. On a virtual machine the answer changes while programs run, because the host may move
  * a virtual core to another core. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -48,8 +48,8 @@ static int compare(const void *a, const void *b) {
     return (d > 0) - (d < 0);
 }
 
-/* The median time of a way between this thread's core and another; the first few, while the other
- * core wakes up, are outliers. */
+/* The median time from this thread's core to another. The first measurements, while the other core
+ * wakes up, are too long. */
 static double measure(int cpu) {
     pthread_t other;
     double ns[TIMES];

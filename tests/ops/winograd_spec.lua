@@ -96,7 +96,7 @@ local cases = {
   { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 7, w = 9, from = 264, to = 256 },
   { pads = { 2, 2, 2, 2 }, side = 5, n = 8, h = 7, w = 9, from = 264, to = 250 },
   { pads = { 1, 0, 0, 1 }, side = 2, n = 8, h = 8, w = 9, from = 264, to = 250 },
-  -- threads share strips of the results, in tiles of 6x6
+  -- threads share strips of the results, in tiles of 6x6 results
   { pads = { 1, 1, 1, 1 }, side = 3, n = 4, h = 14, w = 13, from = 120, to = 300 },
   -- the filters' gradient is computed in parts
   { pads = { 1, 1, 1, 1 }, side = 3, n = 8, h = 8, w = 7, from = 300, to = 283 },

@@ -31,11 +31,13 @@ enum {
     FEWEST_GATHERED = 12, /* channels of a grid point of an image with stride 2: those of RGB */
     FEWEST_TILES = 32,    /* tiles of 4x4 results */
     TRANSFORM = 14,       /* multiplications in the time that transforming an element takes */
-    /* the same for an element of the filters, with stride 2: they are rearranged, and their
-     * transforms are four times as large for the same number of weights */
+    /* the same for an element of the transformed filters, with stride 2, where they are rearranged
+     * first and have four times as many elements for the same weights */
     STRIDED_FILTER = 35,
-    MANY_SHARED = 1 << 15,  /* as MANY_FILTERS, where a strip of them fits the L2 cache */
-    LARGEST_STRIP = 1 << 20 /* bytes of a strip's transformed filters */
+    /* weights of a tap, with more of which threads share strips of results if the transformed
+     * filters of a strip have at most so many bytes and stay in the L2 cache */
+    MANY_FOR_BLOCKS = 1 << 15,
+    LARGEST_STRIP = 1 << 20
 };
 
 /* ---- tiles ---- */
@@ -190,26 +192,26 @@ static bool has_small_tiles(const mg_winograd_conv *s) {
     return s->y.step == 1 && is_large(s->c, s->k);
 }
 
-/* Elements of the largest tiles. */
-static int64_t largest_tile(const mg_winograd_conv *s) {
-    const bool small = has_small_tiles(s);
-    return cut_side(s->y.points, s->taps, small).first *
-           cut_side(s->x.points, s->taps, small).first;
+static cut cut_rows(const mg_winograd_conv *s) {
+    return cut_side(s->y.points, s->taps, has_small_tiles(s));
+}
+
+static cut cut_columns(const mg_winograd_conv *s) {
+    return cut_side(s->x.points, s->taps, has_small_tiles(s));
 }
 
 /* Whether products and transforms take less time than a direct convolution, whose loops are a
  * little faster for the same number of multiplications; the more so if dU does not stay in the
- * caches. per_filter: multiplications in the time that transforming an element of the filters
+ * caches. per_filter: multiplications in the time that an element of the transformed filters
  * takes. */
 static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_value *y,
                        int64_t per_filter) {
     const int64_t *d = y->shape.dim, *f = w->shape.dim;
     const bool large = is_large(s->c, s->k), small = has_small_tiles(s);
-    const cut rows = cut_side(s->y.points, s->taps, small);
-    const cut columns = cut_side(s->x.points, s->taps, small);
+    const cut rows = cut_rows(s), columns = cut_columns(s);
     const int64_t direct = d[1] * d[2] * f[0] * f[1] * f[2] * f[3];
     const int64_t c = s->c, k = round_up(s->k, mg_float_strip());
-    const int64_t filters = largest_tile(s) * c * k * per_filter / d[0];
+    const int64_t filters = rows.first * columns.first * c * k * per_filter / d[0];
     const int64_t work =
         elements_of(rows) * elements_of(columns) * (c * k + TRANSFORM * (c + k)) + filters;
     return work < (large && !small ? direct / 3 * 2 : direct / 8 * 7);
@@ -273,8 +275,7 @@ static void add_region(mg_winograd_conv *s, mg_winograd_region r) {
 /* Cuts the points of the result's grid. */
 static void cut_result(mg_winograd_conv *s) {
     const int taps = s->taps;
-    const bool small = has_small_tiles(s);
-    const cut y = cut_side(s->y.points, taps, small), x = cut_side(s->x.points, taps, small);
+    const cut y = cut_rows(s), x = cut_columns(s);
     const int64_t last_y = y.count * (y.first - taps + 1), last_x = x.count * (x.first - taps + 1);
     add_region(s, (mg_winograd_region){0, 0, y.count, x.count, y.first, x.first, taps});
     add_region(s, (mg_winograd_region){0, last_x, y.count, 1, y.first, x.last, taps});
@@ -374,8 +375,10 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
  * tiles takes longer if U does not stay in the caches but a strip of it does: 256 to 256 channels
  * at 14x14 took 1.2 times as long with AVX2. */
 static bool suits_strips(const mg_winograd_conv *s) {
-    const int64_t strip = largest_tile(s) * s->c * mg_float_strip() * (int64_t)sizeof(float);
-    return is_large(s->c, s->k) || (s->c * s->k > MANY_SHARED && strip <= LARGEST_STRIP);
+    const int64_t elements = cut_rows(s).first * cut_columns(s).first;
+    const int64_t floats = elements * s->c * mg_float_strip();
+    return is_large(s->c, s->k) ||
+           (s->c * s->k > MANY_FOR_BLOCKS && floats * (int64_t)sizeof(float) <= LARGEST_STRIP);
 }
 
 static mg_status winograd_prepare_results(mg_winograd_conv s, mg_kernel_plan *plan) {

@@ -7,8 +7,8 @@
 
 /* Elements up to which one thread is faster than several. */
 enum { MG_SERIAL_BELOW = 20000 };
-/* Bytes of a cache line, and about the size of the last-level cache. */
-enum { MG_LINE = 64, MG_LAST_CACHE = 32 << 20 };
+/* About the size of the last-level cache, in bytes. */
+enum { MG_LAST_CACHE = 32 << 20 };
 /* Element-wise steps and copies that read and write more bytes than this use non-temporal stores
  * (MG_STREAM), which go past the caches. Half of the last-level cache, because others use it too:
  * on two cores of a processor with 32 MB for eight, a chain of steps that each double the values of

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 typedef uint32_t mg_words __attribute__((vector_size(MG_VECTOR)));
-typedef uint16_t mg_halves __attribute__((vector_size(MG_VECTOR / 2), aligned(2), may_alias));
 
 MG_INLINE mg_loose_floats mg_get_f32(const float *p) {
     return *(const mg_loose_floats *)p;
@@ -53,6 +52,7 @@ MG_INLINE void mg_store_upper(uint16_t *p, mg_words w) {
     _mm_storeu_si128((void *)p, _mm_packus_epi32(low, high));
 }
 #else
+typedef uint16_t mg_halves __attribute__((vector_size(MG_VECTOR / 2), aligned(2), may_alias));
 MG_INLINE mg_words mg_load_upper(const uint16_t *p) {
     return __builtin_convertvector(*(const mg_halves *)p, mg_words) << 16;
 }

@@ -63,7 +63,7 @@ MG_INLINE REAL NAME(rough_mean)(const REAL *x, int64_t n) {
  * while the rows are read from the L1 cache. (With products there are no free slots for that.) */
 MG_INLINE void NAME(add_vectors)(const REAL *x, const REAL *gamma, const REAL *dy, bool products,
                                  int width, REAL shift, int64_t ahead, NAME(vec) sums[4][4]) {
-    enum { LINE = 64 / sizeof(REAL) };
+    enum { LINE = MG_LINE / sizeof(REAL) };
     UNROLL for (int k = 0; k < width; k++) {
         const NAME(vec) d = AT(x, k * VEC) - shift;
         sums[0][k] += d;

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 
 enum {
+    MG_LINE = 64,  /* bytes of a cache line */
     MG_LANES = 16, /* floats that some loops take at a time, whatever the width of a vector */
     MG_TILE = 64,  /* columns or lanes that the loops below take at a time, at most */
     MG_SQUARE = 8  /* side of the squares that transpose_square transposes */

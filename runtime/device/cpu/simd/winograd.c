@@ -10,7 +10,7 @@
  * and the image's gradient is a result whose image is dy and whose filters are rotated (Lavin and
  * Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). winograd_nested.h has the
  * transforms of single lines. */
-#include "device/cpu/simd/winograd.h"
+#include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/winograd_gather.h"
 #include "device/cpu/simd/winograd_nested.h"
 #include <string.h>
@@ -20,8 +20,7 @@ enum {
     MOST = MOST_WIDE,  /* elements of a line, at most */
     MOST_RESULTS = 7,  /* results of a line, with two taps */
     MOST_TAPS = 5,
-    CACHE_LINE = 64,                         /* bytes */
-    VECTORS = MG_VECTOR < CACHE_LINE ? 2 : 1 /* of results that are written together */
+    VECTORS = MG_VECTOR < MG_LINE ? 2 : 1 /* of results that are written together */
 };
 
 /* Calls f with sizes that are constants for the compiler where they are common. */
@@ -379,8 +378,8 @@ MG_INLINE void transform_result(const int taps, const int high, const int wide, 
                                 mg_winograd_planes m, int64_t apart, mg_winograd_image g, part p,
                                 const float *bias, mg_winograd_finish f, float *y) {
     const uintptr_t addresses = (uintptr_t)y | (uintptr_t)g.c * sizeof *y; /* of all pixels */
-    const bool stream = f.past_caches && vectors * MG_VECTOR >= CACHE_LINE &&
-                        p.lanes >= vectors * LANES && addresses % CACHE_LINE == 0;
+    const bool stream = f.past_caches && vectors * MG_VECTOR >= MG_LINE &&
+                        p.lanes >= vectors * LANES && addresses % MG_LINE == 0;
     vec t[VECTORS][MOST_RESULTS][MOST], in[MOST] = {{0}};
     vec out[VECTORS][MOST_RESULTS] = {{{0}}}, first[VECTORS] = {{0}};
     const int rows = high - taps + 1, columns = wide - taps + 1;
@@ -424,6 +423,7 @@ static void transform_to_floats(const mg_winograd_image *g, const mg_winograd_re
                                 int64_t n, const mg_winograd_finish *f) {
     for (int64_t i = 0; i < n; i++) {
         const tile_place p = place_of(r, first + i);
+        const mg_winograd_planes row_of_m = planes_at(m, i * STRIP);
         for (int64_t phase = 0; phase < g->step * g->step; phase++) {
             const int64_t row = p.y * g->step + phase / g->step;
             const int64_t column = p.x * g->step + phase % g->step;
@@ -431,9 +431,8 @@ static void transform_to_floats(const mg_winograd_image *g, const mg_winograd_re
             part of = part_of(g, row, column);
             for (int64_t c = f->first; c < f->end; c += VECTORS * LANES) {
                 const int64_t from = phase * g->phase + c - f->first;
-                const mg_winograd_planes left = column_of(planes_at(m, i * STRIP), tiles, from);
-                const mg_winograd_planes right =
-                    column_of(planes_at(m, i * STRIP), tiles, from + LANES);
+                const mg_winograd_planes left = column_of(row_of_m, tiles, from);
+                const mg_winograd_planes right = column_of(row_of_m, tiles, from + LANES);
                 const float *bias = f->bias ? f->bias + c : NULL;
                 of.lanes = g->c - c;
                 if (VECTORS == 1 || of.lanes <= LANES)
