@@ -42,6 +42,8 @@ local MATRICES = [[
     case("blocks", dtype, matmul {}, { 200, 300 }, { 300, 270 })
     case("transposed a", dtype, matmul { transpose_a = true }, { 300, 200 }, { 300, 41 })
     case("transposed b", dtype, matmul { transpose_b = true }, { 13, 259 }, { 65, 259 })
+    case("transposed b, pairs of halves", dtype, matmul { transpose_b = true }, { 13, 290 }, { 43, 290 })
+    case("transposed b, parts with odd ends", dtype, matmul { transpose_b = true }, { 9, 5002 }, { 17, 5002 })
     case("both", dtype, matmul { transpose_a = true, transpose_b = true }, { 33, 18 }, { 7, 33 })
     case("parts", dtype, matmul {}, { 9, 5000 }, { 5000, 17 })
     case("one column", dtype, matmul {}, { 400, 70 }, { 70, 1 })

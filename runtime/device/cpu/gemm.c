@@ -213,10 +213,16 @@ static void pack_strips(const run *r, int64_t column, int64_t columns, int64_t f
                           depth, columns, to, apart / size_of(r->g));
         return;
     }
+    const bool pairs = b->read == mg_read_matrix && mg_dtype_is_half(b->dtype) && b->row % 2 == 0;
     for (int64_t done = 0; done < columns; done += strip, to += apart) {
-        const int64_t n = mg_smaller(strip, columns - done);
-        b->read(b, column + done, n, from, depth, lanes, depth);
-        loops->pack_lanes(lanes, depth, n, depth, to);
+        const int64_t n = mg_smaller(strip, columns - done), row = column + done;
+        if (pairs) {
+            const uint16_t *halves = (const uint16_t *)b->at + row * b->row + from;
+            loops->pack_lanes(halves, b->dtype, b->row, n, depth, to);
+        } else {
+            b->read(b, row, n, from, depth, lanes, depth);
+            loops->pack_lanes(lanes, r->g->wide ? MG_F64 : MG_F32, depth, n, depth, to);
+        }
     }
 }
 

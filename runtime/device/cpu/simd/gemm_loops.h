@@ -106,8 +106,12 @@ static void NAME(gemm_multiply)(const mg_gemm_product *p, int64_t rows) {
 }
 
 /* Transposes squares in registers, and what is left element by element. */
-static void NAME(gemm_pack_lanes)(const void *from, int64_t row, int64_t lanes, int64_t depth,
-                                  void *packed) {
+static void NAME(gemm_pack_lanes)(const void *from, mg_dtype dtype, int64_t row, int64_t lanes,
+                                  int64_t depth, void *packed) {
+    if (NAME(has_halves) && mg_dtype_is_half(dtype)) {
+        mg_pack_halves(from, dtype, row, lanes, depth, packed);
+        return;
+    }
     const REAL *restrict x = from;
     REAL *restrict to = packed;
     const int64_t whole = lanes - lanes % NAME(square), deep = depth - depth % NAME(square);

@@ -6,7 +6,8 @@
 #include "device/cpu/simd/simd.h"
 
 typedef uint32_t mg_eight __attribute__((vector_size(4 * MG_SQUARE)));
-typedef mg_eight mg_loose_eight __attribute__((aligned(4), may_alias));
+/* at any address that is aligned for a half, because a word may be a pair of halves */
+typedef mg_eight mg_loose_eight __attribute__((aligned(2), may_alias));
 /* Halves of two interleaved vectors: single words, pairs of words, four words at a time. */
 #define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
 #define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
