@@ -72,3 +72,19 @@ static mg_piece piece_of(const mg_channel_view *s, int64_t chunk, int64_t tile) 
 mg_piece mg_channel_view_piece(const mg_channel_view *s, int64_t unit) {
     return piece_of(s, unit / s->tiles, unit % s->tiles);
 }
+
+/* ---- halves ---- */
+
+mg_unit_rows mg_channel_view_read(const mg_channel_view *s, mg_piece p, const void *x, mg_dtype t,
+                                  float *copy) {
+    const void *at = (const char *)x + p.offset * (int64_t)mg_dtype_size(t);
+    if (!mg_dtype_is_half(t)) return (mg_unit_rows){at, s->row_step};
+    mg_simd_used->conversions->load_rows(copy, at, s->row_step, p.rows, p.width, t);
+    return (mg_unit_rows){copy, p.width};
+}
+
+void mg_channel_view_write(const mg_channel_view *s, mg_piece p, const float *copy, void *y,
+                           mg_dtype t) {
+    mg_simd_used->conversions->store_rows((uint16_t *)y + p.offset, s->row_step, copy, p.rows,
+                                          p.width, t);
+}

@@ -40,9 +40,43 @@ static inline int64_t mg_channel_view_units(const mg_channel_view *s) {
     return s->chunks * s->tiles;
 }
 
-/* For float32 or float64. */
+/* ---- units of float16 and bfloat16, which the loops take as floats ---- */
+
+enum {
+    MG_PART_ROWS = 32, /* after which the loops go on to add up in double */
+    MG_HALVES_PART = MG_PART_ROWS * MG_TILE
+};
+
+/* The first rows of a unit of elements of dtype t: all of them, or of halves as many as are
+ * converted at a time, so that the copy stays in the L1 cache. The copy has MG_HALVES_PART floats
+ * at most. */
+static inline mg_piece mg_first_part(mg_piece unit, mg_dtype t) {
+    if (mg_dtype_is_half(t)) unit.rows = mg_smaller(unit.rows, MG_PART_ROWS);
+    return unit;
+}
+/* The rows after part p; none if it is the last. */
+static inline mg_piece mg_next_part(const mg_channel_view *s, mg_piece unit, mg_piece p) {
+    const int64_t done = (p.offset - unit.offset) / s->row_step + p.rows;
+    return (mg_piece){unit.offset + done * s->row_step, mg_smaller(p.rows, unit.rows - done),
+                      unit.width};
+}
+
+/* The rows of a unit, or of a part of it, as the loops take them: `step` elements apart. */
+typedef struct mg_unit_rows {
+    const void *at;
+    int64_t step;
+} mg_unit_rows;
+
+/* Rows of x: in place, or halves converted to `copy`. */
+mg_unit_rows mg_channel_view_read(const mg_channel_view *s, mg_piece p, const void *x, mg_dtype t,
+                                  float *copy);
+/* Rounds rows, which follow each other in `copy`, to those of y in dtype t, a half. */
+void mg_channel_view_write(const mg_channel_view *s, mg_piece p, const float *copy, void *y,
+                           mg_dtype t);
+
+/* The loops for elements of a floating dtype; halves are given to them as floats. */
 const mg_simd_folds *mg_folds_of(mg_dtype t);
-/* Why the kernel's loops cannot take the dtype of input 0; NULL if they can. */
+/* Why the loops cannot take the dtype of input 0 in place; NULL if they can. */
 const char *mg_folds_refuse(const mg_kernel_plan *plan);
 
 #endif

@@ -3,10 +3,11 @@
  * For each lane of a unit, moments sums the differences from a number near the lane's values. These
  * differences are exact or nearly so, however far the mean is from 0. The units' means and squares
  * are combined in double. batch_norm subtracts the mean before it multiplies, for the same
- * reason. */
+ * reason. Units of float16 and bfloat16 are converted to float when they are computed. */
 #include "device/cpu/channel_view.h"
 #include "ops/attrs.h"
 #include <math.h>
+#include <omp.h>
 
 enum {
     JOINED = 4, /* channels whose units a thread joins at a time; a whole tile has several such */
@@ -16,12 +17,23 @@ enum {
 
 /* ---- shared ---- */
 
+/* The statistics and the parameters are float32 if the images are halves. */
+static const char *norm_accepts(const mg_kernel_plan *plan) {
+    return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "not floating point";
+}
+
 /* Scratch in doubles: two results per lane and unit, and three numbers per lane. */
+static int64_t doubles_of(const mg_channel_view *s) {
+    return mg_channel_view_units(s) * 2 * s->width + 3 * s->tiles * s->width;
+}
+
+/* Behind them, a copy of a unit per thread if the images are halves. */
 static mg_status norm_prepare(mg_kernel_plan *plan) {
-    const mg_channel_view s = mg_channel_view_of(plan->in[0].value);
-    const int64_t lanes = s.tiles * s.width;
-    const int64_t doubles = mg_channel_view_units(&s) * 2 * s.width + 3 * lanes;
-    plan->scratch = (size_t)doubles * sizeof(double);
+    const mg_value *x = plan->in[0].value;
+    const mg_channel_view s = mg_channel_view_of(x);
+    const int64_t copies = mg_dtype_is_half(x->dtype) ? mg_cpu_threads() : 0;
+    plan->scratch = (size_t)doubles_of(&s) * sizeof(double) +
+                    (size_t)(copies * s.chunk_rows * s.width) * sizeof(float);
     return MG_OK;
 }
 
@@ -30,7 +42,7 @@ static mg_channel_view view_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value);
 }
 
-/* The loops for the dtype of input 0. */
+/* The loops for the images, input 0; also of the dtype of all other operands. */
 static const mg_simd_folds *folds_of(const mg_call *call) {
     return mg_folds_of(call->plan->in[0].value->dtype);
 }
@@ -53,11 +65,6 @@ static void put_number(void *p, int64_t i, double v, const mg_simd_folds *f) {
         ((double *)p)[i] = v;
 }
 
-/* The address of element i. */
-static const char *element_at(const void *p, int64_t i, const mg_simd_folds *f) {
-    return (const char *)p + i * f->size;
-}
-
 /* The two results per lane of a unit. */
 static double *part_of(const mg_channel_view *s, double *parts, int64_t unit) {
     return parts + unit * 2 * s->width;
@@ -72,11 +79,15 @@ static double inverse_deviation(const mg_call *call, int64_t c, int64_t channels
 /* ---- moments ---- */
 
 /* Per lane of the unit: its mean, and the sum of squared distances from that mean. */
-static void unit_moments(const mg_channel_view *s, const mg_simd_folds *f, const void *x,
-                         int64_t unit, double *mean) {
+static void unit_moments(const mg_call *call, const mg_channel_view *s, int64_t unit,
+                         double *mean) {
     const mg_piece p = mg_channel_view_piece(s, unit);
-    if (p.rows > 0)
-        f->moments(element_at(x, p.offset, f), p.rows, s->row_step, p.width, mean, mean + s->width);
+    if (p.rows == 0) return;
+    float *copies = (float *)((double *)call->scratch + doubles_of(s));
+    const mg_unit_rows x =
+        mg_channel_view_read(s, p, call->in[0], call->plan->in[0].value->dtype,
+                             copies + omp_get_thread_num() * s->chunk_rows * s->width);
+    folds_of(call)->moments(x.at, p.rows, x.step, p.width, mean, mean + s->width);
 }
 
 /* Where the units' results of a lane are: those of the first chunk. */
@@ -160,18 +171,16 @@ static void join_moments(const mg_call *call, const mg_channel_view *s, const do
  * they share evenly. The result is {2, channels}. */
 static mg_status moments_run(const mg_call *call) {
     const mg_channel_view s = view_of(call);
-    const mg_simd_folds *f = folds_of(call);
     const int64_t units = mg_channel_view_units(&s), rest = s.tail > 0 ? s.tiles : 0;
     const int64_t count = mg_shape_count(&call->plan->in[0].value->shape);
     double *parts = call->scratch;
 #pragma omp parallel if (is_large(call))
     {
 #pragma omp for schedule(static) nowait
-        for (int64_t u = 0; u < units - rest; u++)
-            unit_moments(&s, f, call->in[0], u, part_of(&s, parts, u));
+        for (int64_t u = 0; u < units - rest; u++) unit_moments(call, &s, u, part_of(&s, parts, u));
 #pragma omp single nowait
         for (int64_t u = units - rest; u < units; u++)
-            unit_moments(&s, f, call->in[0], u, part_of(&s, parts, u));
+            unit_moments(call, &s, u, part_of(&s, parts, u));
     }
 #pragma omp parallel for schedule(static) if (is_large(call) && mg_cpu_threads() >= MANY)
     for (int64_t c = 0; c < s.channels; c += JOINED)
@@ -180,6 +189,25 @@ static mg_status moments_run(const mg_call *call) {
 }
 
 /* ---- batch_norm ---- */
+
+/* Normalises unit u; the three factors are those of each lane of a row. */
+static void normalise_unit(const mg_call *call, const mg_channel_view *s, int64_t u,
+                           const double *factors, bool past_caches) {
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    const mg_simd_folds *f = folds_of(call);
+    const int64_t lanes = s->tiles * s->width;
+    const double *mean = factors + u % s->tiles * s->width;
+    const mg_piece unit = mg_channel_view_piece(s, u);
+    float copy[MG_HALVES_PART], rounded[MG_HALVES_PART];
+    for (mg_piece p = mg_first_part(unit, t); p.rows > 0; p = mg_next_part(s, unit, p)) {
+        const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, copy);
+        void *y = (char *)call->out[0] + p.offset * f->size;
+        if (mg_dtype_is_half(t)) y = rounded;
+        f->normalise(x.at, y, p.rows, x.step, p.width, mean, mean + lanes, mean + 2 * lanes,
+                     past_caches && y != rounded);
+        if (y == rounded) mg_channel_view_write(s, p, rounded, call->out[0], t);
+    }
+}
 
 /* y = (x - mean) * gamma / deviation + beta, with the three factors laid out by lane first. */
 static mg_status batch_norm_run(const mg_call *call) {
@@ -199,13 +227,7 @@ static mg_status batch_norm_run(const mg_call *call) {
 #pragma omp parallel for schedule(static) if (is_large(call))
     for (int64_t i = 0; i < units; i++) {
         /* moments has read the last units of a large tensor last: they may lie in the caches */
-        const int64_t u = past_caches ? units - 1 - i : i;
-        const int64_t first = u % s.tiles * s.width;
-        const mg_piece p = mg_channel_view_piece(&s, u);
-        if (p.rows > 0)
-            f->normalise(element_at(call->in[0], p.offset, f),
-                         (char *)call->out[0] + p.offset * f->size, p.rows, s.row_step, p.width,
-                         mean + first, scale + first, beta + first, past_caches);
+        normalise_unit(call, &s, past_caches ? units - 1 - i : i, mean, past_caches);
         if (past_caches) mg_simd_used->movement->end_stream();
     }
     return MG_OK;
@@ -218,13 +240,16 @@ static mg_status batch_norm_run(const mg_call *call) {
  */
 static void unit_products(const mg_call *call, const mg_channel_view *s, const double *mean,
                           int64_t unit, double *sum) {
-    const mg_simd_folds *f = folds_of(call);
     for (int64_t j = 0; j < 2 * s->width; j++) sum[j] = 0;
-    const mg_piece p = mg_channel_view_piece(s, unit);
-    if (p.rows > 0)
-        f->products(element_at(call->in[0], p.offset, f), element_at(call->in[2], p.offset, f),
-                    p.rows, s->row_step, p.width, mean + unit % s->tiles * s->width, sum,
-                    sum + s->width);
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    const mg_piece all = mg_channel_view_piece(s, unit);
+    float x_copy[MG_HALVES_PART], dy_copy[MG_HALVES_PART];
+    for (mg_piece p = mg_first_part(all, t); p.rows > 0; p = mg_next_part(s, all, p)) {
+        const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, x_copy);
+        const mg_unit_rows dy = mg_channel_view_read(s, p, call->in[2], t, dy_copy);
+        folds_of(call)->products(x.at, dy.at, p.rows, x.step, p.width,
+                                 mean + unit % s->tiles * s->width, sum, sum + s->width);
+    }
 }
 
 /* Adds up the units for JOINED channels from c on. */
@@ -272,7 +297,7 @@ static mg_status batch_norm_reduce_run(const mg_call *call) {
     return MG_OK;
 }
 
-#define NORM(id) .op = #id, .name = #id, .accepts = mg_folds_refuse
+#define NORM(id) .op = #id, .name = #id, .accepts = norm_accepts
 
 const mg_kernel mg_cpu_moments = {NORM(moments), .prepare = norm_prepare, .run = moments_run};
 const mg_kernel mg_cpu_batch_norm = {NORM(batch_norm), .prepare = norm_prepare,

@@ -1,19 +1,20 @@
 /* Pooling of images; the loops are in simd/pool_loops.h.
  *
- * An image is a plane of h x w pixels with `width` neighbouring channels. Threads share rows of
- * results. Each result is computed by one thread, so the order of additions does not depend on the
- * number of threads. The gradient of max_pool2d finds the maximum again: it is the first element of
- * the window that equals y. */
+ * An image is a plane of h x w pixels with `width` neighbouring channels. Threads share bands: rows
+ * of results, with the rows of images and of windows that they depend on. Each result is computed
+ * by one thread, so the order of additions does not depend on the number of threads. The gradient
+ * of max_pool2d finds the maximum again: it is the first element of the window that equals y.
+ *
+ * The loops take float16 and bfloat16 as floats: a band of them is converted when it is computed,
+ * and its results are rounded. */
 #include "device/cpu/cpu.h"
 #include "ops/attrs.h"
+#include <omp.h>
 
-/* Rows of windows that a unit's rows of dx lie under, at least. */
-enum { FEWEST_WINDOWS = 8 };
-
-/* The loops for the dtype of input 0. */
-static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {
-    return mg_simd_used->pool[mg_simd_index(plan->in[0].value->dtype)];
-}
+enum {
+    FEWEST_WINDOWS = 8,   /* rows of windows that a band's rows of dx lie under, at least */
+    MOST_COPIED = 1 << 16 /* elements of a band of dx that is copied, if it has more rows */
+};
 
 /* The planes of images of shape x, pooled to shape y. */
 static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, const mg_shape *y) {
@@ -35,135 +36,255 @@ static mg_pool_plane plane_of(const mg_kernel_plan *plan, const mg_shape *x, con
     return p;
 }
 
-/* Elements of a plane before pooling. */
-static int64_t image_size(const mg_pool_plane *p) {
-    return p->h * p->w * p->width;
+/* The loops for the dtype of input 0. */
+static const mg_simd_pool *loops_of(const mg_kernel_plan *plan) {
+    return mg_simd_used->pool[mg_simd_index(plan->in[0].value->dtype)];
 }
 
-/* Elements of a pooled plane. */
-static int64_t pooled_size(const mg_pool_plane *p) {
-    return p->oh * p->ow * p->width;
+static bool has_halves(const mg_kernel_plan *plan) {
+    return mg_dtype_is_half(plan->in[0].value->dtype);
+}
+
+/* Elements of a row of an image, and of a row of windows. */
+static int64_t image_row(const mg_pool_plane *p) {
+    return p->w * p->width;
+}
+
+static int64_t pooled_row(const mg_pool_plane *p) {
+    return p->ow * p->width;
 }
 
 /* Threads for the images before pooling. */
 static int team_of(const mg_pool_plane *p) {
-    return mg_cpu_team(p->count * image_size(p));
+    return mg_cpu_team(p->count * p->h * image_row(p));
 }
 
-/* An address `bytes` after base; target_at is the same for results. */
-static const void *source_at(const void *base, int64_t bytes) {
-    return (const char *)base + bytes;
+/* ---- bands ---- */
+
+/* Rows of an image and rows of windows as a plane of their own. */
+typedef struct band {
+    mg_pool_plane plane;
+    int64_t image, pooled; /* elements before the first of those rows, of all images */
+} band;
+
+/* The rows of windows [from, to) of image k, with the rows of the image that they touch and its
+ * rows [first, end). */
+static band band_of(const mg_pool_plane *p, int64_t k, int64_t from, int64_t to, int64_t first,
+                    int64_t end) {
+    const int64_t top = from * p->stride[0] - p->before[0];
+    const int64_t bottom = (to - 1) * p->stride[0] - p->before[0] + p->size[0];
+    const int64_t low = from < to ? mg_smaller(first, mg_larger(top, 0)) : first;
+    const int64_t high = from < to ? mg_larger(end, mg_smaller(bottom, p->h)) : end;
+    band b = {*p, (k * p->h + low) * image_row(p), (k * p->oh + from) * pooled_row(p)};
+    b.plane.count = 1;
+    b.plane.h = high - low;
+    b.plane.oh = to - from;
+    b.plane.before[0] = low - top;
+    return b;
 }
 
-static void *target_at(void *base, int64_t bytes) {
-    return (char *)base + bytes;
+/* The band of one row of windows. */
+static band band_of_windows(const mg_pool_plane *p, int64_t k, int64_t window) {
+    return band_of(p, k, window, window + 1, p->h, 0);
+}
+
+/* The band of the rows [first, end) of image k, with all windows that touch them. */
+static band band_of_rows(const mg_pool_plane *p, int64_t k, int64_t first, int64_t end) {
+    const int64_t past = first + p->before[0] - p->size[0]; /* no window from here on up touches */
+    const int64_t from = past < 0 ? 0 : past / p->stride[0] + 1;
+    const int64_t to = mg_smaller(mg_divide_up(end + p->before[0], p->stride[0]), p->oh);
+    return band_of(p, k, mg_smaller(from, to), to, first, end);
+}
+
+/* Most elements of a band of `rows` rows of an image: of the image, and of windows. */
+static int64_t most_image(const mg_pool_plane *p, int64_t rows) {
+    return mg_smaller(rows + 2 * (p->size[0] - 1), p->h) * image_row(p);
+}
+
+static int64_t most_pooled(const mg_pool_plane *p, int64_t rows) {
+    const int64_t windows = mg_divide_up(rows + p->size[0] - 1, p->stride[0]) + 1;
+    return mg_smaller(windows, p->oh) * pooled_row(p);
+}
+
+/* ---- halves ---- */
+
+/* n elements of an input from element `from` on: in place, or converted to `copy`. */
+static const void *read_input(const mg_call *call, int input, int64_t from, int64_t n,
+                              float *copy) {
+    const mg_dtype t = call->plan->in[input].value->dtype;
+    const char *at = (const char *)call->in[input] + from * (int64_t)mg_dtype_size(t);
+    if (!mg_dtype_is_half(t)) return at;
+    mg_simd_used->conversions->load_rows(copy, (const void *)at, n, 1, n, t);
+    return copy;
+}
+
+/* Where the loops write results from element `from` on: in place, or to `copy`, */
+static void *target_of(const mg_call *call, int64_t from, float *copy) {
+    if (has_halves(call->plan)) return copy;
+    return (char *)call->out[0] + from * loops_of(call->plan)->size;
+}
+
+/* from which n results are rounded. */
+static void round_results(const mg_call *call, int64_t from, int64_t n, const float *copy) {
+    if (has_halves(call->plan))
+        mg_simd_used->conversions->store_rows((uint16_t *)call->out[0] + from, n, copy, 1, n,
+                                              call->plan->out[0].value->dtype);
+}
+
+/* This thread's scratch, of `floats` floats. */
+static float *own_scratch(const mg_call *call, int64_t floats) {
+    return (float *)call->scratch + omp_get_thread_num() * floats;
+}
+
+/* Scratch for each thread's copies of so many elements, if there are halves. */
+static void ask_for_copies(mg_kernel_plan *plan, const mg_pool_plane *p, int64_t floats) {
+    if (has_halves(plan)) plan->scratch = (size_t)(team_of(p) * floats) * sizeof(float);
 }
 
 /* ---- the kernels ---- */
 
-/* float16 and bfloat16 are upcast first (upcast.c). */
 static const char *pool_accepts(const mg_kernel_plan *plan) {
-    const mg_dtype t = plan->in[0].value->dtype;
-    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
+    return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "not floating point";
 }
 
-/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may be
- * written over x. */
-static mg_status max_pool_grad_prepare(mg_kernel_plan *plan) {
-    const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
-    plan->overwrites = p.pairs;
+static mg_pool_plane forward_plane(const mg_kernel_plan *plan) {
+    return plane_of(plan, &plan->in[0].value->shape, &plan->out[0].value->shape);
+}
+
+/* Copies: the rows of an image under a row of windows, and the results. */
+static mg_status forward_prepare(mg_kernel_plan *plan) {
+    const mg_pool_plane p = forward_plane(plan);
+    ask_for_copies(plan, &p, p.size[0] * image_row(&p) + pooled_row(&p));
     return MG_OK;
 }
 
 /* Threads share the rows of the result. */
-static mg_status pool_forward_run(const mg_call *call,
-                                  void (*row)(const mg_pool_plane *p, const void *x, void *y,
-                                              int64_t oy)) {
-    const mg_kernel_plan *plan = call->plan;
-    const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->out[0].value->shape);
-    const int64_t size = loops_of(plan)->size, rows = p.count * p.oh;
-    const int64_t x_size = image_size(&p) * size, y_size = p.ow * p.width * size;
+static mg_status forward_run(const mg_call *call, void (*row)(const mg_pool_plane *p, const void *x,
+                                                              void *y, int64_t oy)) {
+    const mg_pool_plane p = forward_plane(call->plan);
+    const int64_t copied = p.size[0] * image_row(&p), n = pooled_row(&p);
 #pragma omp parallel for schedule(static) num_threads(team_of(&p))
-    for (int64_t i = 0; i < rows; i++)
-        row(&p, source_at(call->in[0], i / p.oh * x_size), target_at(call->out[0], i * y_size),
-            i % p.oh);
+    for (int64_t i = 0; i < p.count * p.oh; i++) {
+        const band b = band_of_windows(&p, i / p.oh, i % p.oh);
+        float *x = own_scratch(call, copied + n), *y = x + copied;
+        row(&b.plane, read_input(call, 0, b.image, b.plane.h * image_row(&p), x),
+            target_of(call, b.pooled, y), 0);
+        round_results(call, b.pooled, n, y);
+    }
     return MG_OK;
 }
 
 /* The forward ops differ in their loop only. */
 static mg_status max_pool_run(const mg_call *call) {
-    return pool_forward_run(call, loops_of(call->plan)->max_row);
+    return forward_run(call, loops_of(call->plan)->max_row);
 }
 
 static mg_status avg_pool_run(const mg_call *call) {
-    return pool_forward_run(call, loops_of(call->plan)->avg_row);
+    return forward_run(call, loops_of(call->plan)->avg_row);
 }
 
-/* The rows of dx that a thread computes at a time: whole planes where that shares the work evenly,
- * because windows that reach across the first of the rows are read twice. */
-static int64_t unit_rows(const mg_pool_plane *p) {
-    return mg_even_share(p->count, p->h, p->h, FEWEST_WINDOWS * p->stride[0], team_of(p));
+/* The rows of dx of a band: whole planes where that shares the work evenly, because windows that
+ * reach across the first of the rows are read twice; fewer if they are copied. */
+static int64_t band_rows(const mg_kernel_plan *plan, const mg_pool_plane *p) {
+    if (p->pairs) return 2;
+    const int64_t least = FEWEST_WINDOWS * p->stride[0];
+    const int64_t most = has_halves(plan) ? mg_larger(MOST_COPIED / image_row(p), least) : p->h;
+    return mg_even_share(p->count, p->h, mg_smaller(most, p->h), least, team_of(p));
 }
 
-/* 2 x 2 windows that do not overlap, a row of them at a time: inputs x, y and dy. */
-static void grad_of_pairs(const mg_call *call, const mg_pool_plane *p) {
+static mg_pool_plane max_grad_plane(const mg_kernel_plan *plan) {
+    return plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
+}
+
+/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may be
+ * written over x. Copies: x, dx, y and dy of a band. */
+static mg_status max_grad_prepare(mg_kernel_plan *plan) {
+    const mg_pool_plane p = max_grad_plane(plan);
+    plan->overwrites = p.pairs;
+    if (mg_count(&plan->in[0]) == 0) return MG_OK;
+    const int64_t rows = band_rows(plan, &p);
+    ask_for_copies(plan, &p, 2 * (most_image(&p, rows) + most_pooled(&p, rows)));
+    return MG_OK;
+}
+
+/* Computes the rows [first, end) of image k's dx. */
+static void max_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k, int64_t first,
+                          int64_t end, int64_t rows) {
     const mg_simd_pool *l = loops_of(call->plan);
-    const int64_t x_size = image_size(p) * l->size, y_size = pooled_size(p) * l->size;
-#pragma omp parallel for schedule(static) num_threads(team_of(p))
-    for (int64_t i = 0; i < p->count * p->oh; i++) {
-        const int64_t k = i / p->oh;
-        l->max_grad_row(p, source_at(call->in[0], k * x_size), source_at(call->in[1], k * y_size),
-                        source_at(call->in[2], k * y_size), target_at(call->out[0], k * x_size),
-                        i % p->oh);
-    }
+    const band b = band_of_rows(p, k, first, end);
+    const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
+    const int64_t image = most_image(p, rows), pooled = most_pooled(p, rows);
+    const int64_t n = b.plane.oh * pooled_row(p);
+    float *copy = own_scratch(call, 2 * (image + pooled));
+    float *dx = copy + image, *y_copy = dx + image;
+    const void *x = read_input(call, 0, b.image, b.plane.h * row, copy);
+    const void *y = read_input(call, 1, b.pooled, n, y_copy);
+    const void *dy = read_input(call, 2, b.pooled, n, y_copy + pooled);
+    if (p->pairs && b.plane.oh == 1)
+        l->max_grad_row(&b.plane, x, y, dy, target_of(call, b.image, dx), 0);
+    else
+        l->max_grad_rows(&b.plane, x, y, dy, target_of(call, b.image, dx), before / row,
+                         before / row + end - first);
+    round_results(call, b.image + before, (end - first) * row, dx + before);
 }
 
 /* Inputs x, y and dy. */
-static mg_status max_pool_grad_run(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
-    const mg_pool_plane p = plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
-    const mg_simd_pool *l = loops_of(plan);
-    const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
-    if (mg_count(&plan->in[0]) == 0) return MG_OK;
-    if (p.pairs) {
-        grad_of_pairs(call, &p);
-        return MG_OK;
-    }
-    const int64_t rows = unit_rows(&p);
+static mg_status max_grad_run(const mg_call *call) {
+    const mg_pool_plane p = max_grad_plane(call->plan);
+    if (mg_count(&call->plan->in[0]) == 0) return MG_OK;
+    const int64_t rows = band_rows(call->plan, &p);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
     for (int64_t k = 0; k < p.count; k++)
-        for (int64_t row = 0; row < p.h; row += rows)
-            l->max_grad_rows(&p, source_at(call->in[0], k * x_size),
-                             source_at(call->in[1], k * y_size), source_at(call->in[2], k * y_size),
-                             target_at(call->out[0], k * x_size), row, mg_smaller(row + rows, p.h));
+        for (int64_t first = 0; first < p.h; first += rows)
+            max_grad_band(call, &p, k, first, mg_smaller(first + rows, p.h), rows);
     return MG_OK;
 }
 
-static mg_status avg_pool_grad_run(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
-    const mg_pool_plane p = plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);
-    const mg_simd_pool *l = loops_of(plan);
-    const int64_t x_size = image_size(&p) * l->size, y_size = pooled_size(&p) * l->size;
+static mg_pool_plane avg_grad_plane(const mg_kernel_plan *plan) {
+    return plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);
+}
+
+/* Copies: dx and dy of a band. */
+static mg_status avg_grad_prepare(mg_kernel_plan *plan) {
+    const mg_pool_plane p = avg_grad_plane(plan);
     if (mg_count(&plan->out[0]) == 0) return MG_OK;
-    const int64_t rows = unit_rows(&p);
-#pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
-    for (int64_t k = 0; k < p.count; k++)
-        for (int64_t row = 0; row < p.h; row += rows)
-            l->avg_grad_rows(&p, source_at(call->in[0], k * y_size),
-                             target_at(call->out[0], k * x_size), row, mg_smaller(row + rows, p.h));
+    const int64_t rows = band_rows(plan, &p);
+    ask_for_copies(plan, &p, most_image(&p, rows) + most_pooled(&p, rows));
     return MG_OK;
 }
 
-const mg_kernel mg_cpu_max_pool2d = {
-    .op = "max_pool2d", .name = "max_pool2d", .accepts = pool_accepts, .run = max_pool_run};
-const mg_kernel mg_cpu_max_pool2d_grad = {.op = "max_pool2d_grad",
-                                          .name = "max_pool2d_grad",
-                                          .accepts = pool_accepts,
-                                          .prepare = max_pool_grad_prepare,
-                                          .run = max_pool_grad_run};
-const mg_kernel mg_cpu_avg_pool2d = {
-    .op = "avg_pool2d", .name = "avg_pool2d", .accepts = pool_accepts, .run = avg_pool_run};
-const mg_kernel mg_cpu_avg_pool2d_grad = {.op = "avg_pool2d_grad",
-                                          .name = "avg_pool2d_grad",
-                                          .accepts = pool_accepts,
-                                          .run = avg_pool_grad_run};
+/* As max_grad_band. */
+static void avg_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k, int64_t first,
+                          int64_t end, int64_t rows) {
+    const band b = band_of_rows(p, k, first, end);
+    const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
+    float *dx = own_scratch(call, most_image(p, rows) + most_pooled(p, rows));
+    const void *dy =
+        read_input(call, 0, b.pooled, b.plane.oh * pooled_row(p), dx + most_image(p, rows));
+    loops_of(call->plan)
+        ->avg_grad_rows(&b.plane, dy, target_of(call, b.image, dx), before / row,
+                        before / row + end - first);
+    round_results(call, b.image + before, (end - first) * row, dx + before);
+}
+
+static mg_status avg_grad_run(const mg_call *call) {
+    const mg_pool_plane p = avg_grad_plane(call->plan);
+    if (mg_count(&call->plan->out[0]) == 0) return MG_OK;
+    const int64_t rows = band_rows(call->plan, &p);
+#pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
+    for (int64_t k = 0; k < p.count; k++)
+        for (int64_t first = 0; first < p.h; first += rows)
+            avg_grad_band(call, &p, k, first, mg_smaller(first + rows, p.h), rows);
+    return MG_OK;
+}
+
+#define POOL(id) .op = #id, .name = #id, .accepts = pool_accepts
+
+const mg_kernel mg_cpu_max_pool2d = {POOL(max_pool2d), .prepare = forward_prepare,
+                                     .run = max_pool_run};
+const mg_kernel mg_cpu_max_pool2d_grad = {POOL(max_pool2d_grad), .prepare = max_grad_prepare,
+                                          .run = max_grad_run};
+const mg_kernel mg_cpu_avg_pool2d = {POOL(avg_pool2d), .prepare = forward_prepare,
+                                     .run = avg_pool_run};
+const mg_kernel mg_cpu_avg_pool2d_grad = {POOL(avg_pool2d_grad), .prepare = avg_grad_prepare,
+                                          .run = avg_grad_run};

@@ -72,9 +72,14 @@ static mg_channel_view view_of(const mg_kernel_plan *plan) {
 /* Reduces the lanes of unit u to `part`. */
 static void reduce_unit(const mg_call *call, const mg_channel_view *s, const mg_folding *r,
                         int64_t u, double *part) {
-    const mg_piece p = mg_channel_view_piece(s, u);
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    const mg_piece unit = mg_channel_view_piece(s, u);
+    float copy[MG_HALVES_PART];
     for (int64_t j = 0; j < s->width; j++) part[j] = r->start;
-    if (p.rows > 0) r->fold(element_at(call, p.offset), p.rows, s->row_step, p.width, part);
+    for (mg_piece p = mg_first_part(unit, t); p.rows > 0; p = mg_next_part(s, unit, p)) {
+        const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, copy);
+        r->fold(x.at, p.rows, x.step, p.width, part);
+    }
 }
 
 /* Joins the units' results of the lanes from `lane` on, at most JOINED, in the order of the units.
@@ -202,6 +207,12 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
     }
 }
 
+/* Halves are upcast (upcast.c) unless they are a view. */
+static const char *reduce_accepts(const mg_kernel_plan *plan) {
+    const bool converts = mg_dtype_is_half(plan->in[0].value->dtype) && view_of(plan).lanes > 0;
+    return converts ? NULL : mg_folds_refuse(plan);
+}
+
 /* Scratch: the lanes of each unit, then those of all. */
 static mg_status reduce_prepare(mg_kernel_plan *plan) {
     const mg_channel_view s = view_of(plan);
@@ -264,26 +275,29 @@ static mg_status cumsum_run(const mg_call *call) {
     return MG_OK;
 }
 
-/* Halves are upcast first; integers are always finite. */
-static const char *all_finite_accepts(const mg_kernel_plan *plan) {
-    for (int i = 0; i < plan->step->n_in; i++) {
-        const mg_dtype t = plan->in[i].value->dtype;
-        if (t == MG_F16 || t == MG_BF16) return "float16 or bfloat16";
+/* Whether the elements [first, end) are finite. */
+static bool are_finite(const void *x, mg_dtype t, int64_t first, int64_t end) {
+    const mg_simd_folds *f = mg_folds_of(t);
+    float copy[MG_HALVES_PART];
+    bool good = true;
+    if (!mg_dtype_is_half(t)) return f->finite((const char *)x + first * f->size, end - first);
+    for (; first < end && good; first += MG_HALVES_PART) {
+        const int64_t n = mg_smaller(MG_HALVES_PART, end - first);
+        mg_simd_used->conversions->load_rows(copy, (const uint16_t *)x + first, n, 1, n, t);
+        good = f->finite(copy, n);
     }
-    return NULL;
+    return good;
 }
 
-/* Whether one operand is finite. */
+/* Whether one operand is finite, as integers always are. */
 static bool all_finite(const mg_port *in, const void *x) {
     const int64_t n = mg_count(in);
-    const mg_simd_folds *f = mg_folds_of(in->value->dtype);
+    const mg_dtype t = in->value->dtype;
     bool good = true;
-    if (!mg_dtype_is_float(in->value->dtype)) return true;
+    if (!mg_dtype_is_float(t)) return true;
 #pragma omp parallel for schedule(static) reduction(&& : good) if (n > MG_SERIAL_BELOW)
-    for (int64_t first = 0; first < n; first += PIECE) {
-        const int64_t count = n - first < PIECE ? n - first : PIECE;
-        good = f->finite((const char *)x + first * f->size, count) && good;
-    }
+    for (int64_t first = 0; first < n; first += PIECE)
+        good = are_finite(x, t, first, mg_smaller(first + PIECE, n)) && good;
     return good;
 }
 
@@ -297,7 +311,7 @@ static mg_status all_finite_run(const mg_call *call) {
 }
 
 #define REDUCTION(id)                                                                              \
-    .op = #id, .name = #id, .accepts = mg_folds_refuse, .prepare = reduce_prepare, .run = reduce_run
+    .op = #id, .name = #id, .accepts = reduce_accepts, .prepare = reduce_prepare, .run = reduce_run
 
 #define CHOICE(id) .op = #id, .name = #id, .accepts = mg_folds_refuse, .run = argmax_run
 
@@ -310,6 +324,6 @@ const mg_kernel mg_cpu_all = {REDUCTION(all)};
 const mg_kernel mg_cpu_argmax = {CHOICE(argmax)};
 const mg_kernel mg_cpu_argmin = {CHOICE(argmin)};
 const mg_kernel mg_cpu_all_finite = {
-    .op = "all_finite", .name = "all_finite", .accepts = all_finite_accepts, .run = all_finite_run};
+    .op = "all_finite", .name = "all_finite", .run = all_finite_run};
 const mg_kernel mg_cpu_cumsum = {
     .op = "cumsum", .name = "columns", .accepts = mg_folds_refuse, .run = cumsum_run};

@@ -1,0 +1,102 @@
+-- Kernels of the cpu device that convert float16 and bfloat16 a part at a time: their results have the bits of float32
+-- kernels that are given the same numbers, rounded once; with 1, 3 and 16 threads, in processes of their own. Sizes need
+-- several parts, tiles and bands, and end within one.
+local check = require "check"
+local test = check.test
+check.needs "cpu"
+
+-- A script that calls f with halves and with the same numbers in float32, and prints how many elements differ.
+local SCRIPT = [[
+  local core, mgpu = require "mgpu.core", require "mgpu"
+  local ops = core.ops
+  local function slope(y) -- numbers that every dtype has, in the shape of y
+    mgpu.seed(7)
+    return mgpu.randn(y:shape()):to "bfloat16":to(y:dtype())
+  end
+  local function f(...) %s end
+  local function numbers(t) return t:to("float64"):reshape({ -1 }):totable() end
+  local function differing(dtype)
+    mgpu.seed(1)
+    local halves, floats = {}, {}
+    for i, shape in ipairs { %s } do
+      halves[i] = mgpu.randn(shape):to(dtype)
+      if %s then halves[i] = ops.where(ops.lt(halves[i], -3), halves[i] / 0, halves[i]) end
+      floats[i] = halves[i]:to "float32"
+    end
+    local got, expected = f(unpack(halves)), f(unpack(floats))
+    if got:dtype() == dtype then expected = expected:to(dtype) end
+    local different, a, b = 0, numbers(got), numbers(expected)
+    for i = 1, #b do
+      if a[i] ~= b[i] and (a[i] == a[i] or b[i] == b[i]) then different = different + 1 end
+    end
+    return different, #a == #b and #b
+  end
+  for _, dtype in ipairs { "float16", "bfloat16" } do print(dtype, differing(dtype)) end
+]]
+
+local PARAMETERS = [[
+  local shape = x:shape()
+  local m, row = ops.moments(x) + 1, mgpu.ones { shape[#shape] } / 3
+]]
+
+-- Each is { title, body of f, shapes }; `infinite` puts infinities among the inputs.
+local cases = {
+  { "moments of one tile", "return ops.moments(...)", "{ 37, 41, 64 }" },
+  { "moments of few channels", "return ops.moments(...)", "{ 9001, 7 }" },
+  { "moments of many channels", "return ops.moments(...)", "{ 5, 21, 19, 200 }" },
+  { "batch_norm of one tile", "local x = ...; " .. PARAMETERS .. "return ops.batch_norm(x, m, row, row)",
+    "{ 37, 41, 64 }" },
+  { "batch_norm of few channels", "local x = ...; " .. PARAMETERS .. "return ops.batch_norm(x, m, row, row)",
+    "{ 9001, 7 }" },
+  { "batch_norm of many channels", "local x = ...; " .. PARAMETERS .. "return ops.batch_norm(x, m, row, row)",
+    "{ 5, 21, 19, 200 }" },
+  { "batch_norm_reduce of few channels", "local x, dy = ...; " .. PARAMETERS .. "return ops.batch_norm_reduce(x, m, dy)",
+    "{ 9001, 7 }, { 9001, 7 }" },
+  { "batch_norm_reduce of many channels",
+    "local x, dy = ...; " .. PARAMETERS .. "return ops.batch_norm_reduce(x, m, dy)",
+    "{ 5, 21, 19, 200 }, { 5, 21, 19, 200 }" },
+  { "a sum over rows", "return (...):sum(1)", "{ 9001, 7 }" },
+  { "a sum over rows of many channels", "return (...):sum(1)", "{ 501, 200 }" },
+  { "a sum of everything", "return (...):sum()", "{ 203, 307 }" },
+  { "a maximum over rows", "return (...):max(1)", "{ 501, 200 }", infinite = true },
+  { "all_finite of finite numbers", "return ops.all_finite(...)", "{ 203, 307 }, { 5 }" },
+  { "all_finite of infinite numbers", "return ops.all_finite(...)", "{ 5 }, { 203, 307 }", infinite = true },
+}
+
+-- Windows that are pairs, overlap, leave gaps, and reach into padding; images with more rows than a band.
+for _, pool in ipairs {
+  { "pairs", "{ size = { 2, 2 }, strides = { 2, 2 } }", "{ 5, 43, 41, 6 }" },
+  { "overlapping windows", "{ size = { 3, 3 }, strides = { 2, 2 }, pads = { 1, 1, 0, 1 } }", "{ 3, 163, 41, 36 }" },
+  { "windows with stride 1", "{ size = { 5, 2 }, strides = { 1, 1 }, pads = { 2, 2, 1, 0 } }", "{ 2, 41, 29, 33 }" },
+  { "windows with gaps", "{ size = { 2, 1 }, strides = { 5, 3 } }", "{ 3, 64, 41, 16 }" },
+} do
+  local title, attributes, shape = unpack(pool)
+  local call = "local x, a = ..., " .. attributes .. "; "
+  for _, kind in ipairs { "max", "avg" } do
+    cases[#cases + 1] = { kind .. "_pool2d of " .. title, call .. ("return ops.%s_pool2d(x, a)"):format(kind), shape,
+      infinite = kind == "max" }
+  end
+  cases[#cases + 1] = { "max_pool2d_grad of " .. title, call .. [[
+    local y = ops.max_pool2d(x, a)
+    return ops.max_pool2d_grad(x, y, slope(y), a)]], shape, infinite = true }
+  cases[#cases + 1] = { "avg_pool2d_grad of " .. title, call .. [[
+    local dy = slope(ops.avg_pool2d(x, a))
+    a.input_shape = x:shape()
+    return ops.avg_pool2d_grad(dy, a)]], shape }
+end
+
+for _, case in ipairs(cases) do
+  local title, body, shapes = unpack(case)
+  test(title .. " of halves is that of floats, rounded", function()
+    local script = check.path "halves.lua"
+    check.write(script, SCRIPT:format(body, shapes, tostring(case.infinite or false)))
+    for _, threads in ipairs { 1, 3, 16 } do
+      local output, status = check.run(("MGPU_THREADS=%d %s %s"):format(threads, check.program, script))
+      check.equal(status, 0)
+      check.matches(output, "^float16%s+0%s+%d+\nbfloat16%s+0%s+%d+\n$")
+    end
+    local log = check.run(("MGPU_LOG=dispatch %s %s"):format(check.program, script))
+    local op = title:match "^%a+_[%w_]+" or title:match "^moments" or title:match "maximum" and "max" or "sum"
+    check.equal(log:match("\n?[^\n]*" .. op .. " of wider dtypes[^\n]*"), nil)
+  end)
+end
