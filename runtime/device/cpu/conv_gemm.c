@@ -153,6 +153,8 @@ static void input_product(product *p, const mg_kernel_plan *plan, int64_t place)
                             .pixel = p->view.pixel,
                             .line = p->view.line,
                             .image = dx[1] * dx[2] * dx[3]};
+    if (p->view.lines * p->view.columns == dx[1] * dx[2]) /* all pixels */
+        p->y = mg_gemm_matrix(p->gemm.m, dx[3], t);
     p->a_group = k, p->b_group = k;
 }
 
