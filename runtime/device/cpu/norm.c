@@ -42,7 +42,7 @@ static mg_channel_view view_of(const mg_call *call) {
     return mg_channel_view_of(call->plan->in[0].value);
 }
 
-/* The loops for the images, input 0; also of the dtype of all other operands. */
+/* The loops for the images, input 0. All other operands have the dtype in which they compute. */
 static const mg_simd_folds *folds_of(const mg_call *call) {
     return mg_folds_of(call->plan->in[0].value->dtype);
 }
@@ -83,10 +83,10 @@ static void unit_moments(const mg_call *call, const mg_channel_view *s, int64_t 
                          double *mean) {
     const mg_piece p = mg_channel_view_piece(s, unit);
     if (p.rows == 0) return;
-    float *copies = (float *)((double *)call->scratch + doubles_of(s));
-    const mg_unit_rows x =
-        mg_channel_view_read(s, p, call->in[0], call->plan->in[0].value->dtype,
-                             copies + omp_get_thread_num() * s->chunk_rows * s->width);
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    float *copies = (float *)((double *)call->scratch + doubles_of(s)), *own = NULL;
+    if (mg_dtype_is_half(t)) own = copies + omp_get_thread_num() * s->chunk_rows * s->width;
+    const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, own);
     folds_of(call)->moments(x.at, p.rows, x.step, p.width, mean, mean + s->width);
 }
 

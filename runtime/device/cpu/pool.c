@@ -124,16 +124,19 @@ static void *target_of(const mg_call *call, int64_t from, float *copy) {
     return (char *)call->out[0] + from * loops_of(call->plan)->size;
 }
 
-/* from which n results are rounded. */
-static void round_results(const mg_call *call, int64_t from, int64_t n, const float *copy) {
+/* from which n results are rounded, after the first `skipped` ones. */
+static void round_results(const mg_call *call, int64_t from, int64_t skipped, int64_t n,
+                          const float *copy) {
     if (has_halves(call->plan))
-        mg_simd_used->conversions->store_rows((uint16_t *)call->out[0] + from, n, copy, 1, n,
+        mg_simd_used->conversions->store_rows((uint16_t *)call->out[0] + from + skipped, n,
+                                              copy + skipped, 1, n,
                                               call->plan->out[0].value->dtype);
 }
 
-/* This thread's scratch, of `floats` floats. */
-static float *own_scratch(const mg_call *call, int64_t floats) {
-    return (float *)call->scratch + omp_get_thread_num() * floats;
+/* A copy in this thread's scratch of `floats` floats, from float `at` on; NULL without halves. */
+static float *own_copy(const mg_call *call, int64_t floats, int64_t at) {
+    if (!has_halves(call->plan)) return NULL;
+    return (float *)call->scratch + omp_get_thread_num() * floats + at;
 }
 
 /* Scratch for each thread's copies of so many elements, if there are halves. */
@@ -151,10 +154,15 @@ static mg_pool_plane forward_plane(const mg_kernel_plan *plan) {
     return plane_of(plan, &plan->in[0].value->shape, &plan->out[0].value->shape);
 }
 
-/* Copies: the rows of an image under a row of windows, and the results. */
+/* Elements of the rows of an image under a row of windows, at most. */
+static int64_t window_rows(const mg_pool_plane *p) {
+    return mg_smaller(p->size[0], p->h) * image_row(p);
+}
+
+/* Copies: these rows, and the results. */
 static mg_status forward_prepare(mg_kernel_plan *plan) {
     const mg_pool_plane p = forward_plane(plan);
-    ask_for_copies(plan, &p, p.size[0] * image_row(&p) + pooled_row(&p));
+    ask_for_copies(plan, &p, window_rows(&p) + pooled_row(&p));
     return MG_OK;
 }
 
@@ -162,14 +170,14 @@ static mg_status forward_prepare(mg_kernel_plan *plan) {
 static mg_status forward_run(const mg_call *call, void (*row)(const mg_pool_plane *p, const void *x,
                                                               void *y, int64_t oy)) {
     const mg_pool_plane p = forward_plane(call->plan);
-    const int64_t copied = p.size[0] * image_row(&p), n = pooled_row(&p);
+    const int64_t image = window_rows(&p), n = pooled_row(&p);
 #pragma omp parallel for schedule(static) num_threads(team_of(&p))
     for (int64_t i = 0; i < p.count * p.oh; i++) {
         const band b = band_of_windows(&p, i / p.oh, i % p.oh);
-        float *x = own_scratch(call, copied + n), *y = x + copied;
+        float *x = own_copy(call, image + n, 0), *y = own_copy(call, image + n, image);
         row(&b.plane, read_input(call, 0, b.image, b.plane.h * image_row(&p), x),
             target_of(call, b.pooled, y), 0);
-        round_results(call, b.pooled, n, y);
+        round_results(call, b.pooled, 0, n, y);
     }
     return MG_OK;
 }
@@ -215,17 +223,17 @@ static void max_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k
     const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
     const int64_t image = most_image(p, rows), pooled = most_pooled(p, rows);
     const int64_t n = b.plane.oh * pooled_row(p);
-    float *copy = own_scratch(call, 2 * (image + pooled));
-    float *dx = copy + image, *y_copy = dx + image;
-    const void *x = read_input(call, 0, b.image, b.plane.h * row, copy);
-    const void *y = read_input(call, 1, b.pooled, n, y_copy);
-    const void *dy = read_input(call, 2, b.pooled, n, y_copy + pooled);
+    const int64_t floats = 2 * (image + pooled);
+    float *dx = own_copy(call, floats, 0);
+    const void *x = read_input(call, 0, b.image, b.plane.h * row, own_copy(call, floats, image));
+    const void *y = read_input(call, 1, b.pooled, n, own_copy(call, floats, 2 * image));
+    const void *dy = read_input(call, 2, b.pooled, n, own_copy(call, floats, floats - pooled));
     if (p->pairs && b.plane.oh == 1)
         l->max_grad_row(&b.plane, x, y, dy, target_of(call, b.image, dx), 0);
     else
         l->max_grad_rows(&b.plane, x, y, dy, target_of(call, b.image, dx), before / row,
                          before / row + end - first);
-    round_results(call, b.image + before, (end - first) * row, dx + before);
+    round_results(call, b.image, before, (end - first) * row, dx);
 }
 
 /* Inputs x, y and dy. */
@@ -258,13 +266,14 @@ static void avg_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k
                           int64_t end, int64_t rows) {
     const band b = band_of_rows(p, k, first, end);
     const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
-    float *dx = own_scratch(call, most_image(p, rows) + most_pooled(p, rows));
+    const int64_t image = most_image(p, rows), floats = image + most_pooled(p, rows);
+    float *dx = own_copy(call, floats, 0);
     const void *dy =
-        read_input(call, 0, b.pooled, b.plane.oh * pooled_row(p), dx + most_image(p, rows));
+        read_input(call, 0, b.pooled, b.plane.oh * pooled_row(p), own_copy(call, floats, image));
     loops_of(call->plan)
         ->avg_grad_rows(&b.plane, dy, target_of(call, b.image, dx), before / row,
                         before / row + end - first);
-    round_results(call, b.image + before, (end - first) * row, dx + before);
+    round_results(call, b.image, before, (end - first) * row, dx);
 }
 
 static mg_status avg_grad_run(const mg_call *call) {
