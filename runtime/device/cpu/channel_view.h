@@ -42,16 +42,14 @@ static inline int64_t mg_channel_view_units(const mg_channel_view *s) {
 
 /* ---- units of float16 and bfloat16, which the loops take as floats ---- */
 
-enum {
-    MG_PART_ROWS = 32, /* after which the loops go on to add up in double */
-    MG_HALVES_PART = MG_PART_ROWS * MG_TILE
-};
+/* Floats of a copy of MG_FOLD_ROWS rows, which are converted at a time: it stays in the L1 cache,
+ * and sums have the same order as those of float32. */
+enum { MG_HALVES_PART = MG_FOLD_ROWS * MG_TILE };
 
-/* The first rows of a unit of elements of dtype t: all of them, or of halves as many as are
- * converted at a time, so that the copy stays in the L1 cache. The copy has MG_HALVES_PART floats
- * at most. */
+/* The first rows of a unit of elements of dtype t: all of them, or those that are converted at a
+ * time. */
 static inline mg_piece mg_first_part(mg_piece unit, mg_dtype t) {
-    if (mg_dtype_is_half(t)) unit.rows = mg_smaller(unit.rows, MG_PART_ROWS);
+    if (mg_dtype_is_half(t)) unit.rows = mg_smaller(unit.rows, MG_FOLD_ROWS);
     return unit;
 }
 /* The rows after part p; none if it is the last. */

@@ -27,7 +27,8 @@ static int64_t doubles_of(const mg_channel_view *s) {
     return mg_channel_view_units(s) * 2 * s->width + 3 * s->tiles * s->width;
 }
 
-/* Behind them, a copy of a unit per thread if the images are halves. */
+/* Behind them, a copy of a unit per thread if the images are halves: moments reads a unit's rows
+ * more than once. */
 static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const mg_channel_view s = mg_channel_view_of(x);
@@ -198,14 +199,14 @@ static void normalise_unit(const mg_call *call, const mg_channel_view *s, int64_
     const int64_t lanes = s->tiles * s->width;
     const double *mean = factors + u % s->tiles * s->width;
     const mg_piece unit = mg_channel_view_piece(s, u);
-    float copy[MG_HALVES_PART], rounded[MG_HALVES_PART];
+    const bool halves = mg_dtype_is_half(t);
+    float copy[MG_HALVES_PART], result[MG_HALVES_PART];
     for (mg_piece p = mg_first_part(unit, t); p.rows > 0; p = mg_next_part(s, unit, p)) {
         const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, copy);
-        void *y = (char *)call->out[0] + p.offset * f->size;
-        if (mg_dtype_is_half(t)) y = rounded;
+        void *y = halves ? (void *)result : (char *)call->out[0] + p.offset * f->size;
         f->normalise(x.at, y, p.rows, x.step, p.width, mean, mean + lanes, mean + 2 * lanes,
-                     past_caches && y != rounded);
-        if (y == rounded) mg_channel_view_write(s, p, rounded, call->out[0], t);
+                     past_caches && !halves);
+        if (halves) mg_channel_view_write(s, p, result, call->out[0], t);
     }
 }
 

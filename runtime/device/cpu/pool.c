@@ -13,7 +13,7 @@
 
 enum {
     FEWEST_WINDOWS = 8,   /* rows of windows that a band's rows of dx lie under, at least */
-    MOST_COPIED = 1 << 16 /* elements of a band of dx that is copied, if it has more rows */
+    MOST_COPIED = 1 << 16 /* elements of dx in a band of halves, unless that has the fewest rows */
 };
 
 /* The planes of images of shape x, pooled to shape y. */
@@ -204,87 +204,101 @@ static mg_pool_plane max_grad_plane(const mg_kernel_plan *plan) {
     return plane_of(plan, &plan->in[0].value->shape, &plan->in[1].value->shape);
 }
 
-/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may be
- * written over x. Copies: x, dx, y and dy of a band. */
-static mg_status max_grad_prepare(mg_kernel_plan *plan) {
-    const mg_pool_plane p = max_grad_plane(plan);
-    plan->overwrites = p.pairs;
-    if (mg_count(&plan->in[0]) == 0) return MG_OK;
-    const int64_t rows = band_rows(plan, &p);
-    ask_for_copies(plan, &p, 2 * (most_image(&p, rows) + most_pooled(&p, rows)));
-    return MG_OK;
-}
-
-/* Computes the rows [first, end) of image k's dx. */
-static void max_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k, int64_t first,
-                          int64_t end, int64_t rows) {
-    const mg_simd_pool *l = loops_of(call->plan);
-    const band b = band_of_rows(p, k, first, end);
-    const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
-    const int64_t image = most_image(p, rows), pooled = most_pooled(p, rows);
-    const int64_t n = b.plane.oh * pooled_row(p);
-    const int64_t floats = 2 * (image + pooled);
-    float *dx = own_copy(call, floats, 0);
-    const void *x = read_input(call, 0, b.image, b.plane.h * row, own_copy(call, floats, image));
-    const void *y = read_input(call, 1, b.pooled, n, own_copy(call, floats, 2 * image));
-    const void *dy = read_input(call, 2, b.pooled, n, own_copy(call, floats, floats - pooled));
-    if (p->pairs && b.plane.oh == 1)
-        l->max_grad_row(&b.plane, x, y, dy, target_of(call, b.image, dx), 0);
-    else
-        l->max_grad_rows(&b.plane, x, y, dy, target_of(call, b.image, dx), before / row,
-                         before / row + end - first);
-    round_results(call, b.image, before, (end - first) * row, dx);
-}
-
-/* Inputs x, y and dy. */
-static mg_status max_grad_run(const mg_call *call) {
-    const mg_pool_plane p = max_grad_plane(call->plan);
-    if (mg_count(&call->plan->in[0]) == 0) return MG_OK;
-    const int64_t rows = band_rows(call->plan, &p);
-#pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
-    for (int64_t k = 0; k < p.count; k++)
-        for (int64_t first = 0; first < p.h; first += rows)
-            max_grad_band(call, &p, k, first, mg_smaller(first + rows, p.h), rows);
-    return MG_OK;
-}
-
 static mg_pool_plane avg_grad_plane(const mg_kernel_plan *plan) {
     return plane_of(plan, &plan->out[0].value->shape, &plan->in[0].value->shape);
 }
 
-/* Copies: dx and dy of a band. */
-static mg_status avg_grad_prepare(mg_kernel_plan *plan) {
-    const mg_pool_plane p = avg_grad_plane(plan);
+/* A band of dx, whose rows [first, end) are computed; image and pooled: the most elements that a
+ * band of the call has before and after pooling. */
+typedef struct grad_band {
+    band in;
+    int64_t first, end, image, pooled;
+} grad_band;
+
+/* Floats of a thread's copies for a band: up to two of the image and two of the windows, dx first.
+ */
+static int64_t grad_floats(const grad_band *g) {
+    return 2 * (g->image + g->pooled);
+}
+
+/* Inputs x, y and dy. */
+static void max_grad_band(const mg_call *call, const grad_band *g, void *dx) {
+    const mg_simd_pool *l = loops_of(call->plan);
+    const mg_pool_plane *p = &g->in.plane;
+    const int64_t n = p->h * image_row(p), windows = p->oh * pooled_row(p);
+    const int64_t floats = grad_floats(g);
+    const void *x = read_input(call, 0, g->in.image, n, own_copy(call, floats, g->image));
+    const void *y =
+        read_input(call, 1, g->in.pooled, windows, own_copy(call, floats, 2 * g->image));
+    const void *dy =
+        read_input(call, 2, g->in.pooled, windows, own_copy(call, floats, floats - g->pooled));
+    if (p->pairs && p->oh == 1)
+        l->max_grad_row(p, x, y, dy, dx, 0);
+    else
+        l->max_grad_rows(p, x, y, dy, dx, g->first, g->end);
+}
+
+/* Input dy. */
+static void avg_grad_band(const mg_call *call, const grad_band *g, void *dx) {
+    const mg_pool_plane *p = &g->in.plane;
+    const void *dy = read_input(call, 0, g->in.pooled, p->oh * pooled_row(p),
+                                own_copy(call, grad_floats(g), g->image));
+    loops_of(call->plan)->avg_grad_rows(p, dy, dx, g->first, g->end);
+}
+
+/* Computes the rows [first, end) of image k's dx. */
+static void run_band(const mg_call *call, const mg_pool_plane *p, int64_t k, int64_t first,
+                     int64_t end, int64_t rows,
+                     void (*compute)(const mg_call *call, const grad_band *g, void *dx)) {
+    grad_band g = {.in = band_of_rows(p, k, first, end),
+                   .image = most_image(p, rows),
+                   .pooled = most_pooled(p, rows)};
+    const int64_t row = image_row(p);
+    g.first = k * p->h + first - g.in.image / row;
+    g.end = g.first + end - first;
+    float *copy = own_copy(call, grad_floats(&g), 0);
+    compute(call, &g, target_of(call, g.in.image, copy));
+    round_results(call, g.in.image, g.first * row, (end - first) * row, copy);
+}
+
+static mg_status grad_prepare(mg_kernel_plan *plan, mg_pool_plane p) {
     if (mg_count(&plan->out[0]) == 0) return MG_OK;
     const int64_t rows = band_rows(plan, &p);
-    ask_for_copies(plan, &p, most_image(&p, rows) + most_pooled(&p, rows));
+    const grad_band g = {.image = most_image(&p, rows), .pooled = most_pooled(&p, rows)};
+    ask_for_copies(plan, &p, grad_floats(&g));
     return MG_OK;
 }
 
-/* As max_grad_band. */
-static void avg_grad_band(const mg_call *call, const mg_pool_plane *p, int64_t k, int64_t first,
-                          int64_t end, int64_t rows) {
-    const band b = band_of_rows(p, k, first, end);
-    const int64_t row = image_row(p), before = (k * p->h + first) * row - b.image;
-    const int64_t image = most_image(p, rows), floats = image + most_pooled(p, rows);
-    float *dx = own_copy(call, floats, 0);
-    const void *dy =
-        read_input(call, 0, b.pooled, b.plane.oh * pooled_row(p), own_copy(call, floats, image));
-    loops_of(call->plan)
-        ->avg_grad_rows(&b.plane, dy, target_of(call, b.image, dx), before / row,
-                        before / row + end - first);
-    round_results(call, b.image, before, (end - first) * row, dx);
-}
-
-static mg_status avg_grad_run(const mg_call *call) {
-    const mg_pool_plane p = avg_grad_plane(call->plan);
+/* Threads share the bands of dx. */
+static mg_status grad_run(const mg_call *call, mg_pool_plane p,
+                          void (*compute)(const mg_call *call, const grad_band *g, void *dx)) {
     if (mg_count(&call->plan->out[0]) == 0) return MG_OK;
     const int64_t rows = band_rows(call->plan, &p);
 #pragma omp parallel for collapse(2) schedule(static) num_threads(team_of(&p))
     for (int64_t k = 0; k < p.count; k++)
         for (int64_t first = 0; first < p.h; first += rows)
-            avg_grad_band(call, &p, k, first, mg_smaller(first + rows, p.h), rows);
+            run_band(call, &p, k, first, mg_smaller(first + rows, p.h), rows, compute);
     return MG_OK;
+}
+
+/* 2 x 2 windows that do not overlap are read before their part of dx is written, so dx may be
+ * written over x. */
+static mg_status max_grad_prepare(mg_kernel_plan *plan) {
+    const mg_pool_plane p = max_grad_plane(plan);
+    plan->overwrites = p.pairs;
+    return grad_prepare(plan, p);
+}
+
+static mg_status max_grad_run(const mg_call *call) {
+    return grad_run(call, max_grad_plane(call->plan), max_grad_band);
+}
+
+static mg_status avg_grad_prepare(mg_kernel_plan *plan) {
+    return grad_prepare(plan, avg_grad_plane(plan));
+}
+
+static mg_status avg_grad_run(const mg_call *call) {
+    return grad_run(call, avg_grad_plane(call->plan), avg_grad_band);
 }
 
 #define POOL(id) .op = #id, .name = #id, .accepts = pool_accepts

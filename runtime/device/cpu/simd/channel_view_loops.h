@@ -1,14 +1,10 @@
 /* Reductions over the rows of a channel view (channel_view.h), for one type: see reals.c.
  *
- * Sums are made in REAL over FOLD_ROWS rows, four rows at a time, and then added up in double, so
- * that the error stays that of a few roundings however many rows there are. Products are made in
+ * Sums are made in REAL over MG_FOLD_ROWS rows, four rows at a time, and then added up in double,
+ * so that the error stays that of a few roundings however many rows there are. Products are made in
  * double throughout, because they soon leave float32's range. The loops are compiled for full
  * tiles, for blocks of 16 lanes and for any width: a width that the compiler knows makes faster
  * loops. */
-
-#ifndef FOLD_ROWS
-#define FOLD_ROWS 32
-#endif
 
 /* Defines a reduction over `rows` rows of `width` lanes, and one over a run of elements. `type` is
  * the type of partial results; step4 and step1 say how four elements p, q, t and u, or one, join
@@ -16,8 +12,8 @@
 #define FOLD(name, type, start, step4, step1)                                                      \
     MG_INLINE void NAME(name##_lanes)(const REAL *restrict x, int64_t rows, int64_t step,          \
                                       int width, double *restrict result) {                        \
-        for (int64_t first = 0; first < rows; first += FOLD_ROWS) {                                \
-            const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;               \
+        for (int64_t first = 0; first < rows; first += MG_FOLD_ROWS) {                             \
+            const int64_t end = first + MG_FOLD_ROWS < rows ? first + MG_FOLD_ROWS : rows;         \
             type s[MG_TILE];                                                                       \
             int64_t r = first;                                                                     \
             for (int j = 0; j < width; j++) s[j] = start;                                          \
@@ -109,8 +105,8 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
     REAL k[MG_TILE], s[MG_TILE], q[MG_TILE];
     NAME(choose_shift)(x, rows, step, width, k);
     for (int j = 0; j < width; j++) mean[j] = square[j] = 0;
-    for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
-        const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;
+    for (int64_t first = 0; first < rows; first += MG_FOLD_ROWS) {
+        const int64_t end = first + MG_FOLD_ROWS < rows ? first + MG_FOLD_ROWS : rows;
         int64_t r = first;
         for (int j = 0; j < width; j++) s[j] = q[j] = 0;
         for (; r + 4 <= end; r += 4) {
@@ -132,7 +128,7 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
                 q[j] += d * d;
             }
         }
-        /* FOLD_ROWS rows are done: on in double */
+        /* MG_FOLD_ROWS rows are done: on in double */
         for (int j = 0; j < width; j++) mean[j] += (double)s[j], square[j] += (double)q[j];
     }
     const double inverse = 1 / (double)rows;
@@ -162,8 +158,8 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
                                     double *restrict sum, double *restrict product) {
     REAL m[MG_TILE], s[MG_TILE], q[MG_TILE];
     for (int j = 0; j < width; j++) m[j] = (REAL)mean[j];
-    for (int64_t first = 0; first < rows; first += FOLD_ROWS) {
-        const int64_t end = first + FOLD_ROWS < rows ? first + FOLD_ROWS : rows;
+    for (int64_t first = 0; first < rows; first += MG_FOLD_ROWS) {
+        const int64_t end = first + MG_FOLD_ROWS < rows ? first + MG_FOLD_ROWS : rows;
         int64_t r = first;
         for (int j = 0; j < width; j++) s[j] = q[j] = 0;
         for (; r + 2 <= end; r += 2) {
@@ -182,7 +178,7 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
                 q[j] += b[j] * (a[j] - m[j]);
             }
         }
-        /* FOLD_ROWS rows are done: on in double */
+        /* MG_FOLD_ROWS rows are done: on in double */
         for (int j = 0; j < width; j++) sum[j] += (double)s[j], product[j] += (double)q[j];
     }
 }

@@ -24,8 +24,7 @@ MG_INLINE void load_halves(float *out, const uint16_t *src, int64_t row, int64_t
                            const mg_dtype t) {
     for (int64_t r = 0; r < rows; r++, src += row, out += n) {
         int64_t i = 0;
-        for (; i + MG_WIDTH <= n; i += MG_WIDTH)
-            mg_put_f32(out + i, t == MG_F16 ? mg_get_f16(src + i) : mg_get_bf16(src + i));
+        for (; i + MG_WIDTH <= n; i += MG_WIDTH) mg_put_f32(out + i, mg_get_half(src + i, t));
         mg_load_f32(out + i, src + i, t, (int)(n - i));
     }
 }
@@ -33,21 +32,14 @@ MG_INLINE void load_halves(float *out, const uint16_t *src, int64_t row, int64_t
 static void load_rows(float *out, const uint16_t *src, int64_t row, int64_t rows, int64_t n,
                       mg_dtype t) {
     if (row == n) n *= rows, rows = 1;
-    if (t == MG_F16)
-        load_halves(out, src, row, rows, n, MG_F16);
-    else
-        load_halves(out, src, row, rows, n, MG_BF16);
+    MG_WITH_HALF(t, load_halves, out, src, row, rows, n);
 }
 
 MG_INLINE void store_halves(uint16_t *dst, int64_t row, const float *v, int64_t rows, int64_t n,
                             const mg_dtype t) {
     for (int64_t r = 0; r < rows; r++, dst += row, v += n) {
         int64_t i = 0;
-        for (; i + MG_WIDTH <= n; i += MG_WIDTH)
-            if (t == MG_F16)
-                mg_put_f16(dst + i, mg_get_f32(v + i));
-            else
-                mg_put_bf16(dst + i, mg_get_f32(v + i));
+        for (; i + MG_WIDTH <= n; i += MG_WIDTH) mg_put_half(dst + i, mg_get_f32(v + i), t);
         mg_store_f32(dst + i, v + i, t, (int)(n - i));
     }
 }
@@ -55,10 +47,7 @@ MG_INLINE void store_halves(uint16_t *dst, int64_t row, const float *v, int64_t 
 static void store_rows(uint16_t *dst, int64_t row, const float *v, int64_t rows, int64_t n,
                        mg_dtype t) {
     if (row == n) n *= rows, rows = 1;
-    if (t == MG_F16)
-        store_halves(dst, row, v, rows, n, MG_F16);
-    else
-        store_halves(dst, row, v, rows, n, MG_BF16);
+    MG_WITH_HALF(t, store_halves, dst, row, v, rows, n);
 }
 
 const mg_simd_conversions MG_ISA_NAME(mg_simd_conversions) = {.load_f32 = load_f32,

@@ -85,4 +85,18 @@ MG_INLINE void mg_put_bf16(uint16_t *p, mg_loose_floats v) {
     mg_store_upper(p, mg_round_upper(v));
 }
 
+/* t: MG_F16 or MG_BF16. */
+MG_INLINE mg_loose_floats mg_get_half(const uint16_t *p, const mg_dtype t) {
+    return t == MG_F16 ? mg_get_f16(p) : mg_get_bf16(p);
+}
+MG_INLINE void mg_put_half(uint16_t *p, mg_loose_floats v, const mg_dtype t) {
+    if (t == MG_F16)
+        mg_put_f16(p, v);
+    else
+        mg_put_bf16(p, v);
+}
+
+/* Calls f with t, MG_F16 or MG_BF16, as its last argument and a constant for the compiler. */
+#define MG_WITH_HALF(t, f, ...) (t == MG_F16 ? f(__VA_ARGS__, MG_F16) : f(__VA_ARGS__, MG_BF16))
+
 #endif

@@ -42,9 +42,8 @@ typedef struct mg_simd_gemm {
     int strip; /* columns */
     int tile;  /* rows that are summed in registers at a time; products of a multiple are fastest */
     void (*multiply)(const mg_gemm_product *p, int64_t rows);
-    /* Packs a strip from a matrix {lanes, depth} of this dtype whose rows lie `row` elements apart,
-     * an even number if they are halves: to {depth, strip} is its transpose. Missing lanes are 0.
-     */
+    /* Packs a strip from a matrix {lanes, depth} of this dtype whose rows lie `row` elements apart
+     * (of halves, an even number): to {depth, strip} is its transpose. Missing lanes are 0. */
     void (*pack_lanes)(const void *from, mg_dtype dtype, int64_t row, int64_t lanes, int64_t depth,
                        void *to);
     /* Packs strips, `apart` elements from each other, from the rows {steps, columns} of a matrix of

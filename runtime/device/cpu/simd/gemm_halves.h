@@ -42,15 +42,11 @@ MG_INLINE void transpose_pairs(const uint16_t *x, int64_t row, int64_t lanes, in
             memcpy(&words[j][i], x + i * row + 2 * j, 2 * j + 1 < depth ? 4 : 2);
 }
 
-MG_INLINE mg_loose_floats get_half(const uint16_t *p, const mg_dtype t) {
-    return t == MG_F16 ? mg_get_f16(p) : mg_get_bf16(p);
-}
-
 /* Converts row j of the pairs to rows 2 j and 2 j + 1 of the strip, or to the first alone. */
 MG_INLINE void separate_pairs(const uint32_t *words, float *to, bool both, const mg_dtype t) {
     const uint16_t *halves = (const void *)words;
     for (int i = 0; i < 2; i++, halves += 2 * MG_WIDTH, to += MG_WIDTH) {
-        const mg_loose_floats a = get_half(halves, t), b = get_half(halves + MG_WIDTH, t);
+        const mg_loose_floats a = mg_get_half(halves, t), b = mg_get_half(halves + MG_WIDTH, t);
         mg_put_f32(to, EVEN(a, b));
         if (both) mg_put_f32(to + HALVES_STRIP, ODD(a, b));
     }
@@ -70,10 +66,7 @@ MG_INLINE void pack_halves(const uint16_t *x, int64_t row, int64_t lanes, int64_
 
 static void mg_pack_halves(const uint16_t *x, mg_dtype t, int64_t row, int64_t lanes, int64_t depth,
                            float *to) {
-    if (t == MG_F16)
-        pack_halves(x, row, lanes, depth, to, MG_F16);
-    else
-        pack_halves(x, row, lanes, depth, to, MG_BF16);
+    MG_WITH_HALF(t, pack_halves, x, row, lanes, depth, to);
 }
 
 #undef EVEN

@@ -20,10 +20,8 @@ enum { NAME(has_halves) = sizeof(REAL) == sizeof(float) };
 
 /* Writes results from element i on. */
 MG_INLINE void NAME(gemm_put)(void *to, int64_t i, NAME(vec) v, const mg_dtype half) {
-    if (half == MG_F16)
-        mg_put_f16((uint16_t *)to + i, (mg_loose_floats)v);
-    else if (half == MG_BF16)
-        mg_put_bf16((uint16_t *)to + i, (mg_loose_floats)v);
+    if (half != MG_F32)
+        mg_put_half((uint16_t *)to + i, (mg_loose_floats)v, half);
     else
         *(NAME(vec) *)((REAL *)to + i) = v;
 }
@@ -132,8 +130,7 @@ MG_INLINE REAL NAME(gemm_get_one)(const void *from, int64_t i, const mg_dtype ha
 }
 
 MG_INLINE NAME(vec) NAME(gemm_get)(const void *from, int64_t i, const mg_dtype half) {
-    if (half == MG_F16) return (NAME(vec))mg_get_f16((const uint16_t *)from + i);
-    if (half == MG_BF16) return (NAME(vec))mg_get_bf16((const uint16_t *)from + i);
+    if (half != MG_F32) return (NAME(vec))mg_get_half((const uint16_t *)from + i, half);
     return *(const NAME(vec) *)((const REAL *)from + i);
 }
 

@@ -23,7 +23,9 @@ enum {
     MG_LINE = 64,  /* bytes of a cache line */
     MG_LANES = 16, /* floats that some loops take at a time, whatever the width of a vector */
     MG_TILE = 64,  /* columns or lanes that the loops below take at a time, at most */
-    MG_SQUARE = 8  /* side of the squares that transpose_square transposes */
+    MG_SQUARE = 8, /* side of the squares that transpose_square transposes */
+    /* rows whose sums are made in the dtype of the elements; these sums are added up in double */
+    MG_FOLD_ROWS = 32
 };
 
 /* ---- moving elements ---- */
