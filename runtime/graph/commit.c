@@ -1,6 +1,6 @@
 /* Before and after the commit phase of a run: allocating its memory, binding the new values to
  * variables, and explaining whether the step counts if a device failed in it. */
-#include "graph/plan.h"
+#include "graph/execution.h"
 #include <stdio.h>
 
 /* Whether the variable is the only holder of its value, so that it may be updated in place. */
@@ -11,14 +11,16 @@ static bool is_sole_holder(const mg_tensor *value) {
 /* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for lack of
  * memory. Values that come from another variable are retained first, so that this variable is not
  * the sole holder of its value and is not updated in place. */
-mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args) {
-    mg_part *part = &p->parts[k];
+mg_status mg_commit_prepare(mg_execution *e, int k) {
+    const mg_plan *p = e->plan;
+    const mg_part *part = &p->parts[k];
+    mg_part_run *run = &e->parts[k];
     for (int i = 0; i < p->n_assigns; i++) { /* values that are not made by a commit step */
         if (!mg_plan_part_assigns(p, k, i)) continue;
         const int external = part->updates[i].external;
         if (part->lowered.externals[external].kind == MG_EXTERNAL_UPDATE) continue;
-        part->fresh[i] = mg_part_value(part, external, args);
-        if (!part->fresh[i]) return MG_OOM;
+        run->fresh[i] = mg_run_value(e, k, external);
+        if (!run->fresh[i]) return MG_OOM;
     }
     for (int i = 0; i < p->n_assigns; i++) { /* values of commit steps: in place if possible */
         if (!mg_plan_part_assigns(p, k, i)) continue;
@@ -28,12 +30,12 @@ mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args) {
             p->n_parts > 1 ? mg_variable_on(p->variables[i], part->device) : p->variables[i]->value;
         if (!value) return mg_error_code();
         if (part->updates[i].in_place && is_sole_holder(value)) {
-            part->address[external] = value->buffer->data;
+            run->address[external] = value->buffer->data;
             continue;
         }
-        if (!part->buffer[external]) MG_TRY(mg_part_new_buffer(part, external));
-        part->fresh[i] = mg_part_value(part, external, args);
-        if (!part->fresh[i]) return MG_OOM;
+        if (!run->buffer[external]) MG_TRY(mg_run_new_buffer(e, k, external));
+        run->fresh[i] = mg_run_value(e, k, external);
+        if (!run->fresh[i]) return MG_OOM;
     }
     return MG_OK;
 }
@@ -48,7 +50,8 @@ static bool variable_lies_on(const mg_plan *p, int i, const mg_device *d) {
 /* Binds the new values of the parts that finished their commit phase. A device that did not finish
  * loses its copy of the variable if another device has one. Copies on devices outside the plan are
  * out of date and are dropped. */
-void mg_commit_bind(mg_plan *p) {
+void mg_commit_bind(mg_execution *e) {
+    const mg_plan *p = e->plan;
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
         v->nonfinite = false;
@@ -59,37 +62,39 @@ void mg_commit_bind(mg_plan *p) {
             if (p->n_parts == 1 || !variable_lies_on(p, i, v->replicas[r].device))
                 mg_variable_drop_replica(v, r);
         for (int k = 0; k < p->n_parts; k++) {
-            mg_part *part = &p->parts[k];
+            mg_device *d = p->parts[k].device;
+            mg_part_run *run = &e->parts[k];
             if (!mg_plan_part_assigns(p, k, i)) continue;
-            if (p->parts[k].unfinished) {
-                mg_variable_remove_from(v, part->device);
+            if (run->unfinished) {
+                mg_variable_remove_from(v, d);
                 continue;
             }
-            if (!part->fresh[i]) continue; /* it was updated in place */
-            mg_variable_replace_on(v, part->device, part->fresh[i]);
-            part->fresh[i] = NULL;
+            if (!run->fresh[i]) continue; /* it was updated in place */
+            mg_variable_replace_on(v, d, run->fresh[i]);
+            run->fresh[i] = NULL;
         }
     }
 }
 
 /* Whether some device has finished the update of assigned variable i. */
-static bool is_assigned(const mg_plan *p, int i) {
-    for (int k = 0; k < p->n_parts; k++)
-        if (mg_plan_part_assigns(p, k, i) && !p->parts[k].unfinished) return true;
+static bool is_assigned(const mg_execution *e, int i) {
+    for (int k = 0; k < e->plan->n_parts; k++)
+        if (mg_plan_part_assigns(e->plan, k, i) && !e->parts[k].unfinished) return true;
     return false;
 }
 
 /* Adds to the message of a failure in the commit phase whether the step counts: it does if each
  * variable has its new value on some device. */
-mg_status mg_commit_explain(const mg_plan *p, mg_status status) {
+mg_status mg_commit_explain(const mg_execution *e, mg_status status) {
+    const mg_plan *p = e->plan;
     char message[MG_ERROR_BYTES];
     const char *outcome = "the update was finished all the same: the step counts";
     for (int k = 0; k < p->n_parts; k++)
-        if (p->parts[k].unfinished)
+        if (e->parts[k].unfinished)
             outcome = "the other devices have finished the update: the step counts; go on without "
                       "this device";
     for (int i = 0; i < p->n_assigns; i++)
-        if (!is_assigned(p, i))
+        if (!is_assigned(e, i))
             outcome = "the update is unfinished and no other device has all weights: load saved "
                       "ones";
     snprintf(message, sizeof message, "%s", mg_error_message());

@@ -539,7 +539,7 @@ static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wan
 
 /* Scratch arrays lie in the new IR's memory. */
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
-                       bool *split_roots, int *collectives) {
+                       bool *split_roots) {
     const mg_ir *global = spec->global;
     *part = (mg_ir){0};
     partition p = {.global = global,
@@ -571,6 +571,5 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
     mg_sharding_assign_stages(&p);
     MG_TRY(make_all_nodes(&p, split_roots, wanted));
-    *collectives = p.collectives;
     return MG_OK;
 }

@@ -31,9 +31,8 @@ int mg_partition_stage(const mg_partition_spec *spec, const mg_device *d);
 /* The IR of device number `device` of a stage. On entry split_roots[r] says whether root r, an
  * output, may stay sharded; on return, whether the part holds only its own rows of it. With a
  * central device, the other devices have only a placeholder for a root that is not sharded. Further
- * roots may follow, which keep collectives alive. *collectives: how many the device takes part in,
- * the same for all. */
+ * roots may follow, which keep collectives alive. */
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
-                       bool *split_roots, int *collectives);
+                       bool *split_roots);
 
 #endif

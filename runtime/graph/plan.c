@@ -8,24 +8,20 @@
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/worker.h"
-#include "graph/abandoned_plan.h"
+#include "graph/abandoned.h"
 #include "graph/async_guards.h"
+#include "graph/execution.h"
 #include "graph/new_values.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- a part ---- */
 
-/* Room for the addresses of a run, and a reference on each constant and variable that the part
- * reads. */
+/* A reference on each constant and variable that the part reads. */
 static mg_status retain_externals(mg_part *part) {
     const mg_kernel_graph *graph = &part->lowered.graph;
-    const size_t n = (size_t)graph->n_external + 1;
-    part->held = mg_ir_alloc(&part->ir, n * sizeof *part->held);
-    part->address = mg_ir_alloc(&part->ir, n * sizeof *part->address);
-    part->buffer = mg_ir_alloc(&part->ir, n * sizeof *part->buffer);
-    part->bound = mg_ir_alloc(&part->ir, n * sizeof *part->bound);
-    if (!part->held || !part->address || !part->buffer || !part->bound) return MG_OOM;
+    part->held = mg_ir_alloc(&part->ir, (size_t)(graph->n_external + 1) * sizeof *part->held);
+    if (!part->held) return MG_OOM;
     for (int i = 0; i < graph->n_external; i++) {
         const mg_external *e = &part->lowered.externals[i];
         if (e->kind == MG_EXTERNAL_VALUE || e->kind == MG_EXTERNAL_VARIABLE)
@@ -84,12 +80,11 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
     if (p->central >= 0 && part != &p->parts[p->central])
         return MG_OK; /* the part has no variables */
     part->updates = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->updates);
-    part->fresh = mg_ir_alloc(&part->ir, (size_t)(p->n_assigns + 1) * sizeof *part->fresh);
     const int *readers = mg_lowered_readers(&part->ir, &part->lowered);
     int n_entries;
     const entry_value *entries = sort_entries(part, &n_entries);
     bool *given_away = mg_ir_alloc(&part->ir, (size_t)part->lowered.graph.n_external + 1);
-    if (!part->updates || !part->fresh || !readers || !entries || !given_away) return MG_OOM;
+    if (!part->updates || !readers || !entries || !given_away) return MG_OOM;
     for (int i = 0; i < p->n_assigns; i++) {
         if (!mg_plan_part_assigns(p, (int)(part - p->parts), i)) continue;
         const int external = mg_part_external(part, p->n_outputs + i),
@@ -105,8 +100,8 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
 
 /* From the part's rewritten IR to its program: a job of the device's worker. Parts that share
  * another's program have nothing to do. */
-static mg_status compile_part(void *plan, int i) {
-    const mg_plan *p = plan;
+static mg_status compile_part(void *execution, int i) {
+    mg_plan *p = ((mg_execution *)execution)->plan;
     mg_part *part = &p->parts[i];
     if (mg_worker_is_own()) atomic_store(&part->device->at, "compile"); /* for the watchdog */
     if (part->owner != i) return MG_OK;
@@ -114,62 +109,16 @@ static mg_status compile_part(void *plan, int i) {
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
-/* Allocates the memory that a run of part i needs besides the program's. */
+/* What a run of part i needs besides its program. */
 static mg_status prepare_part_runs(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->owner != i) MG_TRY(mg_program_dedup_take(p, i));
     MG_TRY(retain_externals(part));
-    return choose_in_place_updates(p, part);
+    MG_TRY(choose_in_place_updates(p, part));
+    return mg_execution_prepare(p->execution, i);
 }
 
 /* ---- all parts ---- */
-
-/* Raises the failure that caused the others: a part with status MG_COMM has only waited for a
- * device that failed. The message begins with the device's name. */
-static mg_status raise_first_failure(const mg_plan *p) {
-    int found = -1;
-    for (int i = 0; i < p->n_parts; i++) {
-        if (p->statuses[i] == MG_OK) continue;
-        const bool suffered = p->statuses[i] == MG_COMM;
-        if (found < 0 || !suffered) found = i;
-        if (!suffered) break;
-    }
-    if (found < 0) return MG_OK;
-    return mg_device_fail(p->parts[found].device, p->statuses[found], p->messages[found]);
-}
-
-/* Puts the device's name before the error that it raises in the calling thread, unless it is there
- * already. */
-static mg_status name_device(const mg_plan *p, mg_status status) {
-    const char *name = p->parts[0].device->name;
-    if (status == MG_DEVICE && !strstr(mg_error_message(), name)) mg_error_prefix(name);
-    return status;
-}
-
-/* mg_workers_run itself fails before a job has started; the jobs' failures are in statuses and
- * messages. */
-mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bool *stop) {
-    if (p->n_parts == 1 && !p->on_worker) return name_device(p, fn(p, 0));
-    /* The calling thread only waits. */
-    mg_device *devices[MG_MAX_DEVICES];
-    for (int i = 0; i < p->n_parts; i++) {
-        devices[i] = p->parts[i].device;
-        p->statuses[i] = MG_OK;
-        p->messages[i] = NULL;
-    }
-    const mg_status run =
-        mg_workers_run(devices, p->n_parts, fn, p, mg_deadline(), stop, p->statuses, p->messages);
-    mg_status status = run == MG_OK ? raise_first_failure(p) : run;
-    if (status == MG_OK && stop &&
-        atomic_load(stop)) /* the interrupt came when all jobs had ended */
-        status = mg_fail(MG_INTERRUPTED, "interrupted");
-    /* Everything that a running job may still touch must be kept. */
-    for (int i = 0; i < p->n_parts && run == MG_OK; i++)
-        if (mg_worker_has_abandoned(devices[i]) && !mg_abandoned_plan_is(p))
-            mg_abandoned_plan_add(p, p->args);
-    for (int i = 0; i < p->n_parts; i++) mg_free(p->messages[i]);
-    return status;
-}
 
 /* The global IR of the step. Roots are numbered as mg_part_external says. */
 static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
@@ -232,8 +181,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
         for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* outputs may stay sharded */
-        mg_status status =
-            mg_partition(&partition, i / n, i % n, &part->ir, split, &p->collectives);
+        mg_status status = mg_partition(&partition, i / n, i % n, &part->ir, split);
         if (status == MG_OK) status = mg_passes_rewrite(&part->ir);
         if (status == MG_OK) status = mg_program_dedup_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
@@ -318,12 +266,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
     p->output_shapes = mg_alloc_zero((size_t)(spec->n_outputs + 1) * sizeof *p->output_shapes);
-    p->whole = mg_alloc_zero((size_t)(spec->n_outputs + 1) * sizeof *p->whole);
-    p->statuses = mg_alloc_zero(n * sizeof *p->statuses);
-    p->messages = mg_alloc_zero(n * sizeof *p->messages);
-    if (!p->parts || !p->variables || !p->guards || !p->output_shapes || !p->whole ||
-        !p->statuses || !p->messages)
-        return MG_OOM;
+    if (!p->parts || !p->variables || !p->guards || !p->output_shapes) return MG_OOM;
     p->n_parts = (int)n;
     for (int i = 0; i < p->n_parts; i++)
         p->parts[i].device = spec->n_devices == 0  ? p->stages[i]
@@ -340,7 +283,8 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
         MG_TRY(mg_guard_copy(&spec->guards[i], &p->guards[i]));
         p->checks_new_values |= p->guards[i].variables != NULL;
     }
-    return MG_OK;
+    p->execution = mg_execution_new(p);
+    return p->execution ? MG_OK : MG_OOM;
 }
 
 /* A communicator among parts [first, first + n). Owned; NULL on failure. */
@@ -367,18 +311,16 @@ static mg_status connect_all(mg_plan *p) {
 }
 
 /* If a device is lost while compiling, its thread may still read the attributes of the traced
- * tensors, so they are kept with the abandoned plan. */
+ * tensors, so they are kept with the abandoned execution. */
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
-    /* Allocated now, so that abandoning the plan cannot fail when a device is lost. */
-    p->abandoned = mg_abandoned_plan_new();
-    if (!p->abandoned) return MG_OOM;
+    MG_TRY(mg_abandoned_allow(p->execution)); /* for this compilation and all runs */
     MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
     divide_threads(p);
-    const mg_status status = mg_plan_each(p, compile_part, &p->stop);
-    for (int i = 0; i < global->n && mg_abandoned_plan_is(p); i++)
-        mg_abandoned_plan_keep(p, global->nodes[i].tensor);
+    const mg_status status = mg_execution_each(p->execution, compile_part, &p->execution->stop);
+    for (int i = 0; i < global->n && mg_abandoned_is(p->execution); i++)
+        mg_abandoned_keep(p->execution, global->nodes[i].tensor);
     MG_TRY(status);
     /* Owners come before the parts that share their programs. */
     for (int i = 0; i < p->n_parts; i++) MG_TRY(prepare_part_runs(p, i));
@@ -390,7 +332,7 @@ static mg_status build_on_one(mg_plan *p) {
     p->root_part = mg_alloc_zero((size_t)(p->parts[0].ir.n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
     MG_TRY(mg_passes_rewrite(&p->parts[0].ir));
-    MG_TRY(compile_part(p, 0));
+    MG_TRY(compile_part(p->execution, 0));
     p->work = mg_graph_work(&p->parts[0].lowered.graph);
     return prepare_part_runs(p, 0);
 }
@@ -415,7 +357,6 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
 static void free_part(mg_plan *p, int i) {
     mg_part *part = &p->parts[i];
     if (part->program && part->owner == i) part->device->api->release(part->program);
-    if (part->own_arena) mg_device_free(part->device, part->own_arena, part->own_bytes);
     for (int h = 0; h < part->n_held; h++) mg_tensor_release(part->held[h]);
     mg_ir_free(&part->ir);
 }
@@ -423,6 +364,7 @@ static void free_part(mg_plan *p, int i) {
 /* Also frees plans whose making failed half-way. */
 static void free_plan(mg_plan *p) {
     for (int i = 0; i < p->n_parts; i++) mg_async_guards_forget(p->parts[i].device, p->guards);
+    mg_execution_free(p->execution);
     for (int i = 0; i < p->n_parts; i++) free_part(p, i);
     for (int i = 0; i < p->n_assigns; i++) mg_variable_release(p->variables[i]);
     for (int i = 0; i < p->n_guards; i++) mg_guard_clear(&p->guards[i]);
@@ -430,7 +372,6 @@ static void free_plan(mg_plan *p) {
     for (int i = 0; p->comms && i < p->n_stages; i++)
         if (p->comms[i]) p->comms[i]->api->free(p->comms[i]);
     if (p->world) p->world->api->free(p->world);
-    mg_free(p->abandoned);
     mg_free(p->comms);
     mg_free(p->stages);
     mg_free(p->root_part);
@@ -438,50 +379,25 @@ static void free_plan(mg_plan *p) {
     mg_free(p->variables);
     mg_free(p->guards);
     mg_free(p->output_shapes);
-    mg_free(p->whole);
-    mg_free(p->statuses);
-    mg_free(p->messages);
     mg_free(p);
 }
 
-/* Communicators are reset too: after a failure some devices may have met fewer collectives than
- * others. */
-void mg_plan_clear_run(mg_plan *p) {
-    for (int k = 0; k < p->n_parts; k++) {
-        mg_part *part = &p->parts[k];
-        for (int i = 0; i < p->n_assigns && part->fresh; i++) {
-            mg_tensor_release(part->fresh[i]);
-            part->fresh[i] = NULL;
-        }
-        for (int i = 0; i < part->lowered.graph.n_external; i++) {
-            mg_tensor_release(part->bound[i]);
-            part->bound[i] = NULL;
-            mg_buffer_release(part->buffer[i]);
-            part->buffer[i] = NULL;
-            part->address[i] = NULL;
-        }
-    }
-    for (int i = 0; i < p->n_outputs; i++) {
-        mg_buffer_release(p->whole[i]);
-        p->whole[i] = NULL;
-    }
-    for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->reset(p->comms[s]);
-    if (p->world) p->world->api->reset(p->world);
+static void release_plan(mg_plan *p) {
+    if (p && --p->refs == 0) free_plan(p);
 }
 
-/* Their threads have returned, so nothing touches them any more. */
+/* The threads have returned, so nothing touches the executions any more. */
 void mg_plan_reclaim_abandoned(void) {
-    bool disowned;
-    for (mg_plan *p; (p = mg_abandoned_plan_returned(&disowned));) {
-        mg_plan_clear_run(p);
-        if (disowned) free_plan(p);
+    for (mg_execution *e; (e = mg_abandoned_returned());) {
+        mg_execution_clear(e);
+        release_plan(e->plan);
     }
 }
 
-/* An abandoned plan is only marked: reclaiming frees it later. */
+/* While its execution is abandoned, the plan lives on. */
 void mg_plan_free(mg_plan *p) {
     mg_plan_reclaim_abandoned();
-    if (p && !mg_abandoned_plan_disown(p)) free_plan(p);
+    release_plan(p);
 }
 
 /* MGPU_LOG=plan: every part's steps. */
@@ -497,11 +413,12 @@ static void log_plan(const mg_plan *p) {
     }
 }
 
-/* Every new or freed plan is an occasion to reclaim abandoned ones. */
+/* Every new or freed plan is an occasion to reclaim abandoned executions. */
 mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     mg_plan_reclaim_abandoned();
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
+    p->refs = 1;
     if (build_plan(p, spec) != MG_OK) {
         mg_plan_free(p);
         return NULL;

@@ -1,14 +1,20 @@
 /* What a plan is made of, for the files that make, run and report it.
  *
+ * A plan is compiled once and does not change afterwards. Whatever belongs to one of its runs is in
+ * an mg_execution (execution.h).
+ *
  * Each of these files calls only those before it:
- *   new_values.c                       guards after the commit phase
- *   async_guards.c, abandoned_plan.c   depend on the structures below, not on each other
- *   program_dedup.c                    parts that share a program
- *   work.c                             estimates how much a step computes
- *   plan.c                             life: builds and compiles a plan, frees it
- *   run.c, commit.c                    run a plan whose inputs are all evaluated
- *   eval.c                             evaluates tensors by plans; runs traced plans
- *   trace.c, plan_report.c             what the bindings call */
+ *   new_values.c                guards after the commit phase
+ *   async_guards.c              guards that are answered during the next step
+ *   abandoned.c                 executions that a device did not come back from
+ *   execution.c                 the memory of a run, and its jobs on the devices
+ *   program_dedup.c             parts that share a program
+ *   work.c                      estimates how much a step computes
+ *   plan.c                      life: builds and compiles a plan, frees it
+ *   run_values.c                what a run is given, and what it returns
+ *   run.c, commit.c             run a plan whose inputs are all evaluated
+ *   eval.c                      evaluates tensors by plans; runs traced plans
+ *   trace.c, plan_report.c      what the bindings call */
 #ifndef MG_GRAPH_PLAN_H
 #define MG_GRAPH_PLAN_H
 
@@ -16,7 +22,7 @@
 #include "graph/ir.h"
 #include "graph/partition.h"
 
-struct mg_abandoned_plan;
+struct mg_execution;
 
 typedef struct mg_update { /* a variable's new value in one part */
     int external;
@@ -36,20 +42,10 @@ typedef struct mg_part { /* what one device does */
     mg_tensor **held;  /* retained: constants and variable reads that the externals refer to */
     int n_held;
     mg_update *updates; /* per assigned variable */
-    double seconds;     /* in programs so far, on several devices */
-    bool finished;      /* of a run: mg_run.finished */
-    bool unfinished;    /* of a run: the commit phase has not made all its values */
-    /* of a run: */
-    void **address;     /* per external */
-    mg_buffer **buffer; /* per external: owned, what this run made */
-    mg_tensor **fresh;  /* per assigned variable: owned, the value to bind */
-    void *arena;
-    void *own_arena; /* of runs beside the caller, who may use the device's arena meanwhile */
-    size_t own_bytes;
-    mg_tensor **bound; /* per external: retained from mg_plan_begin to mg_plan_end */
 } mg_part;
 
 struct mg_plan {
+    int refs;    /* its owner's, and one while its execution is abandoned */
     int central; /* the only part that has the variables, or -1 */
     int n_stages;
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
@@ -58,27 +54,17 @@ struct mg_plan {
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
-    bool begun;             /* a run is in progress beside the caller */
-    bool on_worker;         /* of a run: on one device's worker, while the caller waits */
-    atomic_bool stop;       /* of a run: its jobs are to end */
-    double work;            /* of a run: estimated number of operations (work.c) */
-    double compute_seconds; /* of the last run, if it was long enough to be timed */
+    double work;            /* estimated number of operations of a run (work.c) */
     bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
     mg_shards shards;
     mg_comm **comms;         /* per stage: of its parts; NULL with one part */
-    int collectives;         /* of a run */
     mg_variable **variables; /* retained: the assigned ones */
     mg_guard *guards;        /* codes and messages; in place of `ok`, a root of the IR */
     mg_shape *output_shapes; /* global */
-    mg_buffer **whole;       /* of a run: per output that is sharded, owned */
     uint64_t n_draws;
-    mg_rng_state rng;                    /* of a run: the random state it began with */
-    mg_tensor *const *args;              /* of a run; borrowed */
-    struct mg_abandoned_plan *abandoned; /* on several devices: owned; see abandoned_plan.h */
-    mg_status *statuses;                 /* per part: room for mg_workers_run ... */
-    char **messages;                     /* ... likewise */
+    struct mg_execution *execution; /* owned: a plan has memory for one run at a time */
 };
 
 /* Root numbers: outputs first, then new values of variables, then guards or the verdict. */
@@ -107,39 +93,17 @@ double mg_graph_work(const mg_kernel_graph *graph);
 
 /* ---- plan.c ---- */
 
-/* fn(plan, i) for each part: in the calling thread if there is one part and p->on_worker is not
- * set, else each on its device's worker. Returns the first failure that is no consequence of
- * another, with the device's name. With `stop`, an interrupt ends the wait (mg_workers_run). If a
- * job is still running then, or its device is lost, the plan is abandoned. */
-mg_status mg_plan_each(mg_plan *p, mg_status (*fn)(void *plan, int i), atomic_bool *stop);
-/* Releases the buffers and values of a run that were not handed out: the plan is as before the
- * run. */
-void mg_plan_clear_run(mg_plan *p);
-/* Frees abandoned plans whose devices have come back, or makes them ordinary plans again. */
+/* Clears the abandoned executions whose devices have come back, and frees their plans if nobody
+ * else holds them. */
 void mg_plan_reclaim_abandoned(void);
-
-/* ---- commit.c ---- */
-
-/* Allocates everything that the commit phase of part k needs: afterwards it cannot fail for lack of
- * memory. */
-mg_status mg_commit_prepare(mg_plan *p, int k, mg_tensor *const *args);
-/* Gives the variables the values that the commit phase has made. */
-void mg_commit_bind(mg_plan *p);
-/* After a failure in the commit phase: adds to its message whether the step counts. */
-mg_status mg_commit_explain(const mg_plan *p, mg_status status);
-
-/* ---- run.c: for commit.c ---- */
-
-/* Allocates a buffer of this run for an external value and sets the value's address. */
-mg_status mg_part_new_buffer(mg_part *part, int external);
-/* An external value as a tensor: made by this run, or given to it and handed on. Owned; NULL on
- * failure. */
-mg_tensor *mg_part_value(mg_part *part, int external, mg_tensor *const *args);
 
 /* ---- run.c: like mg_plan_run and mg_plan_begin, for inputs that are all evaluated ---- */
 
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
 mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args);
+
+/* ---- run_values.c ---- */
+
 /* Waits until no guard failure can take back the elements of t, a value; fails if a lost device has
  * them. */
 mg_status mg_value_wait(const mg_tensor *t);

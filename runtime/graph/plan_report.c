@@ -2,7 +2,7 @@
  *
  * Nothing here changes the plan. */
 #include "core/alloc.h"
-#include "graph/plan.h"
+#include "graph/execution.h"
 #include <string.h>
 
 /* One part per device. */
@@ -21,7 +21,7 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         r.first_row = p->shards.first[i % p->shards.n];
         r.rows = p->shards.count[i % p->shards.n];
         const mg_comm *comm = p->comms[i / p->shards.n];
-        r.seconds = part->seconds;
+        r.seconds = p->execution->parts[i].seconds;
         r.reduce_seconds = comm->busy[i % p->shards.n];
         r.wait_seconds = comm->waited[i % p->shards.n];
         r.bytes_moved = comm->bytes_moved[i % p->shards.n];

@@ -12,284 +12,92 @@
 #include "core/threads.h"
 #include "device/fault.h"
 #include "device/worker.h"
-#include "graph/plan.h"
-#include "graph/abandoned_plan.h"
+#include "graph/abandoned.h"
 #include "graph/async_guards.h"
+#include "graph/execution.h"
 #include "graph/new_values.h"
-#include "device/buffer.h"
-
-/* Rows of an argument may begin at any address; GPU libraries need multiples of this. */
-enum { ALIGNED = 64 };
 
 /* A run on one device is long if it has more than LONG_WORK operations (work.c), or if its last run
  * took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
 static const double LONG_WORK = 4e9, LONG_SECONDS = 0.05, TIMED_WORK = 4e6;
 
-/* ---- values on several devices ---- */
-
-/* Memory of a lost device is out of reach: a copy from it could wait for ever. */
-mg_status mg_value_wait(const mg_tensor *t) {
-    mg_device *d = t->buffer->device;
-    return mg_device_out_of_reach(d) ? mg_device_check(d) : mg_async_guards_wait(d);
-}
-
-/* The devices copy directly where they can, otherwise through the host. */
-mg_tensor *mg_value_copy(const mg_tensor *t, mg_device *device) {
-    if (mg_value_wait(t) != MG_OK) return NULL;
-    const size_t bytes = mg_tensor_bytes(t);
-    mg_buffer *b = mg_buffer_new(device, bytes);
-    if (!b) return NULL;
-    mg_tensor *copy = NULL;
-    if (mg_device_copy(device, b->data, t->buffer->device, t->buffer->data, bytes) == MG_OK)
-        copy = mg_tensor_from_buffer(b, (mg_dtype)t->dtype, &t->shape);
-    mg_buffer_release(b);
-    return copy;
-}
-
-/* The new replica is owned by the variable. */
-mg_tensor *mg_variable_on(mg_variable *v, mg_device *d) {
-    mg_tensor *found = mg_variable_find_on(v, d);
-    if (found) return found;
-    mg_tensor *copy = mg_value_copy(v->value, d);
-    return copy && mg_variable_add_replica(v, d, copy) == MG_OK ? copy : NULL;
-}
-
-/* ---- what a part is given ---- */
-
-/* Bytes of an external value, in any layout. */
-static size_t external_bytes(const mg_external *e) {
-    return (size_t)mg_shape_count(&e->shape) * mg_dtype_size(e->dtype);
-}
-
-/* Whether d can use memory of `owner` where it lies. */
-static bool can_address(const mg_device *d, const mg_device *owner) {
-    return d == owner || (d->api->host_memory && owner->api->host_memory);
-}
-
-mg_status mg_part_new_buffer(mg_part *part, int external) {
-    const mg_external *e = &part->lowered.externals[external];
-    const size_t bytes = external_bytes(e);
-    part->buffer[external] = mg_buffer_new(part->device, bytes);
-    if (!part->buffer[external]) return mg_error_code();
-    part->address[external] = part->buffer[external]->data;
-    return MG_OK;
-}
-
-/* The part's rows, from `offset` of t on, in a buffer of this run on its own device: they may have
- * been copied there ahead of the run. */
-static mg_status copy_rows_to_part(mg_part *part, int external, const mg_tensor *t, size_t offset) {
-    const size_t bytes = external_bytes(&part->lowered.externals[external]);
-    mg_buffer *ahead;
-    MG_TRY(mg_buffer_find_rows(t->buffer, part->device, offset, bytes, &ahead));
-    if (ahead) {
-        part->buffer[external] = ahead;
-        part->address[external] = ahead->data;
-        return MG_OK;
-    }
-    MG_TRY(mg_part_new_buffer(part, external));
-    return mg_device_copy(part->device, part->address[external], t->device,
-                          (const char *)t->buffer->data + offset, part->buffer[external]->bytes);
-}
-
-/* Sets the address of an external value that is given to the part: an argument, a constant or a
- * variable. Rows are addressed inside the whole tensor, if the device can use it there. */
-static mg_status bind_external(mg_plan *p, mg_part *part, int i, mg_tensor *const *args) {
-    const mg_external *e = &part->lowered.externals[i];
-    if (e->kind == MG_EXTERNAL_RESULT || e->kind == MG_EXTERNAL_UPDATE) return MG_OK;
-    mg_tensor *t = e->kind == MG_EXTERNAL_ARGUMENT ? args[e->index] : e->tensor;
-    if (e->kind == MG_EXTERNAL_VARIABLE) {
-        t = p->inputs_anywhere ? mg_variable_on(e->variable, part->device) : e->variable->value;
-        if (!t) return mg_error_code();
-    }
-    const size_t bytes = external_bytes(e);
-    size_t offset = 0; /* of the part's rows inside the whole tensor */
-    if (e->part && e->shape.dim[0] > 0)
-        offset = (size_t)e->first * (bytes / (size_t)e->shape.dim[0]);
-    if ((p->inputs_anywhere && !can_address(part->device, t->device)) ||
-        (offset % ALIGNED && !part->device->api->host_memory))
-        return copy_rows_to_part(part, i, t, offset);
-    part->address[i] = (char *)t->buffer->data + offset;
-    /* Between mg_plan_begin and mg_plan_end the caller may release it. */
-    if (p->begun) part->bound[i] = mg_tensor_retain(t);
-    return MG_OK;
-}
-
-/* Copies variables to devices that do not have them yet, then binds every external of every part.
- * Copies are made now: later the arenas are in use. */
-static mg_status bind_inputs(mg_plan *p, mg_tensor *const *args) {
-    for (int i = 0; i < p->n_assigns; i++) {
-        for (int k = 0; k < p->n_parts && p->inputs_anywhere; k++)
-            if (mg_plan_part_assigns(p, k, i) &&
-                !mg_variable_on(p->variables[i], p->parts[k].device))
-                return mg_error_code();
-    }
-    for (int k = 0; k < p->n_parts; k++)
-        for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++)
-            MG_TRY(bind_external(p, &p->parts[k], i, args));
-    return MG_OK;
-}
-
 /* ---- compute ---- */
 
 /* Wakes the devices that wait in a collective for one whose run has failed. */
-static void abort_all(mg_plan *p) {
+static void abort_all(const mg_plan *p) {
     for (int s = 0; p->comms && s < p->n_stages; s++) p->comms[s]->api->abort(p->comms[s]);
     if (p->world) p->world->api->abort(p->world);
 }
 
 /* One phase of the part's program, on the calling thread. */
-static mg_status run_part(mg_plan *p, int i, mg_phase phase) {
-    mg_part *part = &p->parts[i];
+static mg_status run_part(mg_execution *e, int i, mg_phase phase) {
+    const mg_plan *p = e->plan;
+    const mg_part *part = &p->parts[i];
+    mg_part_run *own = &e->parts[i];
     mg_run run = {.device = part->device,
                   .first = part->step_first,
-                  .rng = p->rng,
+                  .rng = e->rng,
                   .draws = p->n_draws,
                   .phase = phase,
-                  .external = part->address,
-                  .arena = part->arena,
+                  .external = own->address,
+                  .arena = own->arena,
                   .comm = p->comms ? p->comms[i / p->shards.n] : NULL,
                   .shards = &p->shards,
                   .rank = p->comms ? i % p->shards.n : 0,
                   .world = p->world,
                   .world_rank = i,
                   .threads = part->threads,
-                  .stop = mg_worker_is_own() ? &p->stop : NULL,
-                  .finished = &part->finished};
+                  .stop = mg_worker_is_own() ? &e->stop : NULL,
+                  .finished = &own->finished};
     const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
     const mg_status status = part->device->api->run(part->program, &run);
-    if (p->comms) part->seconds += mg_seconds() - start;
+    if (p->comms) own->seconds += mg_seconds() - start;
     if (status != MG_OK) abort_all(p);
     return status;
 }
 
 /* The device's arena, which all plans share, because one runs at a time. A run beside the caller
- * uses an arena that the plan owns. So does a plan on a device whose thread is still in an
- * abandoned job, which may use the device's arena. */
-static mg_status find_arena(const mg_plan *p, mg_part *part) {
+ * uses an arena of its execution. So does a plan on a device whose thread is still in an abandoned
+ * job, which may use the device's arena. */
+static mg_status find_arena(mg_execution *e, int i) {
+    const mg_part *part = &e->plan->parts[i];
+    mg_part_run *run = &e->parts[i];
     const size_t bytes = part->device->api->arena_bytes(part->program);
-    const bool own = p->begun || mg_worker_has_abandoned(part->device);
-    if (!own) return mg_device_arena(part->device, bytes, &part->arena);
-    if (!part->own_arena && bytes) {
-        MG_TRY(mg_device_alloc(part->device, bytes, &part->own_arena));
-        part->own_bytes = bytes;
+    const bool own = e->begun || mg_worker_has_abandoned(part->device);
+    if (!own) return mg_device_arena(part->device, bytes, &run->arena);
+    if (!run->own_arena && bytes) {
+        MG_TRY(mg_device_alloc(part->device, bytes, &run->own_arena));
+        run->own_bytes = bytes;
     }
-    part->arena = part->own_arena;
+    run->arena = run->own_arena;
     return MG_OK;
 }
 
 /* The arena and the result buffers of a run. */
-static mg_status prepare_part(const mg_plan *p, int i) {
-    mg_part *part = &p->parts[i];
-    mg_status status = find_arena(p, part);
-    for (int k = 0; k < part->lowered.graph.n_external && status == MG_OK; k++)
-        if (part->lowered.externals[k].kind == MG_EXTERNAL_RESULT && !part->address[k])
-            status = mg_part_new_buffer(part, k);
-    return status;
+static mg_status prepare_part(mg_execution *e, int i) {
+    MG_TRY(find_arena(e, i));
+    return mg_run_allocate_results(e, i);
 }
 
 /* The compute phase: a job of the device's worker. The job may start so late that its caller has
  * already given it up. */
-static mg_status compute_part(void *plan, int i) {
-    mg_plan *p = plan;
-    const bool late = mg_worker_is_own() && atomic_load(&p->stop);
-    const mg_status status = late ? mg_fail(MG_INTERRUPTED, "interrupted") : prepare_part(plan, i);
-    if (status == MG_OK) return run_part(plan, i, MG_COMPUTE);
-    abort_all(plan);
+static mg_status compute_part(void *execution, int i) {
+    mg_execution *e = execution;
+    const bool late = mg_worker_is_own() && atomic_load(&e->stop);
+    const mg_status status = late ? mg_fail(MG_INTERRUPTED, "interrupted") : prepare_part(e, i);
+    if (status == MG_OK) return run_part(e, i, MG_COMPUTE);
+    abort_all(e->plan);
     return status;
 }
 
 /* The commit phase, likewise. Many parts have none. */
-static mg_status commit_part(void *plan, int i) {
-    const mg_kernel_graph *graph = &((mg_plan *)plan)->parts[i].lowered.graph;
-    return graph->n_steps > graph->n_compute ? run_part(plan, i, MG_COMMIT) : MG_OK;
+static mg_status commit_part(void *execution, int i) {
+    mg_execution *e = execution;
+    const mg_kernel_graph *graph = &e->plan->parts[i].lowered.graph;
+    return graph->n_steps > graph->n_compute ? run_part(e, i, MG_COMMIT) : MG_OK;
 }
 
-/* ---- results ---- */
-
-/* Whether each device of the output's stage holds only its rows of it. */
-static bool is_sharded_output(const mg_plan *p, int output) {
-    return p->n_parts > 1 && p->parts[p->root_part[output]].split_roots[output];
-}
-
-/* The number of the first part of the stage that `part` belongs to. */
-static int first_of_stage(const mg_plan *p, int part) {
-    return part / p->shards.n * p->shards.n;
-}
-
-/* Where the rows of device k of the stage begin in the buffer of a sharded output. The sharded axis
- * may be longer than the batch: then each row of the batch stands for `unit` entries of it. */
-static char *rows_of_device(const mg_plan *p, int output, int k, size_t entry_bytes) {
-    const int64_t unit = p->output_shapes[output].dim[0] / p->shards.rows;
-    return (char *)p->whole[output]->data + (size_t)(p->shards.first[k] * unit) * entry_bytes;
-}
-
-/* A sharded output gets one buffer on the first device of its stage. A device that can address it
- * writes its rows there itself. */
-static mg_status allocate_sharded_outputs(mg_plan *p) {
-    for (int i = 0; i < p->n_outputs; i++) {
-        if (!is_sharded_output(p, i)) continue;
-        const mg_shape *shape = &p->output_shapes[i];
-        const int lead = p->root_part[i];
-        const mg_dtype t =
-            p->parts[lead].lowered.externals[mg_part_external(&p->parts[lead], i)].dtype;
-        const size_t bytes = (size_t)mg_shape_count(shape) * mg_dtype_size(t);
-        const size_t row = shape->dim[0] ? bytes / (size_t)shape->dim[0] : 0;
-        p->whole[i] = mg_buffer_new(p->parts[lead].device, bytes);
-        if (!p->whole[i]) return mg_error_code();
-        for (int k = 0; k < p->shards.n; k++) {
-            mg_part *part = &p->parts[first_of_stage(p, lead) + k];
-            const int e = mg_part_external(part, i);
-            if (part->lowered.externals[e].kind == MG_EXTERNAL_RESULT && !part->address[e] &&
-                can_address(part->device, p->parts[lead].device))
-                part->address[e] = rows_of_device(p, i, k, row);
-        }
-    }
-    return MG_OK;
-}
-
-/* Copies the rows that were not written in place. */
-static mg_status gather_output(mg_plan *p, int output) {
-    const int lead = p->root_part[output];
-    mg_device *to = p->parts[lead].device;
-    for (int k = 0; k < p->shards.n; k++) {
-        const mg_part *part = &p->parts[first_of_stage(p, lead) + k];
-        const int e = mg_part_external(part, output);
-        const mg_shape *own = &part->lowered.externals[e].shape;
-        const size_t bytes = external_bytes(&part->lowered.externals[e]);
-        const size_t row = own->dim[0] ? bytes / (size_t)own->dim[0] : 0;
-        char *home = rows_of_device(p, output, k, row);
-        if (!bytes || part->address[e] == (void *)home) continue;
-        MG_TRY(mg_device_copy(to, home, part->device, part->address[e], bytes));
-    }
-    return MG_OK;
-}
-
-mg_tensor *mg_part_value(mg_part *part, int external, mg_tensor *const *args) {
-    const mg_external *e = &part->lowered.externals[external];
-    if (part->buffer[external])
-        return mg_tensor_from_buffer(part->buffer[external], e->dtype, &e->shape);
-    if (e->kind == MG_EXTERNAL_ARGUMENT) return mg_tensor_retain(args[e->index]);
-    if (e->kind == MG_EXTERNAL_VARIABLE)
-        return mg_tensor_retain(mg_variable_on(e->variable, part->device));
-    return mg_tensor_retain(e->tensor);
-}
-
-/* results[i] become owned value tensors. */
-static mg_status collect_results(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
-    for (int i = 0; i < p->n_outputs; i++) {
-        mg_part *part = &p->parts[p->root_part[i]];
-        const int e = mg_part_external(part, i);
-        if (is_sharded_output(p, i)) {
-            MG_TRY(gather_output(p, i));
-            results[i] = mg_tensor_from_buffer(p->whole[i], part->lowered.externals[e].dtype,
-                                               &p->output_shapes[i]);
-        } else {
-            results[i] = mg_part_value(part, e, args);
-        }
-        if (!results[i]) return MG_OOM;
-    }
-    return MG_OK;
-}
+/* ---- guards ---- */
 
 /* The error of guard i. */
 static mg_status raise_guard(const mg_plan *p, int i) {
@@ -299,11 +107,11 @@ static mg_status raise_guard(const mg_plan *p, int i) {
 
 /* Reads the byte of guard i, or of the verdict. After the commit phase (`behind`) no interrupt ends
  * the wait, because the step has happened. */
-static mg_status read_guard(mg_plan *p, int i, bool behind, uint8_t *byte) {
-    const int root = p->n_outputs + p->n_assigns + i;
-    const mg_part *part = &p->parts[p->root_part[root]];
-    mg_device *d = part->device;
-    const void *at = part->address[mg_part_external(part, root)];
+static mg_status read_guard(const mg_execution *e, int i, bool behind, uint8_t *byte) {
+    const mg_plan *p = e->plan;
+    const int root = p->n_outputs + p->n_assigns + i, k = p->root_part[root];
+    mg_device *d = p->parts[k].device;
+    const void *at = e->parts[k].address[mg_part_external(&p->parts[k], root)];
     return behind ? mg_device_read_through(d, byte, at, 1) : d->api->copy_out(d, byte, at, 1);
 }
 
@@ -311,19 +119,20 @@ static mg_status read_guard(mg_plan *p, int i, bool behind, uint8_t *byte) {
  * phase. A verdict that covers new values is known only after commit; if it reports another guard,
  * the old values were kept. The guards of the previous step are checked first: if one of them
  * failed, this step's values are void. */
-static mg_status check_guards(mg_plan *p, bool behind) {
+static mg_status check_guards(const mg_execution *e, bool behind) {
+    const mg_plan *p = e->plan;
     uint8_t byte = 0;
     if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
     if (p->verdict) {
         if (behind != p->checks_new_values) return MG_OK;
-        MG_TRY(read_guard(p, 0, behind, &byte));
+        MG_TRY(read_guard(e, 0, behind, &byte));
         if (!byte) return MG_OK;
         if (behind) mg_async_guards_reported(p->parts[0].device);
         return raise_guard(p, byte - 1);
     }
     for (int i = 0; i < p->n_guards; i++) {
         if (behind != (p->guards[i].variables != NULL)) continue;
-        MG_TRY(read_guard(p, i, behind, &byte));
+        MG_TRY(read_guard(e, i, behind, &byte));
         if (!byte) return raise_guard(p, i);
     }
     return MG_OK;
@@ -333,25 +142,27 @@ static mg_status check_guards(mg_plan *p, bool behind) {
 
 /* After a commit phase with this status: notes which parts did not finish theirs. A device that is
  * lost may still finish it, too late. */
-static void note_unfinished(mg_plan *p, mg_status status) {
+static void note_unfinished(mg_execution *e, mg_status status) {
+    const mg_plan *p = e->plan;
     for (int k = 0; k < p->n_parts; k++) {
-        const mg_status own = p->n_parts > 1 ? p->statuses[k] : status;
+        const mg_status own = p->n_parts > 1 ? e->statuses[k] : status;
         const bool lost =
-            (p->n_parts > 1 || p->on_worker) && mg_worker_has_abandoned(p->parts[k].device);
-        p->parts[k].unfinished = lost || (own != MG_OK && !p->parts[k].finished);
+            (p->n_parts > 1 || e->on_worker) && mg_worker_has_abandoned(p->parts[k].device);
+        e->parts[k].unfinished = lost || (own != MG_OK && !e->parts[k].finished);
     }
 }
 
 /* New values are bound even if a part fails: memory has changed. */
-static mg_status run_commit(mg_plan *p) {
-    for (int k = 0; k < p->n_parts; k++) p->parts[k].finished = false;
-    const mg_status status = mg_plan_each(p, commit_part, NULL);
-    note_unfinished(p, status);
-    const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(p, status);
-    mg_commit_bind(p);
-    if (p->n_draws && !p->begun)
+static mg_status run_commit(mg_execution *e) {
+    const mg_plan *p = e->plan;
+    for (int k = 0; k < p->n_parts; k++) e->parts[k].finished = false;
+    const mg_status status = mg_execution_each(e, commit_part, NULL);
+    note_unfinished(e, status);
+    const mg_status said = status == MG_OK ? MG_OK : mg_commit_explain(e, status);
+    mg_commit_bind(e);
+    if (p->n_draws && !e->begun)
         mg_rng_take(p->n_draws); /* if begun, mg_plan_start has taken them */
-    return said == MG_OK && p->checks_new_values ? check_guards(p, true) : said;
+    return said == MG_OK && p->checks_new_values ? check_guards(e, true) : said;
 }
 
 /* ---- a run ---- */
@@ -365,50 +176,54 @@ static mg_status check_comms(const mg_plan *p) {
 /* Enqueues compute and commit together, then waits for the guards of the previous step, while the
  * device is at work on this one. If one of them has failed, this step has changed nothing either,
  * provided that it has guards itself. A step without guards waits before it starts. */
-static mg_status run_at_once(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+static mg_status run_at_once(mg_execution *e, mg_tensor **results) {
+    const mg_plan *p = e->plan;
     mg_device *d = p->parts[0].device;
     MG_TRY(p->verdict ? mg_async_guards_make_room(d) : mg_async_guards_wait(d));
-    MG_TRY(prepare_part(p, 0));
-    MG_TRY(collect_results(p, args, results));
-    MG_TRY(mg_commit_prepare(p, 0, args));
-    p->parts[0].finished = false;
-    const mg_status status = run_part(p, 0, MG_BOTH_PHASES);
-    if (status != MG_OK && !p->parts[0].finished) return status; /* nothing is bound */
-    note_unfinished(p, status);
-    mg_commit_bind(p);
-    if (status != MG_OK) return mg_commit_explain(p, status);
+    MG_TRY(prepare_part(e, 0));
+    MG_TRY(mg_run_collect_results(e, results));
+    MG_TRY(mg_commit_prepare(e, 0));
+    e->parts[0].finished = false;
+    const mg_status status = run_part(e, 0, MG_BOTH_PHASES);
+    if (status != MG_OK && !e->parts[0].finished) return status; /* nothing is bound */
+    note_unfinished(e, status);
+    mg_commit_bind(e);
+    if (status != MG_OK) return mg_commit_explain(e, status);
     MG_TRY(mg_async_guards_wait_or_stop(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     if (!p->verdict) return MG_OK;
     const void *verdict =
-        p->parts[0].address[mg_part_external(&p->parts[0], p->n_outputs + p->n_assigns)];
-    return mg_async_guards_start(d, p->guards, verdict, p->rng, p->n_draws);
+        e->parts[0].address[mg_part_external(&p->parts[0], p->n_outputs + p->n_assigns)];
+    return mg_async_guards_start(d, p->guards, verdict, e->rng, p->n_draws);
 }
 
 /* Whether the caller should only wait while the device's worker runs the plan: the cpu device
  * blocks signals meanwhile, and Ctrl-C must not wait for a long run. A short run stays in the
  * calling thread, since handing it over takes about 20 us. Asynchronous devices do not compute in
  * the calling thread anyway. An injected fault may hang, so a run with one counts as long. */
-static bool is_long(const mg_plan *p) {
+static bool is_long(const mg_execution *e) {
+    const mg_plan *p = e->plan;
     const mg_device_api *api = p->parts[0].device->api;
     if (p->n_parts > 1 || api->readback_wait || api->discards_data) return false;
     if (mg_device_is_lost(p->parts[0].device)) return false;
     const double speed = api->fuses ? 1 : 0.01; /* relative speed of the device's kernels */
-    return p->work > LONG_WORK * speed || p->compute_seconds > LONG_SECONDS || mg_fault_planned();
+    return p->work > LONG_WORK * speed || e->compute_seconds > LONG_SECONDS || mg_fault_planned();
 }
 
 /* The compute phase, on the thread or threads that it belongs to. */
-static mg_status compute_all(mg_plan *p) {
-    const bool timed = p->n_parts == 1 && p->work > TIMED_WORK;
+static mg_status compute_all(mg_execution *e) {
+    const bool timed = e->plan->n_parts == 1 && e->plan->work > TIMED_WORK;
     const double start = timed ? mg_seconds() : 0;
-    MG_TRY(mg_plan_each(p, compute_part, &p->stop));
-    if (timed) p->compute_seconds = mg_seconds() - start;
+    MG_TRY(mg_execution_each(e, compute_part, &e->stop));
+    if (timed) e->compute_seconds = mg_seconds() - start;
     return MG_OK;
 }
 
-/* An abandoned job of the last run may still be running and use the plan's memory: wait for it. */
-static mg_status await_last_run(mg_plan *p) {
-    if (!mg_abandoned_plan_is(p)) return MG_OK;
+/* An abandoned job of the last run may still be running and use the execution's memory: wait for
+ * it. */
+static mg_status await_last_run(const mg_execution *e) {
+    const mg_plan *p = e->plan;
+    if (!mg_abandoned_is(e)) return MG_OK;
     for (int k = 0; k < p->n_parts; k++)
         MG_TRY(mg_worker_await_return(p->parts[k].device, mg_deadline()));
     mg_plan_reclaim_abandoned();
@@ -417,42 +232,47 @@ static mg_status await_last_run(mg_plan *p) {
 
 /* Whether the calling thread can run the plan although its device may be lost, so that data on a
  * lost device stay usable. */
-static bool can_run_here(const mg_plan *p, const mg_device *d) {
-    return p->n_parts == 1 && !p->begun && !mg_device_out_of_reach(d) && !mg_threads_forked();
+static bool can_run_here(const mg_execution *e, const mg_device *d) {
+    return e->plan->n_parts == 1 && !e->begun && !mg_device_out_of_reach(d) && !mg_threads_forked();
 }
 
-/* Checks the conditions of a run. An interrupt or a lost device stops it here. */
-static mg_status start_run(mg_plan *p) {
+/* Checks the conditions of a run, and binds what it is given. An interrupt or a lost device stops
+ * it here. */
+static mg_status start_run(mg_execution *e) {
+    const mg_plan *p = e->plan;
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts; k++)
-        if (!can_run_here(p, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));
-    MG_TRY(await_last_run(p));
+        if (!can_run_here(e, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));
+    MG_TRY(await_last_run(e));
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
-    atomic_store(&p->stop, false);
-    p->on_worker = is_long(p);
-    /* Allocated now, so that abandoning a job cannot fail for lack of memory. */
-    if ((p->on_worker || p->begun) && !p->abandoned) p->abandoned = mg_abandoned_plan_new();
-    return (p->on_worker || p->begun) && !p->abandoned ? MG_OOM : MG_OK;
+    atomic_store(&e->stop, false);
+    e->on_worker = is_long(e);
+    if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));
+    e->rng = mg_rng_get(); /* advanced only after the run has succeeded */
+    if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
+    return mg_run_bind_inputs(e);
 }
 
-static mg_status run_phases(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
-    MG_TRY(start_run(p));
-    p->rng = mg_rng_get(); /* advanced only after the run has succeeded */
-    if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
-    MG_TRY(bind_inputs(p, args));
-    if (p->at_once) return run_at_once(p, args, results);
-    MG_TRY(allocate_sharded_outputs(p));
-    MG_TRY(compute_all(p));
-    MG_TRY(check_guards(p, false));
-    MG_TRY(collect_results(p, args, results));
-    MG_TRY(check_comms(p));
-    for (int k = 0; k < p->n_parts; k++) MG_TRY(mg_commit_prepare(p, k, args));
-    return run_commit(p);
+/* From the end of the compute phase on. */
+static mg_status finish_phases(mg_execution *e, mg_tensor **results) {
+    MG_TRY(check_guards(e, false));
+    MG_TRY(mg_run_collect_results(e, results));
+    MG_TRY(check_comms(e->plan));
+    for (int k = 0; k < e->plan->n_parts; k++) MG_TRY(mg_commit_prepare(e, k));
+    return run_commit(e);
+}
+
+static mg_status run_phases(mg_execution *e, mg_tensor **results) {
+    MG_TRY(start_run(e));
+    if (e->plan->at_once) return run_at_once(e, results);
+    MG_TRY(mg_run_allocate_outputs(e));
+    MG_TRY(compute_all(e));
+    return finish_phases(e, results);
 }
 
 /* A plan has memory for one run only: MG_USAGE while a run is in progress beside the caller. */
 static mg_status check_not_begun(const mg_plan *p) {
-    if (!p->begun) return MG_OK;
+    if (!p->execution->begun) return MG_OK;
     return mg_fail(MG_USAGE,
                    "%s: a submitted run of this function has not been waited for yet: call wait() "
                    "on its handle first",
@@ -465,6 +285,13 @@ static void drop_results(const mg_plan *p, mg_tensor **results) {
         mg_tensor_release(results[i]);
         results[i] = NULL;
     }
+}
+
+/* The run is over; its buffers are released, unless a thread may still use them. */
+static void end_run(mg_execution *e) {
+    e->args = NULL;
+    if (!mg_abandoned_is(e)) mg_execution_clear(e);
+    e->begun = false;
 }
 
 /* Of the plan's devices, the one with the lowest address above `after`; NULL: there is none. */
@@ -491,12 +318,12 @@ static void end_turns(const mg_plan *p) {
 mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
     MG_TRY(check_not_begun(p));
+    mg_execution *e = p->execution;
     take_turns(p);
-    p->args = args; /* for mg_plan_each, if the plan must be abandoned */
-    const mg_status status = run_phases(p, args, results);
-    p->args = NULL;
+    e->args = args;
+    const mg_status status = run_phases(e, results);
     if (status != MG_OK) drop_results(p, results);
-    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p); /* else a lost thread may still use it */
+    end_run(e);
     end_turns(p);
     return status;
 }
@@ -512,70 +339,57 @@ mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
                        "can run beside others: call it instead",
                        p->n_parts);
     MG_TRY(check_not_begun(p));
-    p->begun = true;
-    mg_status status = start_run(p);
-    p->rng = mg_rng_get();
-    if (status == MG_OK && p->verdict) status = mg_async_guards_reset(p->parts[0].device);
-    if (status == MG_OK) status = bind_inputs(p, args);
-    if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, p, 0);
-    if (status == MG_OK) {
-        if (p->n_draws) mg_rng_take(p->n_draws);
-        return MG_OK;
-    }
-    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
-    p->begun = false;
+    mg_execution *e = p->execution;
+    e->begun = true;
+    e->args = args;
+    mg_status status = start_run(e);
+    if (status == MG_OK) status = mg_worker_begin(p->parts[0].device, compute_part, e, 0);
+    e->args = NULL; /* the inputs are bound */
+    if (status != MG_OK) end_run(e);
+    if (status == MG_OK && p->n_draws) mg_rng_take(p->n_draws);
     return status;
 }
 
 /* Between mg_plan_begin and mg_plan_end. */
 bool mg_plan_begun(const mg_plan *p) {
-    return p->begun;
+    return p->execution->begun;
 }
 
 bool mg_plan_done(const mg_plan *p) {
     return mg_worker_done(p->parts[0].device, mg_deadline());
 }
 
-/* Waits for the job that was begun. If the wait ends early, or the device is lost, the plan is
- * abandoned. */
-static mg_status end_job(mg_plan *p, mg_tensor *const *args) {
-    mg_device *d = p->parts[0].device;
-    char *message = NULL;
-    const mg_status status = mg_worker_end(d, mg_deadline(), &p->stop, &message);
-    if (status != MG_OK) mg_device_fail(d, status, message);
-    mg_free(message);
-    if (mg_worker_has_abandoned(d)) mg_abandoned_plan_add(p, args);
+/* Waits for the job that was begun. If the wait ends early, or the device is lost, the execution is
+ * abandoned. *message is owned. */
+static mg_status end_job(mg_execution *e, char **message) {
+    mg_device *d = e->plan->parts[0].device;
+    const mg_status status = mg_worker_end(d, mg_deadline(), &e->stop, message);
+    if (mg_worker_has_abandoned(d)) mg_abandoned_add(e);
     return status;
-}
-
-/* The run is over; its buffers are released, unless a thread may still use them. */
-static void finish_run(mg_plan *p) {
-    p->args = NULL;
-    if (!mg_abandoned_plan_is(p)) mg_plan_clear_run(p);
-    p->begun = false;
 }
 
 /* As in mg_plan_execute from the guards on; draws were taken at the start. */
 mg_status mg_plan_end(mg_plan *p, mg_tensor *const *args, mg_tensor **results) {
+    mg_execution *e = p->execution;
+    char *message = NULL;
     for (int i = 0; i < p->n_outputs; i++) results[i] = NULL;
-    p->args = args;
-    mg_status status = end_job(p, args);
-    if (status == MG_OK) status = check_guards(p, false);
-    if (status == MG_OK) status = collect_results(p, args, results);
-    if (status == MG_OK) status = mg_commit_prepare(p, 0, args);
-    if (status == MG_OK) status = run_commit(p);
+    e->args = args;
+    mg_status status = end_job(e, &message);
+    if (status != MG_OK) mg_device_fail(p->parts[0].device, status, message);
+    mg_free(message);
+    if (status == MG_OK) status = finish_phases(e, results);
     if (status != MG_OK) drop_results(p, results);
-    finish_run(p);
+    end_run(e);
     return status;
 }
 
 /* Raises nothing: it may be called after an error, whose message must stay. */
 void mg_plan_cancel(mg_plan *p, mg_tensor *const *args) {
-    mg_device *d = p->parts[0].device;
-    char *message;
-    atomic_store(&p->stop, true);
-    mg_worker_end(d, mg_deadline(), &p->stop, &message);
+    mg_execution *e = p->execution;
+    char *message = NULL;
+    e->args = args;
+    atomic_store(&e->stop, true);
+    end_job(e, &message);
     mg_free(message);
-    if (mg_worker_has_abandoned(d)) mg_abandoned_plan_add(p, args);
-    finish_run(p);
+    end_run(e);
 }

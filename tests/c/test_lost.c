@@ -6,7 +6,7 @@
 #include "device/buffer.h"
 #include "device/device.h"
 #include "device/fault.h"
-#include "graph/abandoned_plan.h"
+#include "graph/abandoned.h"
 #include "ops/build.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void run_well(mg_plan *plan, mg_tensor *x) {
     mg_tensor_release(y);
 }
 
-/* Lets the lost device come back, and waits until the abandoned plan is freed, so that `blocks`
+/* Lets the lost device come back, and waits until the abandoned execution is freed, so that `blocks`
  * blocks of memory are left. It takes milliseconds; ten seconds pass only in a hang. */
 static void await_return(int64_t blocks) {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -144,7 +144,7 @@ static void lose(scene *s, int which, const char *op, bool commit) {
     assert_non_null(strstr(mg_error_message(), s->devices[which]->name));
     assert_non_null(strstr(mg_error_message(), op));
     assert_non_null(strstr(mg_error_message(), "lost"));
-    assert_true(mg_abandoned_plan_is(s->plan));
+    assert_true(mg_abandoned_is(s->plan->execution));
 }
 
 /* Takes two steps on the devices a and b; checks the first one's result. */
@@ -220,7 +220,7 @@ static void an_argument_given_up_at_once_outlives_the_device(void **state) {
     scene s = set_up(12);
     lose(&s, 1, "fused", false);
     tear_down(&s); /* while the device may still read x and v */
-    /* The abandoned plan still holds memory. */
+    /* The abandoned execution still holds memory. */
     assert_true(mg_alloc_get_stats().live_blocks > s.blocks);
     /* The two other devices have freed their arenas too. */
     await_return(s.blocks - (DEVICES - 1));

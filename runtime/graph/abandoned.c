@@ -1,5 +1,5 @@
-/* Abandoned plans: see abandoned_plan.h. */
-#include "graph/abandoned_plan.h"
+/* Abandoned executions: see abandoned.h. */
+#include "graph/abandoned.h"
 #include "core/alloc.h"
 #include "device/worker.h"
 
@@ -9,27 +9,27 @@ typedef struct kept_arena { /* taken from its device, which allocates a new one 
     size_t bytes;
 } kept_arena;
 
-/* What is kept for one plan. */
-struct mg_abandoned_plan {
-    mg_plan *plan; /* NULL: not abandoned */
-    mg_abandoned_plan *next;
-    bool disowned; /* the plan's owner is done with it */
+/* What is kept for one execution. */
+typedef struct mg_abandoned {
+    mg_execution *execution; /* NULL: not abandoned */
+    struct mg_abandoned *next;
     kept_arena arenas[MG_MAX_DEVICES + 1];
     int n_arenas;
     mg_tensor **tensors; /* retained */
     int n_tensors, capacity;
-};
+} mg_abandoned;
 
-/* All abandoned plans of the process. */
-static mg_abandoned_plan *first;
+/* All abandoned executions of the process. */
+static mg_abandoned *first;
 
-mg_abandoned_plan *mg_abandoned_plan_new(void) {
-    return mg_alloc_zero(sizeof(mg_abandoned_plan));
+mg_status mg_abandoned_allow(mg_execution *e) {
+    if (!e->abandoned) e->abandoned = mg_alloc_zero(sizeof *e->abandoned);
+    return e->abandoned ? MG_OK : MG_OOM;
 }
 
 /* If there is no memory for the list, t is leaked: a leak is better than a write to freed memory.
  */
-static void keep_tensor(mg_abandoned_plan *a, mg_tensor *t) {
+static void keep_tensor(mg_abandoned *a, mg_tensor *t) {
     if (!t) return;
     mg_tensor_retain(t);
     if (mg_reserve((void **)&a->tensors, a->n_tensors, &a->capacity, sizeof *a->tensors) == MG_OK)
@@ -38,18 +38,19 @@ static void keep_tensor(mg_abandoned_plan *a, mg_tensor *t) {
 
 /* Keeps the variable's values on all devices. If another device has the value, the copy on a lost
  * device is dropped from the variable. */
-static void keep_variable(mg_abandoned_plan *a, mg_variable *v) {
+static void keep_variable(mg_abandoned *a, mg_variable *v) {
+    const mg_plan *p = a->execution->plan;
     keep_tensor(a, v->value);
     for (int r = 0; r < v->n_replicas; r++) keep_tensor(a, v->replicas[r].value);
-    for (int i = 0; i < a->plan->n_parts; i++) {
-        mg_device *d = a->plan->parts[i].device;
+    for (int i = 0; i < p->n_parts; i++) {
+        mg_device *d = p->parts[i].device;
         if (mg_device_is_lost(d)) mg_variable_remove_from(v, d);
     }
 }
 
 /* The variables that the parts read, and those that they assign. */
-static void keep_variables(mg_abandoned_plan *a) {
-    const mg_plan *p = a->plan;
+static void keep_variables(mg_abandoned *a) {
+    const mg_plan *p = a->execution->plan;
     for (int k = 0; k < p->n_parts && p->parts[k].held;
          k++) /* `held` is NULL if it was being compiled */
         for (int i = 0; i < p->parts[k].lowered.graph.n_external; i++) {
@@ -61,9 +62,10 @@ static void keep_variables(mg_abandoned_plan *a) {
 
 /* Takes the arenas of the devices that have returned, because lost devices may still write to them.
  * The arena of a lost device stays with it. */
-static void take_arenas(mg_abandoned_plan *a) {
-    for (int i = 0; i < a->plan->n_parts; i++) {
-        mg_device *d = a->plan->parts[i].device;
+static void take_arenas(mg_abandoned *a) {
+    const mg_plan *p = a->execution->plan;
+    for (int i = 0; i < p->n_parts; i++) {
+        mg_device *d = p->parts[i].device;
         if (mg_worker_has_abandoned(d) || !d->arena) continue;
         a->arenas[a->n_arenas++] = (kept_arena){d, d->arena, d->arena_bytes};
         d->arena = NULL;
@@ -71,32 +73,25 @@ static void take_arenas(mg_abandoned_plan *a) {
     }
 }
 
-/* p->abandoned was allocated with the plan: nothing here can fail. */
-void mg_abandoned_plan_add(mg_plan *p, mg_tensor *const *args) {
-    mg_abandoned_plan *a = p->abandoned;
-    a->plan = p;
+/* Nothing here can fail: see mg_abandoned_allow. */
+void mg_abandoned_add(mg_execution *e) {
+    mg_abandoned *a = e->abandoned;
+    a->execution = e;
     a->next = first;
     first = a;
-    for (int i = 0; args && i < p->n_args; i++) keep_tensor(a, args[i]);
+    e->plan->refs++;
+    for (int i = 0; e->args && i < e->plan->n_args; i++) keep_tensor(a, e->args[i]);
     keep_variables(a);
     take_arenas(a);
 }
 
-/* False for plans on one device, which have no record. */
-bool mg_abandoned_plan_is(const mg_plan *p) {
-    return p->abandoned && p->abandoned->plan;
+bool mg_abandoned_is(const mg_execution *e) {
+    return e && e->abandoned && e->abandoned->execution;
 }
 
 /* For tensors that only the maker of the plan knows. */
-void mg_abandoned_plan_keep(mg_plan *p, mg_tensor *t) {
-    keep_tensor(p->abandoned, t);
-}
-
-/* The plan cannot be run any more; it is freed when its devices have returned. */
-bool mg_abandoned_plan_disown(mg_plan *p) {
-    if (!mg_abandoned_plan_is(p)) return false;
-    p->abandoned->disowned = true;
-    return true;
+void mg_abandoned_keep(mg_execution *e, mg_tensor *t) {
+    keep_tensor(e->abandoned, t);
 }
 
 /* Whether no device of the plan is still in an abandoned job. */
@@ -107,8 +102,8 @@ static bool has_returned(const mg_plan *p) {
 }
 
 /* Frees the kept memory, and drops the status of the jobs that returned late. */
-static void free_kept(mg_abandoned_plan *a) {
-    const mg_plan *p = a->plan;
+static void free_kept(mg_abandoned *a) {
+    const mg_plan *p = a->execution->plan;
     for (int i = 0; i < p->n_parts; i++) mg_worker_forget(p->parts[i].device);
     for (int i = 0; i < a->n_arenas; i++)
         mg_device_free(a->arenas[i].device, a->arenas[i].data, a->arenas[i].bytes);
@@ -116,17 +111,16 @@ static void free_kept(mg_abandoned_plan *a) {
     mg_free(a->tensors);
 }
 
-/* One plan per call, so that the caller can free it before the next. */
-mg_plan *mg_abandoned_plan_returned(bool *disowned) {
-    for (mg_abandoned_plan **at = &first; *at; at = &(*at)->next) {
-        mg_abandoned_plan *a = *at;
-        mg_plan *p = a->plan;
-        if (!has_returned(p)) continue;
-        *at = a->next; /* removed from the list: the plan is no longer abandoned */
-        *disowned = a->disowned;
+/* One execution per call, so that the caller can free its plan before the next. */
+mg_execution *mg_abandoned_returned(void) {
+    for (mg_abandoned **at = &first; *at; at = &(*at)->next) {
+        mg_abandoned *a = *at;
+        mg_execution *e = a->execution;
+        if (!has_returned(e->plan)) continue;
+        *at = a->next; /* removed from the list: it is no longer abandoned */
         free_kept(a);
-        *a = (mg_abandoned_plan){0};
-        return p;
+        *a = (mg_abandoned){0};
+        return e;
     }
     return NULL;
 }
