@@ -328,6 +328,7 @@ bench: all ## measure speed in comparison with other frameworks
 # ---- looking after the code ----------------------------------------------------------------------
 
 C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
+LUA_FILES = $(shell find lua models examples tests -name '*.lua' -not -path 'tests/golden/*')# those there are data
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $(LINT_SKIP) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
            $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
@@ -345,12 +346,12 @@ lint: build/found.mk ## check the code: clang-format, gcc and clang warnings, cp
 	  --std=c11 -D__GNUC__ $(LINT_DEFS) $(filter runtime/%,$(LINT_C))
 	@echo '  luacheck'; luacheck -q lua models examples tests
 	@echo '  docstrings'; [ -x $(PROGRAM) ] || { echo '     skipped: build first'; exit; }; $(PROGRAM) tests/docstrings.lua
-	@echo '  layers'; luajit tests/include_rules.lua $(C_FILES)
+	@echo '  layers'; luajit tests/include_rules.lua $(C_FILES) $(LUA_FILES)
 	@echo '  hardening'; luajit tests/hardening.lua $(wildcard $(PRODUCTS))
 format: ## clang-format all C files in place
 	clang-format -i $(C_FILES)
-size: ## print the lines by folder, and the longest files
-	@luajit tests/include_rules.lua --sizes $(C_FILES) $(shell find lua models examples tests -name '*.lua')
+size: ## print a table of the sources by folder: lines, comments, passages that stand twice
+	@luajit tests/sizes.lua $(C_FILES) $(LUA_FILES)
 doc: all ## write the table of all ops, from their rows: build/ops.md
 	@$(PROGRAM) tests/manual.lua >build/ops.md && echo build/ops.md
 docs: all ## write the reference as HTML, from the docstrings and mgpu.h: build/docs

@@ -1,7 +1,6 @@
 -- Checks that includes point one way through the layers of runtime/, and that files keep to their length.
 --
---     luajit tests/include_rules.lua FILE...           exit status 1 if a rule is broken
---     luajit tests/include_rules.lua --sizes FILE...   lines by folder, and the longest files
+--     luajit tests/include_rules.lua FILE...   exit status 1 if a rule is broken
 --
 -- tests/lua/include_rules_spec.lua loads this file as a module and checks all of runtime/ with it.
 --
@@ -26,7 +25,7 @@ local may_include = {
   host = {}, -- runtime/mgpu.h
 }
 
-local LONG, TOO_LONG = 600, 1000
+local MOST_LINES = 600
 
 local function read(path)
   local f = assert(io.open(path))
@@ -65,7 +64,7 @@ local function broken_rules(path, text)
   local problems = {}
   local function problem(what) problems[#problems + 1] = path .. ": " .. what end
   local n = line_count(text)
-  if n > TOO_LONG then problem(("%d lines, at most %d"):format(n, TOO_LONG)) end
+  if n > MOST_LINES then problem(("%d lines, at most %d"):format(n, MOST_LINES)) end
   if not path:find "^runtime/" then return problems end
   local mine = folder_of(path)
   if not may_include[mine] then
@@ -81,46 +80,15 @@ local function broken_rules(path, text)
   return problems
 end
 
-local function check(path)
-  local text = read(path)
-  local n = line_count(text)
-  if n > LONG then print(("     %s: %d lines, better under %d"):format(path, n, LONG)) end
-  return broken_rules(path, text)
-end
-
-local function print_sizes(paths)
-  local folders, names, files, total = {}, {}, {}, 0
-  for _, path in ipairs(paths) do
-    local folder, n = path:match "^(.*)/", line_count(read(path))
-    if not folders[folder] then
-      folders[folder] = { lines = 0, files = 0 }
-      names[#names + 1] = folder
-    end
-    folders[folder].lines = folders[folder].lines + n
-    folders[folder].files = folders[folder].files + 1
-    files[#files + 1] = { path = path, lines = n }
-    total = total + n
-  end
-  table.sort(names)
-  table.sort(files, function(a, b) return a.lines > b.lines end)
-  for _, name in ipairs(names) do
-    print(("%7d lines %4d files  %s"):format(folders[name].lines, folders[name].files, name))
-  end
-  print(("%7d lines %4d files"):format(total, #files))
-  for i = 1, math.min(5, #files) do print(("%7d  %s"):format(files[i].lines, files[i].path)) end
-end
+local function check(path) return broken_rules(path, read(path)) end
 
 if ... == "module" then return { broken_rules = broken_rules, check = check } end
 
-if arg[1] == "--sizes" then
-  print_sizes { unpack(arg, 2) }
-else
-  local broken = 0
-  for _, path in ipairs(arg) do
-    for _, text in ipairs(check(path)) do
-      print(text)
-      broken = broken + 1
-    end
+local broken = 0
+for _, path in ipairs(arg) do
+  for _, text in ipairs(check(path)) do
+    print(text)
+    broken = broken + 1
   end
-  os.exit(broken == 0 and 0 or 1)
 end
+os.exit(broken == 0 and 0 or 1)

@@ -9,7 +9,9 @@
  * Names are only compared, never used as paths. Entries that are not regular files are skipped, and
  * so are the extended headers of GNU and pax: names are those of the ustar header, at most 255
  * bytes. Damaged archives are MG_DATA; the unpacked size of a gzipped archive is limited
- * (io/unpack.h). */
+ * (io/unpack.h).
+ *
+ * Written by hand rather than with libarchive: see "Formats" in runtime/README.md. */
 #ifndef MG_IO_TAR_H
 #define MG_IO_TAR_H
 

@@ -14,6 +14,8 @@
  * most MG_ZIP_FREE_BYTES plus MG_ZIP_MAX_RATIO times the file's size. The CRC-32 of an entry is
  * checked when its last byte is read. Damaged archives are MG_DATA.
  *
+ * Written by hand rather than with libzip or libarchive: see "Formats" in runtime/README.md.
+ *
  * In Lua: core.zip_read and core.zip_write (bind/zip.c). */
 #ifndef MG_IO_ZIP_H
 #define MG_IO_ZIP_H
