@@ -10,7 +10,7 @@ for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
 
 mgpu.version = core.version
 
---- mgpu.output(text): everything that is printed goes through this function. Replace it to redirect the output. It
+--- mgpu.output(text): everything but warnings is printed by this function. Replace it to redirect the output. It
 --- flushes, so that a log can be followed.
 -- Example:
 --     local kept = {}
@@ -106,6 +106,7 @@ local loaders = {
   model_from_json = function() return require "mgpu.nn.saving".model_from_json end,
   clone_model = function() return require "mgpu.nn.model_config".clone_model end,
   models = zoo,
+  warnings = function() return require "mgpu.warnings".switch end,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do
   loaders[name] = function() return require "mgpu.nn.mixed_precision"[name] end

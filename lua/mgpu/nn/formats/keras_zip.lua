@@ -5,6 +5,7 @@ local h5_file = require "mgpu.nn.keras.h5_file"
 local layouts = require "mgpu.nn.keras.layouts"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
+local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
 local training = require "mgpu.nn.keras.training"
 
@@ -50,7 +51,7 @@ function M.load_model(path, custom, compile)
   local config = core.json_decode(archive:read "config.json")
   local metadata = archive:size "metadata.json" and core.json_decode(archive:read "metadata.json")
   local version = type(metadata) == "table" and metadata.keras_version
-  local at = { path = path, custom = custom, keras2 = type(version) == "string" and version:find "^[12]%." ~= nil }
+  local at = { path = path, custom = custom, keras2 = origin.is_keras2(version, config) }
   local entry, file = models.read(config, at), h5_file.open(archive, WEIGHTS)
   file.path = path
   archive:close()

@@ -5,6 +5,7 @@
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
+local origin = require "mgpu.nn.keras.origin"
 
 local M = {}
 
@@ -15,8 +16,7 @@ function M.to_json(model) return core.json_encode(models.to_keras(model, "keras"
 function M.model_from_json(text, custom)
   local entry = core.json_decode(text)
   local version = type(entry) == "table" and entry.keras_version
-  local at = { path = "model_from_json", custom = custom, keras2 = type(version) == "string"
-    and version:find "^[12]%." ~= nil }
+  local at = { path = "model_from_json", custom = custom, keras2 = origin.is_keras2(version, entry) }
   return model_config.from_config(models.read(entry, at), custom, at.path)
 end
 

@@ -23,6 +23,7 @@ local ROWS = {
   LeakyReLU = { renamed = { negative_slope = "alpha" } },
   Normalization = { axes = { axis = true } },
   PReLU = { axes = { shared_axes = true } },
+  RandomRotation = { unused = { value_range = "any" } },
   SeparableConv2D = { unused = { groups = 1, kernel_initializer = "any" } },
   Softmax = { axes = { axis = true } },
 }

@@ -2,6 +2,7 @@
 --
 -- A functional model of Keras names the inputs of each use (node) of a layer by {layer's name, which use of it, which
 -- output}, counted from 0; ours numbers the uses in an order in which they can be made.
+local call_mode = require "mgpu.nn.keras.call_mode"
 local core = require "mgpu.core"
 local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
@@ -87,7 +88,7 @@ local function training_of(options, name, at)
   return given(options.training)
 end
 
--- One use: {inputs = places, listed =, training =}.
+-- One use: {inputs = places, listed =, recorded = the argument training}.
 local function use_from(node, name, at)
   if type(node) ~= "table" then objects.damaged(at, "a use of %q is not a list", name) end
   if node.args then -- Keras 3
@@ -95,16 +96,17 @@ local function use_from(node, name, at)
       objects.fail(at, "layer %q is called with several arguments, not with one list", name)
     end
     return { inputs = collect_places(node.args[1], tensor_place, {}, at), listed = not tensor_place(node.args[1]),
-      training = training_of(given(node.kwargs) or {}, name, at) }
+      recorded = training_of(given(node.kwargs) or {}, name, at) }
   end
   local single = plain_place(node)
   local places = single and { single } or collect_places(node, plain_place, {}, at)
   if #places == 0 then objects.damaged(at, "a use of %q has no inputs", name) end
-  return { inputs = places, listed = #places > 1, training = training_of(places[1].options or {}, name, at) }
+  return { inputs = places, listed = #places > 1, recorded = training_of(places[1].options or {}, name, at) }
 end
 
 -- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key.
-local function uses_from(config, at)
+-- list: the layers in our form.
+local function uses_from(config, list, at)
   local uses, by_place, position = {}, {}, {}
   for i, entry in ipairs(config.layers) do
     local name = type(entry) == "table" and (given(entry.name) or given((given(entry.config) or {}).name))
@@ -114,7 +116,7 @@ local function uses_from(config, at)
     local nodes = given(entry.inbound_nodes) or {}
     for n, node in ipairs(type(nodes) == "table" and nodes or {}) do
       local use = use_from(node, name, at)
-      use.layer = i
+      use.layer, use.training = i, call_mode.fixed(node, use.recorded, list[i], at)
       uses[#uses + 1], by_place[name][n - 1] = use, use
     end
   end
@@ -186,7 +188,7 @@ end
 local function functional_from(config, at)
   local list = {}
   for i, entry in ipairs(config.layers) do list[i] = M.from_keras(entry, at) end
-  local uses, by_place, position = uses_from(config, at)
+  local uses, by_place, position = uses_from(config, list, at)
   local input_places = collect_places(config.input_layers, plain_place, {}, at)
   local output_places = collect_places(config.output_layers, plain_place, {}, at)
   local function class_of(place)
@@ -237,7 +239,11 @@ function M.from_keras(entry, at)
 end
 
 --- read(entry, at) -> what from_keras RETURNS; whatever is wrong with the entry is an error that names the file.
-function M.read(entry, at) return model_config.guarded(at.path, M.from_keras, entry, at) end
+function M.read(entry, at)
+  local ours = model_config.guarded(at.path, M.from_keras, entry, at)
+  call_mode.warn(at)
+  return ours
+end
 
 -- ---- to Keras -----------------------------------------------------------------------------------
 
@@ -292,7 +298,8 @@ local function node_of(use, list, style, shape_of)
     tensors[i] = { class_name = "__keras_tensor__", config = { keras_history = place, dtype = s:dtype(),
       shape = layers.shape_to { unpack(s:shape(), 2) } } }
   end
-  return { args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } }
+  return call_mode.mark({ args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } },
+    use.training)
 end
 
 -- Keras's entries of the layers, by layer, and the names of the inputs. An input that is the output of a layer outside
