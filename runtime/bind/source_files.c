@@ -92,13 +92,15 @@ static void push_subset(lua_State *L, mg_image_list *l, int index) {
         .seed = (uint64_t)number_field(L, 2, "seed"),
     };
     mg_source **place = bind_new_source(L);
-    *place = mg_image_folder_source(l, (int)number_field(L, 2, "channels"), &split);
+    const mg_image_form form = {(int)number_field(L, 2, "channels"),
+                                number_field(L, 2, "bits") == 16};
+    *place = mg_image_folder_source(l, form, &split);
     if (!*place) bind_raise(L);
 }
 
 /* image_folder_source(path, {labels =, classes =, extensions =, follow_links =, skip_bad =,
- * channels =, validation_split =, seed =}, subset, ...) -> names of classes, paths left out, and a
- * source for each subset ("training", "validation"; nil: all). */
+ * channels =, bits =, validation_split =, seed =}, subset, ...) -> names of classes, paths left
+ * out, and a source for each subset ("training", "validation"; nil: all). */
 static int core_image_folder_source(lua_State *L) {
     const int n = lua_gettop(L);
     bind_poll(L);

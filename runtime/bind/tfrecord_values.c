@@ -237,7 +237,7 @@ static mg_feature_value image_value(lua_State *L, int index, const mg_record_fie
             "the bytes of a PNG or JPEG file; got %s of shape %s",
             who, mg_dtype_name(given.dtype), MG_SHAPE_TEXT(s));
     const mg_image image = {(int)s->dim[0], (int)s->dim[1], channels,
-                            (uint8_t *)(uintptr_t)given.data};
+                            (uint8_t *)(uintptr_t)given.data, false};
     match_rank(s, &f->shape);
     check_shape(L, f, &given, who);
     if (f->quality && channels == 4)

@@ -21,7 +21,7 @@ static mg_status read_exactly(mg_file *f, uint8_t *dst, size_t n, int64_t positi
 static mg_status set_size(mg_image *image, uint32_t height, uint32_t width, int channels) {
     if (!height || !width || height > MG_IMAGE_SIDE || width > MG_IMAGE_SIDE)
         return mg_fail(MG_DATA, "the header says %u x %u pixels", height, width);
-    *image = (mg_image){(int)height, (int)width, channels, NULL};
+    *image = (mg_image){.height = (int)height, .width = (int)width, .channels = channels};
     return MG_OK;
 }
 

@@ -194,9 +194,12 @@ static void images_have_limits(void **state) {
     (void)state;
     static const uint8_t bytes[8];
     mg_image image;
-    assert_int_equal(mg_image_decode(bytes, sizeof bytes, 2, NULL, &image), MG_USAGE);
+    assert_int_equal(
+        mg_image_decode(bytes, sizeof bytes, (mg_image_form){.channels = 2}, NULL, &image),
+        MG_USAGE);
     message_is("an image has 1, 3 or 4 channels, not 2");
-    assert_int_equal(mg_image_decode(bytes, (size_t)MG_IMAGE_BYTES + 1, 3, NULL, &image),
+    assert_int_equal(mg_image_decode(bytes, (size_t)MG_IMAGE_BYTES + 1,
+                                     (mg_image_form){.channels = 3}, NULL, &image),
                      MG_UNSUPPORTED);
     assert_non_null(strstr(mg_error_message(), "more than the limit of "));
     mg_image_file file;

@@ -32,7 +32,7 @@ static void test_decoding_without_memory(void **state) {
         while (status != MG_OK && ++n < MOST_CALLS) {
             const int64_t blocks = mg_alloc_get_stats().live_blocks;
             mg_alloc_fail_after(n);
-            status = mg_image_load(paths[i], 0, NULL, &image);
+            status = mg_image_load(paths[i], (mg_image_form){.channels = 0}, NULL, &image);
             mg_alloc_fail_after(0);
             if (status == MG_OK) break;
             assert_int_equal(status, MG_OOM);
@@ -48,7 +48,7 @@ static void test_decoding_without_memory(void **state) {
 
 static void test_encoding_without_memory(void **state) {
     uint8_t pixels[6] = {0, 50, 100, 150, 200, 250};
-    const mg_image image = {1, 2, 3, pixels};
+    const mg_image image = {1, 2, 3, pixels, false};
     (void)state;
     skip_without_plugin();
     for (int quality = 0; quality <= 90; quality += 90) {
@@ -85,12 +85,15 @@ static void test_a_jpeg_of_many_scans(void **state) {
         if (bytes[i] == 0xff && bytes[i + 1] == 0xda) *(first ? &second : &first) = i;
     const size_t scan = second - first;
     uint8_t *long_file = malloc(n + SCANS * scan);
-    assert_int_equal(mg_image_decode(bytes, n, 0, NULL, &image), MG_OK);
+    assert_int_equal(mg_image_decode(bytes, n, (mg_image_form){.channels = 0}, NULL, &image),
+                     MG_OK);
     mg_free(image.pixels);
     memcpy(long_file, bytes, first);
     for (size_t i = 0; i < SCANS; i++) memcpy(long_file + first + i * scan, bytes + first, scan);
     memcpy(long_file + first + SCANS * scan, bytes + first, n - first);
-    assert_int_equal(mg_image_decode(long_file, n + SCANS * scan, 0, NULL, &image), MG_DATA);
+    assert_int_equal(
+        mg_image_decode(long_file, n + SCANS * scan, (mg_image_form){.channels = 0}, NULL, &image),
+        MG_DATA);
     assert_non_null(strstr(mg_error_message(), "JPEG: the image has more than 500 scans"));
     assert_null(image.pixels);
     free(long_file);

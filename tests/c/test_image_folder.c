@@ -130,7 +130,7 @@ static void headers_agree_with_the_images(void **state) {
         mg_image header, image;
         snprintf(path, sizeof path, IMAGES "%s", names[i]);
         assert_int_equal(mg_image_probe(path, &header), MG_OK);
-        assert_int_equal(mg_image_load(path, 0, NULL, &image), MG_OK);
+        assert_int_equal(mg_image_load(path, (mg_image_form){.channels = 0}, NULL, &image), MG_OK);
         mg_free(image.pixels);
         assert_int_equal(header.height, image.height);
         assert_int_equal(header.width, image.width);
@@ -207,7 +207,7 @@ static void images_are_read_with_their_labels(void **state) {
     mg_image_list *l = mg_image_list_new(&f);
     assert_non_null(l);
     assert_int_equal(mg_image_list_classes(l)->n, 3);
-    mg_source *s = mg_image_folder_source(l, 3, &ALL);
+    mg_source *s = mg_image_folder_source(l, (mg_image_form){.channels = 3}, &ALL);
     mg_image_list_release(l);
     assert_int_equal(s->n_rows, 5);
     assert_true(mg_field_varies(&s->field[0]) && !mg_field_varies(&s->field[1]));
@@ -240,7 +240,7 @@ static void bad_files_can_be_skipped(void **state) {
     mg_image_list *l = mg_image_list_new(&f);
     assert_int_equal(mg_image_list_skipped(l)->n, 1);
     assert_non_null(strstr(mg_path_list_get(mg_image_list_skipped(l), 0), "set/c/2.png"));
-    mg_source *s = mg_image_folder_source(l, 3, &ALL);
+    mg_source *s = mg_image_folder_source(l, (mg_image_form){.channels = 3}, &ALL);
     assert_int_equal(s->n_rows, 4);
     char where[300];
     mg_source_describe(s, 3, where, sizeof where);
@@ -258,7 +258,7 @@ static void labels_have_other_forms(void **state) {
     mg_image_folder f = all_of(in_top("set"));
     f.labels = MG_LABELS_CATEGORICAL;
     mg_image_list *l = mg_image_list_new(&f);
-    mg_source *s = mg_image_folder_source(l, 1, &ALL);
+    mg_source *s = mg_image_folder_source(l, (mg_image_form){.channels = 1}, &ALL);
     float y[3] = {-1, -1, -1};
     mg_cell cell[2] = {{{0}, NULL}, {{0}, y}};
     assert_int_equal(mg_source_read(s, (mg_row_key){0, 4}, cell), MG_OK);
@@ -270,12 +270,12 @@ static void labels_have_other_forms(void **state) {
     static const char *const two[] = {"c", "a"};
     f.labels = MG_LABELS_BINARY;
     l = mg_image_list_new(&f);
-    assert_null(mg_image_folder_source(l, 3, &ALL));
+    assert_null(mg_image_folder_source(l, (mg_image_form){.channels = 3}, &ALL));
     assert_int_equal(mg_error_code(), MG_USAGE);
     mg_image_list_release(l);
     f.classes = two, f.n_classes = 2;
     l = mg_image_list_new(&f);
-    s = mg_image_folder_source(l, 1, &ALL);
+    s = mg_image_folder_source(l, (mg_image_form){.channels = 1}, &ALL);
     for (int64_t row = 0; row < 4; row += 3) {
         mg_cell one[2] = {{{0}, NULL}, {{0}, y}};
         assert_int_equal(mg_source_read(s, (mg_row_key){0, row}, one), MG_OK);
@@ -288,7 +288,7 @@ static void labels_have_other_forms(void **state) {
     f = all_of(in_top("set"));
     f.labels = MG_LABELS_NONE;
     l = mg_image_list_new(&f);
-    s = mg_image_folder_source(l, 1, &ALL);
+    s = mg_image_folder_source(l, (mg_image_form){.channels = 1}, &ALL);
     assert_int_equal(s->n_rows, 6);
     assert_int_equal(s->n_fields, 1);
     mg_source_release(s);
@@ -315,7 +315,7 @@ static void a_split_has_every_file_once(void **state) {
     for (int seed = 0; seed < 2; seed++)
         for (int part = 1; part <= 2; part++) {
             const mg_image_split split = {(mg_subset)part, 0.3, (uint64_t)seed};
-            mg_source *s = mg_image_folder_source(l, 1, &split);
+            mg_source *s = mg_image_folder_source(l, (mg_image_form){.channels = 1}, &split);
             assert_int_equal(s->n_rows, part == MG_SUBSET_VALIDATION ? 12 : 28);
             for (int64_t row = 0, before = -1; row < s->n_rows; row++) {
                 int32_t id;
@@ -359,7 +359,7 @@ static void empty_folders_are_refused(void **state) {
     f = all_of(in_top("set"));
     mg_image_list *l = mg_image_list_new(&f);
     const mg_image_split split = {MG_SUBSET_VALIDATION, 0.4, 0};
-    assert_null(mg_image_folder_source(l, 3, &split));
+    assert_null(mg_image_folder_source(l, (mg_image_form){.channels = 3}, &split));
     assert_non_null(strstr(mg_error_message(), "of 2 images leaves none for validation"));
     mg_image_list_release(l);
 }
@@ -382,7 +382,7 @@ static void survives(void (*arm)(int64_t n), mg_status code) {
     for (; !s; n++) {
         arm(n);
         mg_image_list *l = mg_image_list_new(&f);
-        s = l ? mg_image_folder_source(l, 3, &split) : NULL;
+        s = l ? mg_image_folder_source(l, (mg_image_form){.channels = 3}, &split) : NULL;
         arm(0);
         if (l) assert_int_equal(mg_image_list_skipped(l)->n, 1);
         mg_image_list_release(l);

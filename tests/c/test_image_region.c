@@ -79,7 +79,9 @@ static void check_region(const jpeg_kind *k, const uint8_t *bytes, size_t n, con
                          mg_region r) {
     fixed_region f = wants(r);
     mg_image part;
-    assert_int_equal(mg_image_decode(bytes, n, whole->channels, &f.base, &part), MG_OK);
+    assert_int_equal(
+        mg_image_decode(bytes, n, (mg_image_form){.channels = whole->channels}, &f.base, &part),
+        MG_OK);
     assert_int_equal(f.height, whole->height);
     assert_int_equal(f.width, whole->width);
     assert_same_region(k, whole, &part, &r);
@@ -91,7 +93,8 @@ static void check_regions(const jpeg_kind *k, int height, int width, int channel
     size_t n;
     uint8_t *bytes = jpeg_test_file(k, height, width, &n);
     mg_image whole;
-    assert_int_equal(mg_image_decode(bytes, n, channels, NULL, &whole), MG_OK);
+    assert_int_equal(mg_image_decode(bytes, n, (mg_image_form){.channels = channels}, NULL, &whole),
+                     MG_OK);
     const int h[] = {1, (height + 1) / 2, height}, w[] = {1, (width + 1) / 2, width};
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
@@ -122,7 +125,8 @@ static void test_every_place(void **state) {
         size_t n;
         uint8_t *bytes = jpeg_test_file(&kinds[k], HEIGHT, WIDTH, &n);
         mg_image whole;
-        assert_int_equal(mg_image_decode(bytes, n, 3, NULL, &whole), MG_OK);
+        assert_int_equal(mg_image_decode(bytes, n, (mg_image_form){.channels = 3}, NULL, &whole),
+                         MG_OK);
         for (int row = 0; row <= HEIGHT - ROWS; row++)
             for (int column = 0; column <= WIDTH - COLUMNS; column++)
                 if ((row * 7 + column) % 11 == 0)
@@ -141,7 +145,8 @@ static void test_failing_owner(void **state) {
     mg_image image;
     (void)state;
     f.status = MG_OOM;
-    assert_int_equal(mg_image_decode(bytes, n, 3, &f.base, &image), MG_OOM);
+    assert_int_equal(mg_image_decode(bytes, n, (mg_image_form){.channels = 3}, &f.base, &image),
+                     MG_OOM);
     assert_null(image.pixels);
     free(bytes);
 }
@@ -153,7 +158,8 @@ enum { SIDE = 128 };
 /* The status of decoding a region of the bytes, and the message in `text`. */
 static mg_status status_of(const uint8_t *bytes, size_t n, const mg_wanted *wanted, char *text) {
     mg_image image;
-    const mg_status status = mg_image_decode(bytes, n, 3, wanted, &image);
+    const mg_status status =
+        mg_image_decode(bytes, n, (mg_image_form){.channels = 3}, wanted, &image);
     strcpy(text, status == MG_OK ? "" : mg_error_message());
     mg_free(image.pixels);
     return status;
@@ -191,7 +197,8 @@ static void test_changed_bytes(void **state) {
             fixed_region f = wants((mg_region){40, 20, 50, 70});
             mg_image whole;
             bytes[at] ^= 0x5a;
-            const mg_status status = mg_image_decode(bytes, n, 3, NULL, &whole);
+            const mg_status status =
+                mg_image_decode(bytes, n, (mg_image_form){.channels = 3}, NULL, &whole);
             if (status == MG_OK) {
                 check_region(&kinds[k], bytes, n, &whole, f.region);
                 accepted++;

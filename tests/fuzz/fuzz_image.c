@@ -40,7 +40,7 @@ static void check_region(const uint8_t *bytes, size_t n, int channels, mg_status
     if (n < 4) return;
     chosen c = {.base = {choose}, .end = bytes + n};
     const mg_region *r = &c.region;
-    mg_image part = {0};
+    mg_image part = {.wide = whole->wide};
     if (mg_jpeg_decode(bytes, n, channels, &c.base, &part) != expected) abort();
     for (int64_t row = r->row; expected == MG_OK && row < r->row + r->height; row++) {
         const int64_t at = (row * whole->width + r->column) * whole->channels;
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (n > MOST_BYTES) return 0;
     static const int channels[] = {0, 1, 3, 4};
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
-    mg_image image = {0};
+    mg_image image = {.wide = n & 4};
     const int wanted = channels[n % 4];
     if (n && bytes[0] == 0xff)
         check_region(bytes, n, wanted, mg_jpeg_decode(bytes, n, wanted, NULL, &image), &image);

@@ -4,7 +4,8 @@
 --     mgpu.image.save("digits.png", digits.x:slice { { 1, 25 } })     -- 25 gray images as a grid
 -- A tensor to be written is uint8, or floating with values from 0 to 1, and {rows, columns}, {rows, columns, c} or
 -- {n, rows, columns, c} with 1 (gray), 3 (red, green, blue) or 4 (with alpha) channels; {n, rows, columns} is a batch
--- of gray images unless its last size is 1, 3 or 4. Needs libpng and libjpeg-turbo (mgpu-image.so).
+-- of gray images unless its last size is 1, 3 or 4. With bits = 16, a PNG file gets 16 bits: of int32 from 0 to 65535,
+-- or floats. Needs libpng and libjpeg-turbo (mgpu-image.so).
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -13,8 +14,9 @@ local M = {}
 local CHANNELS = { "channels", "integer", values = { 1, 3, 4 } }
 local GRID = { { "columns", "integer", min = 1 }, { "padding", "integer", default = 2, min = 0, max = 1000 } }
 local QUALITY = { "quality", "integer", default = 95, min = 1, max = 100 }
-local READ = options.declare { CHANNELS }
-local PNG = options.declare { GRID[1], GRID[2] }
+local READ = options.declare { CHANNELS,
+  { "dtype", "string", default = "uint8", values = { "uint8", "int32", "float32" } } }
+local PNG = options.declare { GRID[1], GRID[2], { "bits", "integer", default = 8, values = { 8, 16 } } }
 local JPEG = options.declare { GRID[1], GRID[2], QUALITY }
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
@@ -48,20 +50,26 @@ local function as_batch(who, x)
   return core.ops.reshape(x, { shape = shape })
 end
 
--- RETURNS the batch as uint8. Floats that would round to a number outside of 0 to 255 are errors.
-local function as_bytes(who, x)
-  local dtype = x:dtype()
-  if dtype == "uint8" then return x end
-  if not dtype:find "float" then
-    fail(who, "the pixels are %s: give uint8 (0 to 255) or floats (0 to 1), as with x:to \"uint8\"", dtype)
+-- The whole numbers of pixels of 8 and 16 bits, and the largest one.
+local SAMPLES = { [8] = { dtype = "uint8", most = 255 }, [16] = { dtype = "int32", most = 65535 } }
+
+-- RETURNS the batch as the whole numbers of so many bits. Floats that would round to a number beyond them are errors.
+local function as_samples(who, x, bits)
+  local dtype, sample = x:dtype(), SAMPLES[bits]
+  if dtype == sample.dtype then
+    if bits == 8 or x:min():item() >= 0 and x:max():item() <= sample.most then return x end
+    fail(who, "pixels of 16 bits must be from 0 to 65535, got values from %d to %d", x:min():item(), x:max():item())
+  elseif not dtype:find "float" then
+    fail(who, "the pixels are %s: give %s (0 to %d) or floats (0 to 1), as with x:to %q%s", dtype, sample.dtype,
+      sample.most, sample.dtype, dtype == "int32" and "; bits = 16 writes int32 to a PNG file" or "")
   end
-  local scaled = (x:to "float32" * 255 + 0.5):floor()
+  local scaled = (x:to "float32" * sample.most + 0.5):floor()
   local least, most = scaled:min():item(), scaled:max():item()
-  if not (least >= 0 and most <= 255) then
+  if not (least >= 0 and most <= sample.most) then
     fail(who, "floating pixels must be from 0 to 1, got values from %.4g to %.4g%s", x:min():item(), x:max():item(),
-      most > 255 and most < 66000 and ' (x / 255, or x:to "uint8", if they are from 0 to 255)' or "")
+      bits == 8 and most > 255 and most < 66000 and ' (x / 255, or x:to "uint8", if they are from 0 to 255)' or "")
   end
-  return scaled:to "uint8"
+  return scaled:to(sample.dtype)
 end
 
 -- RETURNS the images of the batch as one {rows, columns, channels}, in a grid with black lines of `padding` pixels
@@ -72,7 +80,7 @@ local function grid(x, chosen)
   local mgpu, p = require "mgpu", chosen.padding
   local columns = math.min(n, chosen.columns or math.ceil(math.sqrt(n)))
   local rows = math.ceil(n / columns)
-  local function black(...) return mgpu.zeros({ ... }, { dtype = "uint8", device = x:device() }) end
+  local function black(...) return mgpu.zeros({ ... }, { dtype = x:dtype(), device = x:device() }) end
   local function join(axis, ...) return mgpu.concat({ ... }, { axis = axis }) end
   if rows * columns > n then x = join(1, x, black(rows * columns - n, h, w, c)) end
   if p > 0 then
@@ -90,15 +98,15 @@ end
 
 -- RETURNS the bytes of the file: JPEG with that quality, or PNG if quality is nil.
 local function encode(who, x, chosen)
-  local image = grid(as_bytes(who, as_batch(who, x)), chosen)
+  local image = grid(as_samples(who, as_batch(who, x), chosen.bits or 8), chosen)
   if chosen.quality and image:shape()[3] == 4 then
     fail(who, "a JPEG image has no alpha: give 3 channels, or save a .png")
   end
   return core.image_encode(image, chosen.quality or 0)
 end
 
---- grid(tensor, {columns =, padding = 2}) -> uint8 {rows, columns, channels}: an image as it is, or a batch of images
---- as one picture, as save writes it.
+--- grid(tensor, {columns =, padding = 2, bits = 8}) -> {rows, columns, channels}: an image as it is, or a batch of
+--- images as one picture, as save writes it: uint8, or int32 if bits is 16.
 -- A third argument is the name of the function that an error names, in place of "image.grid".
 -- Example:
 --     local digits = mgpu.datasets.digits(6)
@@ -107,12 +115,12 @@ end
 function M.grid(x, given, who)
   who = who or "image.grid"
   local chosen = chosen_options(who, PNG, given)
-  return grid(as_bytes(who, as_batch(who, x)), chosen)
+  return grid(as_samples(who, as_batch(who, x), chosen.bits), chosen)
 end
 
 -- ---- the functions ------------------------------------------------------------------------------
 
---- encode_png(tensor, {columns =, padding = 2}) -> the bytes of a PNG file, as a string.
+--- encode_png(tensor, {columns =, padding = 2, bits = 8}) -> the bytes of a PNG file, as a string.
 --- Options: those of save.
 -- Example:
 --     local bytes = mgpu.image.encode_png(mgpu.eye(8)) -- white dots on black
@@ -129,9 +137,12 @@ function M.encode_jpeg(x, given)
   return encode("image.encode_jpeg", x, chosen_options("image.encode_jpeg", JPEG, given))
 end
 
---- decode(bytes, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file.
+--- decode(bytes, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of a PNG or JPEG file.
 -- channels: 1, 3 or 4; those of the file if nil, where a palette counts as 3 and any alpha makes 4. Gray is
--- 0.299 red + 0.587 green + 0.114 blue; alpha is dropped, not blended; 16 bits become 8; gamma is ignored.
+-- 0.299 red + 0.587 green + 0.114 blue; alpha is dropped, not blended; gamma is ignored.
+-- dtype: "uint8", to which 16 bits are rounded, so that their lower byte is lost; "int32", all 16 bits, from 0 to
+-- 65535; or "float32", the same divided by 65535. A sample v of a file with 8 bits is 257 v of 65535, as for
+-- TensorFlow's decode_png with uint16.
 -- Errors: a damaged or truncated file, another format, more than 65,500 pixels a side or 256 MiB of pixels.
 -- Example:
 --     local bytes = mgpu.image.encode_png(mgpu.full({ 4, 6, 3 }, 200, { dtype = "uint8" }))
@@ -140,26 +151,29 @@ end
 function M.decode(bytes, given)
   local chosen = chosen_options("image.decode", READ, given)
   if type(bytes) ~= "string" then fail("image.decode", "the bytes must be a string, got a %s", type(bytes)) end
-  return core.image_decode(bytes, chosen.channels or 0)
+  return core.image_decode(bytes, chosen.channels or 0, chosen.dtype)
 end
 
---- load(path, {channels =}) -> uint8 {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode. The
---- contents decide the format, not the name.
+--- load(path, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode.
+--- The contents decide the format, not the name.
 -- Example:
 --     mgpu.image.save("gray.png", mgpu.rand { 20, 30 })
 --     local x = mgpu.image.load("gray.png", { channels = 3 })
 --     print(x:dtype(), table.concat(x:shape(), " "))  --> uint8 20 30 3
+--     mgpu.image.save("depth.png", mgpu.tensor({ { 0, 1000, 65535 } }, { dtype = "int32" }), { bits = 16 })
+--     print(mgpu.image.load("depth.png", { dtype = "int32" })[1][2]:item())  --> 1000
 function M.load(path, given)
   local chosen = chosen_options("image.load", READ, given)
-  return core.image_load(path, chosen.channels or 0)
+  return core.image_load(path, chosen.channels or 0, chosen.dtype)
 end
 
 local WRITERS = { png = PNG, jpg = JPEG, jpeg = JPEG }
 
---- save(path, tensor, {quality = 95, columns =, padding = 2}): writes a .png, .jpg or .jpeg file. If it fails, an old
+--- save(path, tensor, {quality = 95, columns =, padding = 2, bits = 8}): writes a .png, .jpg or .jpeg file. If it fails, an old
 --- file stays as it was.
 -- A batch becomes a grid of images: columns (the square root of their number, rounded up) in a row, with black lines of
--- `padding` pixels. quality, 1 to 100, is JPEG's.
+-- `padding` pixels. quality, 1 to 100, is JPEG's. bits = 16, for PNG, writes int32 from 0 to 65535, or floats, with
+-- 16 bits.
 -- Errors: another ending; another shape or dtype; floats outside of 0 to 1; the disk.
 -- Example:
 --     local digits = mgpu.datasets.digits(25)

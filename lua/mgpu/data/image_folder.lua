@@ -14,8 +14,11 @@
 --   size              {rows, columns}, or one number for both; nil: images of their own size, which a batch refuses
 --                     unless they are equal
 --   interpolation     "bilinear", "nearest" or "area"; antialias = true: widen the bilinear kernel when shrinking
---   dtype             of resized images: "float32", or "uint8" (rounded), which "nearest" gives by default
+--   dtype             of resized images: "float32", or the whole numbers that "nearest" gives by default: "uint8"
+--                     (rounded), or "int32" with bits = 16
 --   channels          3, 1 (gray) or 4 (with alpha), whatever the file has
+--   bits              8: pixels from 0 to 255, to which those of PNG files with 16 bits are rounded, as by Keras; or 16:
+--                     all bits, int32 from 0 to 65535, or resized float32 from 0 to 65535
 --   labels            "int" (int32), "categorical" (float32 one-hot), "binary" (float32 {1}, of two classes), or
 --                     "none": images only, from all folders below the path
 --   classes           the names of the folders to read, in the order of their ids; nil: all
@@ -39,9 +42,10 @@ local Dataset = require "mgpu.data.dataset"
 local options = require "mgpu.options"
 
 local OPTIONS = options.declare {
-  { "size", "pair" }, { "dtype", "string", values = { "float32", "uint8" } },
+  { "size", "pair" }, { "dtype", "string", values = { "float32", "uint8", "int32" } },
   { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
   { "antialias", "boolean", default = false }, { "channels", "integer", default = 3, values = { 1, 3, 4 } },
+  { "bits", "integer", default = 8, values = { 8, 16 } },
   { "labels", "string", default = "int", values = { "int", "categorical", "binary", "none" } },
   { "classes", "table" }, { "extensions", "table", default = { "png", "jpg", "jpeg" } },
   { "follow_links", "boolean", default = false }, { "skip_bad", "boolean", default = false },
@@ -49,6 +53,8 @@ local OPTIONS = options.declare {
   { "subset", "string", values = { "training", "validation", "both" } },
   { "seed", "integer", min = 0, max = 2 ^ 53 },
 }
+
+local WHOLE = { [8] = "uint8", [16] = "int32" } -- the dtypes of pixels that are not resized
 
 local function fail(message, ...) core.fail("usage", "image_folder: " .. message:format(...)) end
 
@@ -82,14 +88,20 @@ local function check_resize(chosen, given)
   for _, name in ipairs { "dtype", "interpolation", "antialias" } do
     if given[name] ~= nil and not chosen.size then fail("option %q is for resized images: give a size too", name) end
   end
+  if chosen.dtype and chosen.dtype ~= "float32" and chosen.dtype ~= WHOLE[chosen.bits] then
+    fail("images of %d bits are resized to \"float32\" or %q, not %q", chosen.bits, WHOLE[chosen.bits], chosen.dtype)
+  elseif chosen.dtype == "int32" and chosen.interpolation ~= "nearest" then
+    fail 'int32 pixels are resized with interpolation = "nearest" only; the others give "float32"'
+  end
 end
 
 -- The dataset of a source, whose images are resized if that is wanted.
 local function dataset_of(source, chosen, classes, skipped)
   local ds = Dataset.of_source(source)
   if chosen.size then
-    local dtype = chosen.dtype or chosen.interpolation == "nearest" and "uint8" or "float32"
-    ds = ds:augment { dtype = dtype, resize = { chosen.size[1], chosen.size[2], method = chosen.interpolation,
+    local dtype = chosen.dtype or chosen.interpolation == "nearest" and WHOLE[chosen.bits] or "float32"
+    -- "nearest" keeps int32, which augment would not take for a dtype
+    ds = ds:augment { dtype = dtype ~= "int32" and dtype or nil, resize = { chosen.size[1], chosen.size[2], method = chosen.interpolation,
       antialias = chosen.antialias } }
   end
   ds.classes = chosen.labels ~= "none" and classes or nil

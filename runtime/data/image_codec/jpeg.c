@@ -177,7 +177,7 @@ mg_status mg_jpeg_decode(const uint8_t *bytes, size_t n, int channels, const mg_
     jpeg_destroy_decompress(&d.jpeg);
     if (status == MG_OK) return MG_OK;
     mg_free(image->pixels);
-    *image = (mg_image){0};
+    *image = (mg_image){.wide = image->wide};
     /* so that a damaged image gives the same message for every region */
     return wanted && status == MG_DATA ? mg_jpeg_decode(bytes, n, channels, NULL, image) : status;
 }

@@ -8,7 +8,7 @@ mg_status mg_image_take(mg_image *image, int64_t height, int64_t width, int chan
         return mg_fail(MG_DATA, "the image has no pixels: its size is %lld x %lld",
                        (long long)width, (long long)height);
     if (height > MG_IMAGE_SIDE || width > MG_IMAGE_SIDE ||
-        height * width * channels > MG_IMAGE_BYTES)
+        height * width * channels << image->wide > MG_IMAGE_BYTES)
         return mg_fail(MG_UNSUPPORTED,
                        "the image is %lld x %lld, beyond the limits of %d a side and %s of pixels",
                        (long long)width, (long long)height, MG_IMAGE_SIDE,
@@ -16,8 +16,8 @@ mg_status mg_image_take(mg_image *image, int64_t height, int64_t width, int chan
     if (height * width / per_byte > (int64_t)n)
         return mg_fail(MG_DATA, "%zu bytes are too few for an image of %lld x %lld", n,
                        (long long)width, (long long)height);
-    *image = (mg_image){(int)height, (int)width, channels,
-                        mg_alloc((size_t)(height * width * channels))};
+    image->height = (int)height, image->width = (int)width, image->channels = channels;
+    image->pixels = mg_alloc((size_t)(height * width * channels << image->wide));
     return image->pixels ? MG_OK : MG_OOM;
 }
 

@@ -5,8 +5,9 @@
  * change after setjmp. libpng's memory comes from the library's allocator.
  *
  * Pixels are read as Pillow and TensorFlow do: gamma and color profiles are ignored, 16 bits are
- * rounded to 8, and smaller depths are scaled up. Alpha is dropped, not blended, if fewer than 4
- * channels are wanted. Gray is 0.299 red + 0.587 green + 0.114 blue, as in JPEG. */
+ * rounded to 8 unless they are wanted, and smaller depths are scaled up. Alpha is dropped, not
+ * blended, if fewer than 4 channels are wanted. Gray is 0.299 red + 0.587 green + 0.114 blue, as in
+ * JPEG. */
 #include "core/alloc.h"
 #include "data/image_codec/codec.h"
 #include <png.h>
@@ -29,6 +30,10 @@ typedef struct codec {
     /* encoding */
     mg_image_file *file;
 } codec;
+
+static size_t row_bytes(const mg_image *image) {
+    return (size_t)image->width * (size_t)image->channels << image->wide;
+}
 
 /* ---- what libpng calls ---- */
 
@@ -88,15 +93,21 @@ static void on_flush(png_struct *png) {
 
 /* ---- reading: each returns false after an error ---- */
 
-/* Makes libpng give 8-bit pixels with these channels. */
-static void set_transformations(codec *c, int channels) {
+/* Makes libpng give pixels with these channels, of 16 bits in the machine's byte order if `wide`,
+ * else of 8. */
+static void set_transformations(codec *c, int channels, bool wide) {
     const int type = png_get_color_type(c->png, c->info);
     const bool color = type & PNG_COLOR_MASK_COLOR;
     const bool alpha = type & PNG_COLOR_MASK_ALPHA || png_get_valid(c->png, c->info, PNG_INFO_tRNS);
     png_set_expand(c->png);
-    png_set_scale_16(c->png);
+    if (wide) {
+        png_set_expand_16(c->png);
+        png_set_swap(c->png);
+    } else {
+        png_set_scale_16(c->png);
+    }
     if (alpha && channels < 4) png_set_strip_alpha(c->png);
-    if (!alpha && channels == 4) png_set_add_alpha(c->png, 255, PNG_FILLER_AFTER);
+    if (!alpha && channels == 4) png_set_add_alpha(c->png, wide ? 65535 : 255, PNG_FILLER_AFTER);
     if (color && channels == 1)
         png_set_rgb_to_gray_fixed(c->png, PNG_ERROR_ACTION_NONE, 29900, 58700);
     if (!color && channels > 1) png_set_gray_to_rgb(c->png);
@@ -124,8 +135,8 @@ static bool read_header(codec *c) {
 
 static bool read_pixels(codec *c, const mg_image *image) {
     if (setjmp(png_jmpbuf(c->png))) return false;
-    set_transformations(c, image->channels);
-    if (png_get_rowbytes(c->png, c->info) != (size_t)image->width * (size_t)image->channels)
+    set_transformations(c, image->channels, image->wide);
+    if (png_get_rowbytes(c->png, c->info) != row_bytes(image))
         png_error(c->png, "an unknown kind of pixels");
     png_read_image(c->png, c->rows);
     png_read_end(c->png, NULL);
@@ -137,7 +148,7 @@ static mg_status list_rows(codec *c, const mg_image *image) {
     c->rows = mg_alloc((size_t)image->height * sizeof *c->rows);
     if (!c->rows) return MG_OOM;
     for (int i = 0; i < image->height; i++)
-        c->rows[i] = image->pixels + (size_t)i * (size_t)image->width * (size_t)image->channels;
+        c->rows[i] = image->pixels + (size_t)i * row_bytes(image);
     return MG_OK;
 }
 
@@ -173,9 +184,11 @@ static bool write_all(codec *c, const mg_image *image) {
                      : image->channels == 3 ? PNG_COLOR_TYPE_RGB
                                             : PNG_COLOR_TYPE_RGBA;
     png_set_write_fn(c->png, c, on_write, on_flush);
-    png_set_IHDR(c->png, c->info, (png_uint_32)image->width, (png_uint_32)image->height, 8, type,
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_BASE, PNG_FILTER_TYPE_BASE);
+    png_set_IHDR(c->png, c->info, (png_uint_32)image->width, (png_uint_32)image->height,
+                 image->wide ? 16 : 8, type, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_BASE,
+                 PNG_FILTER_TYPE_BASE);
     png_write_info(c->png, c->info);
+    if (image->wide) png_set_swap(c->png);
     png_write_image(c->png, c->rows);
     png_write_end(c->png, NULL);
     return true;

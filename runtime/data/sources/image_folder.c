@@ -4,7 +4,6 @@
 #include "core/io.h"
 #include "core/rng.h"
 #include "core/threads.h"
-#include "data/image.h"
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -144,7 +143,7 @@ static int32_t class_of(const mg_image_list *l, int64_t file) {
 typedef struct folder_source {
     mg_source base;
     mg_image_list *list; /* retained */
-    int channels;
+    mg_image_form form;
     int64_t *file; /* owned: the file of each row; NULL: row i is file i */
 } folder_source;
 
@@ -164,14 +163,15 @@ static mg_status folder_read(mg_source *base, mg_row_key key, const mg_wanted *c
     const folder_source *s = (const folder_source *)base;
     const int64_t file = s->file ? s->file[key.row] : key.row;
     mg_image image;
-    const mg_status status = mg_image_load(mg_path_list_get(&s->list->files, file), s->channels,
+    const mg_status status = mg_image_load(mg_path_list_get(&s->list->files, file), s->form,
                                            wanted ? wanted[0] : NULL, &image);
     if (status != MG_OK) {
         mg_error_prefix("image_folder");
         return status;
     }
     cell[0].shape = MG_SHAPE(image.height, image.width, image.channels);
-    cell[0].data = image.pixels;
+    cell[0].data = image.wide ? mg_image_take_values(&image, MG_I32) : image.pixels;
+    if (!cell[0].data) return MG_OOM;
     if (base->n_fields > 1) put_label(s, file, cell[1].data);
     return MG_OK;
 }
@@ -231,18 +231,20 @@ static mg_status set_fields(folder_source *s) {
         return mg_fail(MG_USAGE, "image_folder: binary labels need two classes, but %s has %lld",
                        l->path, (long long)l->classes.n);
     if (l->labels == MG_LABELS_NONE) s->base.n_fields = 1;
-    s->base.field[0] = (mg_field){.dtype = MG_U8, .shape = MG_SHAPE(-1, -1, s->channels)};
+    s->base.field[0] = (mg_field){.dtype = s->form.wide ? MG_I32 : MG_U8,
+                                  .shape = MG_SHAPE(-1, -1, s->form.channels)};
     s->base.field[1].dtype = l->labels == MG_LABELS_INT ? MG_I32 : MG_F32;
     if (l->labels == MG_LABELS_BINARY) s->base.field[1].shape = MG_SHAPE(1);
     if (l->labels == MG_LABELS_CATEGORICAL) s->base.field[1].shape = MG_SHAPE(l->classes.n);
     return MG_OK;
 }
 
-mg_source *mg_image_folder_source(mg_image_list *l, int channels, const mg_image_split *split) {
+mg_source *mg_image_folder_source(mg_image_list *l, mg_image_form form,
+                                  const mg_image_split *split) {
     folder_source *s = mg_source_alloc(&folder_api, sizeof *s, 2);
     if (!s) return NULL;
     s->list = mg_image_list_retain(l);
-    s->channels = channels;
+    s->form = form;
     s->base.n_rows = l->files.n;
     mg_status status = set_fields(s);
     if (status == MG_OK && split->subset != MG_SUBSET_ALL) status = split_rows(s, split);

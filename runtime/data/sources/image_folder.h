@@ -2,6 +2,7 @@
 #ifndef MG_DATA_SOURCES_IMAGE_FOLDER_H
 #define MG_DATA_SOURCES_IMAGE_FOLDER_H
 
+#include "data/image.h"
 #include "data/source.h"
 #include "io/folder.h"
 
@@ -43,9 +44,10 @@ typedef struct mg_image_split {
     uint64_t seed;
 } mg_image_split;
 
-/* A source of images uint8 {-1, -1, channels} (1, 3 or 4), decoded when they are read, and their
- * labels. Retains the list. Owned. NULL: MG_OOM; MG_USAGE: a subset without files, binary labels of
- * another number of classes. */
-mg_source *mg_image_folder_source(mg_image_list *l, int channels, const mg_image_split *split);
+/* A source of images {-1, -1, channels} (1, 3 or 4), uint8 or, if wide, int32 from 0 to 65535,
+ * decoded when they are read, and their labels. Retains the list. Owned. NULL: MG_OOM; MG_USAGE: a
+ * subset without files, binary labels of another number of classes. */
+mg_source *mg_image_folder_source(mg_image_list *l, mg_image_form form,
+                                  const mg_image_split *split);
 
 #endif

@@ -173,7 +173,8 @@ static mg_status read_texts(const mg_record_field *f, const mg_feature *found, m
 static mg_status read_image(const mg_record_field *f, bool varies, const uint8_t *bytes, size_t n,
                             const mg_wanted *wanted, mg_cell *cell) {
     mg_image image;
-    const mg_status status = mg_image_decode(bytes, n, f->channels, wanted, &image);
+    const mg_status status =
+        mg_image_decode(bytes, n, (mg_image_form){.channels = f->channels}, wanted, &image);
     if (status != MG_OK) {
         char text[512];
         snprintf(text, sizeof text, "feature \"%.400s\"", f->name);

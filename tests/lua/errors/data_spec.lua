@@ -81,7 +81,7 @@ cases {
   { "classes of a folder of images with a hole", function()
     data.image_folder(".", { classes = { "a", nil, "b" } })
   end, 'image_folder: option "classes": entry 2 is missing: an array has no holes' },
-  { "a decoded image of two channels", function() core.image_decode("\137PNG", 2) end,
+  { "a decoded image of two channels", function() core.image_decode("\137PNG", 2, "uint8") end,
     "an image has 1, 3 or 4 channels, not 2" },
   { "arrays of a file without a name", function() data.npz("", { "x" }) end,
     "npz: expected the path of a file, got an empty one" },
