@@ -268,15 +268,21 @@ static int core_clock(lua_State *L) {
     return 1;
 }
 
+const char *bind_signal_name(int number) {
+    switch (number) {
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGXCPU: return "SIGXCPU";
+    default: return NULL;
+    }
+}
+
 /* interrupted() -> the name of the signal that caused the last "interrupted" error or will cause
- * the next one: "SIGINT", "SIGTERM"; nil if there was none, or a host program called
+ * the next one: "SIGINT", "SIGTERM", "SIGXCPU"; nil if there was none, or a host program called
  * mg_interrupt(). */
 static int core_interrupted(lua_State *L) {
-    switch (mg_interrupt_signal()) {
-    case SIGINT: lua_pushliteral(L, "SIGINT"); break;
-    case SIGTERM: lua_pushliteral(L, "SIGTERM"); break;
-    default: lua_pushnil(L);
-    }
+    lua_pushstring(L, bind_signal_name(mg_interrupt_signal()));
     return 1;
 }
 

@@ -47,6 +47,8 @@ void bind_note_line(lua_State *L);
 /* True if the source of a function (lua_Debug) is this project's: a Lua file in lua/mgpu/ or in the
  * model zoo models/ beside it, or a piece of Lua that the program runs for an option. */
 bool bind_is_ours(lua_State *L, const char *source);
+/* "SIGINT" and so on, for the signals that interrupt or stop; else NULL. */
+const char *bind_signal_name(int number);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);
 

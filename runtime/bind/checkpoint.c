@@ -3,7 +3,6 @@
 #include "io/checkpoint.h"
 #include "core/alloc.h"
 #include "core/threads.h"
-#include <signal.h>
 
 #define BIND_WRITER "mgpu.checkpoint_writer"
 
@@ -142,21 +141,19 @@ static int core_checkpoint_remove_all(lua_State *L) {
 
 /* ---- stopping after a save ---- */
 
-/* stop_listen(on): whether the program's SIGTERM and SIGUSR1 are stop requests, which
+/* stop_listen(on): whether the program's SIGTERM, SIGUSR1 and SIGXCPU are stop requests, which
  * stop_requested returns. */
 static int core_stop_listen(lua_State *L) {
     mg_stop_listen(lua_toboolean(L, 1));
     return 0;
 }
 
-/* stop_requested() -> "SIGTERM" or "SIGUSR1" if one came since stop_listen(true), else nil. */
+/* stop_requested() -> the name of the signal if one came since stop_listen(true), else nil. */
 static int core_stop_requested(lua_State *L) {
-    switch (mg_stop_requested()) {
-    case 0: return 0;
-    case SIGTERM: lua_pushliteral(L, "SIGTERM"); break;
-    case SIGUSR1: lua_pushliteral(L, "SIGUSR1"); break;
-    default: lua_pushliteral(L, "a signal"); break;
-    }
+    const int reason = mg_stop_requested();
+    const char *name = bind_signal_name(reason);
+    if (!reason) return 0;
+    lua_pushstring(L, name ? name : "a signal");
     return 1;
 }
 

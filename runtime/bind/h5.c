@@ -6,7 +6,7 @@
  *     {path = "", attribute = "layer_names", text = {"dense", ...}}       an array of texts,
  *     {path = "", attribute = "version", tensor = t}                      or numbers
  * core.h5_read(path) and core.h5_read(archive, name) return one, core.h5_write(path, entries) and
- * core.h5_make(entries) take one. */
+ * core.h5_make(entries, who) take one. */
 #include "bind/bind.h"
 #include "io/h5.h"
 #include <stdint.h>
@@ -144,12 +144,13 @@ static void close_image(void *descriptor) {
     close((int)(intptr_t)descriptor - 1);
 }
 
-/* h5_make(entries) -> an object that keeps the finished file in memory until it is collected, and
- * the path under which this process can read it. */
+/* h5_make(entries, who) -> an object that keeps the finished file in memory until it is collected,
+ * and the path under which this process can read it. */
 static int core_h5_make(lua_State *L) {
     char path[64];
+    const char *who = luaL_optstring(L, 2, "h5_make");
     bind_owner *o = bind_new_owner(L, close_image);
-    const int fd = mg_h5_make(take_tree(L, 1), "h5_make");
+    const int fd = mg_h5_make(take_tree(L, 1), who);
     if (fd < 0) return bind_raise(L);
     o->held = (void *)(intptr_t)(fd + 1);
     bind_release_owner(lua_touserdata(L, -1));

@@ -141,6 +141,18 @@ static int core_write_file(lua_State *L) {
     return 0;
 }
 
+/* append_file(path, size, text) -> the new size: writes text after the first `size` bytes of a
+ * file; see mg_io_append. */
+static int core_append_file(lua_State *L) {
+    const char *path = bind_path(L, 1, "append_file");
+    int64_t size = luaL_checkinteger(L, 2);
+    size_t n;
+    const char *text = luaL_checklstring(L, 3, &n);
+    bind_check(L, mg_io_append(path, &size, text, n));
+    lua_pushnumber(L, (double)size);
+    return 1;
+}
+
 /* tfrecord_append(path, size, {record, ...}) -> the new size: writes records after the first `size`
  * bytes of a file; see io/tfrecord.h. */
 static int core_tfrecord_append(lua_State *L) {
@@ -181,6 +193,7 @@ const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"glob", core_glob},
                                {"make_folder", core_make_folder},
                                {"write_file", core_write_file},
+                               {"append_file", core_append_file},
                                {"tfrecord_append", core_tfrecord_append},
                                {"file_fault", core_file_fault},
                                {NULL, NULL}};

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
+#include "core/limits.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -65,7 +66,7 @@ bool mg_io_fail_stop(void) {
 /* ---- open files ---- */
 
 mg_status mg_io_fail_call(const char *what, const char *path) {
-    return mg_fail(MG_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    return mg_fail(MG_IO, "cannot %s %s: %s", what, path, mg_reason(errno));
 }
 
 mg_file *mg_io_new_file(const char *path) {
@@ -184,7 +185,7 @@ static ssize_t transfer(mg_file *f, void *dst, const void *src, size_t n, int64_
         if (!mg_io_fault(&some))
             moved = position != HERE ? pread(f->fd, dst, some, position)
                     : dst            ? read(f->fd, dst, some)
-                                     : write(f->fd, src, some);
+                                     : mg_write_held(f->fd, src, some);
         if (moved >= 0 || errno != EINTR) break;
     }
     return moved;
@@ -265,7 +266,8 @@ mg_status mg_io_cut(mg_file *f, int64_t size) {
     return done == 0 ? MG_OK : mg_io_fail_call("cut", f->path);
 }
 
-mg_file *mg_io_continue(const char *path, int64_t size) {
+/* Opens a file, or makes it, to append after its first `size` bytes. */
+static mg_file *open_to_append(const char *path, int64_t size) {
     mg_file *f = mg_io_new_file(path);
     if (!f) return NULL;
     int fd;
@@ -278,6 +280,18 @@ mg_file *mg_io_continue(const char *path, int64_t size) {
     }
     mg_io_free_file(f);
     return NULL;
+}
+
+/* The part of a write that failed is cut off again. If that fails too, the next append does it. */
+mg_status mg_io_append(const char *path, int64_t *size, const void *bytes, size_t n) {
+    mg_file *f = open_to_append(path, *size);
+    if (!f) return mg_error_code();
+    const mg_status status = mg_io_write(f, bytes, n);
+    if (status == MG_OK) *size += (int64_t)n;
+    const bool cut = status == MG_OK || ftruncate(f->fd, *size) == 0;
+    (void)cut;
+    mg_io_close(f);
+    return status;
 }
 
 /* Unlinked at once, so that nothing stays behind whatever happens to the process. The path, for

@@ -60,9 +60,10 @@ mg_status mg_io_write(mg_file *f, const void *src, size_t n);
  * file is left; only a failure to sync the folder comes after the rename, and says so. */
 mg_status mg_io_commit(mg_file *f);
 
-/* Opens a file to append in place after its first `size` bytes; bytes beyond them are cut off. A
- * missing file is created. MG_IO: the file is shorter than `size`. */
-mg_file *mg_io_continue(const char *path, int64_t size);
+/* Writes n bytes in place after the first *size bytes of a file, which is created if it is missing,
+ * and adds n to *size. Bytes after these are cut off first. On failure the file has its first *size
+ * bytes, and the call can be repeated. MG_IO, also if the file is shorter than *size; MG_OOM. */
+mg_status mg_io_append(const char *path, int64_t *size, const void *bytes, size_t n);
 
 /* A new file without a name in the folder TMPDIR (/tmp), to be written and then read at positions.
  * Closing frees its space. */

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
+#include "core/limits.h"
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
@@ -150,6 +151,13 @@ mg_file *mg_io_create(const char *path) {
     return NULL;
 }
 
+static int allocate(int fd, int64_t bytes) {
+    mg_file_limit_hold();
+    const int done = fallocate(fd, 0, 0, bytes);
+    mg_file_limit_release();
+    return done;
+}
+
 /* Skipped on tmpfs: it has no disk blocks to allocate, and each page would be touched twice. */
 mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
     int done;
@@ -159,7 +167,7 @@ mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
     if (old > bytes) MG_TRY(mg_io_cut(f, bytes));
     MG_IO_RETRY(done, fstatfs(f->fd, &s));
     if (done == 0 && s.f_type == TMPFS_MAGIC) return MG_OK;
-    if (done == 0) MG_IO_RETRY(done, fallocate(f->fd, 0, 0, bytes));
+    if (done == 0) MG_IO_RETRY(done, allocate(f->fd, bytes));
     return done == 0 || mg_io_unsupported() ? MG_OK : mg_io_fail_call("write", f->path);
 }
 

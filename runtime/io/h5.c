@@ -7,6 +7,7 @@
 #include "io/h5.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "core/limits.h"
 #include "core/plugin.h"
 #include "core/threads.h"
 #include "io/h5_protocol.h"
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +31,7 @@ enum { MAX_PATH = 4200, CHUNK = 1 << 20 };
 /* An empty file in memory; -1: MG_OOM is stored. */
 static int memory_file(void) {
     const int fd = memfd_create("mgpu-h5", MFD_CLOEXEC);
-    if (fd < 0) mg_fail(MG_OOM, "cannot make a file in memory: %s", strerror(errno));
+    if (fd < 0) mg_fail(MG_OOM, "cannot make a file in memory: %s", mg_reason(errno));
     return fd;
 }
 
@@ -45,7 +47,7 @@ static mg_status map_file(int fd, mapping *m) {
     if (fstat(fd, &s) != 0 || s.st_size == 0) return MG_OK;
     m->bytes = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (m->bytes == MAP_FAILED)
-        return mg_fail(MG_OOM, "cannot map %lld bytes: %s", (long long)s.st_size, strerror(errno));
+        return mg_fail(MG_OOM, "cannot map %lld bytes: %s", (long long)s.st_size, mg_reason(errno));
     m->n = (size_t)s.st_size;
     return MG_OK;
 }
@@ -85,6 +87,28 @@ static int spawn(pid_t *pid, char *program, const char *mode, int in, int out) {
     return error;
 }
 
+/* Whether the program's limit is not the one for damaged files (sandbox_enter), but the one that
+ * was set for this process, and is lower. */
+static bool is_limited(__rlimit_resource_t limit, rlim_t reached) {
+    struct rlimit r;
+    return getrlimit(limit, &r) == 0 && r.rlim_cur != RLIM_INFINITY && r.rlim_cur <= reached;
+}
+
+/* The program was ended by a limit on its time or on the size of its output. */
+static mg_status fail_limit(int signal_number, int out, const char *who) {
+    struct stat s = {0};
+    if (signal_number == SIGXCPU) {
+        if (is_limited(RLIMIT_CPU, MG_H5_FREE_SECONDS))
+            return mg_fail(
+                MG_IO, "%s: the limit on CPU time (ulimit -t) is too low to read the file", who);
+        return mg_fail(MG_DATA, "%s: the file takes too long to read: it is damaged", who);
+    }
+    if (fstat(out, &s) == 0 && is_limited(RLIMIT_FSIZE, (rlim_t)s.st_size))
+        return mg_fail(MG_IO, "%s: no room for its contents in a file in memory: %s", who,
+                       mg_reason(EFBIG));
+    return mg_fail(MG_DATA, "%s: the file takes too much memory to read: it is damaged", who);
+}
+
 /* Runs mgpu-h5 to its end. *finished: whether it ended by itself; its output is in `out`. */
 static mg_status run_program(const char *mode, int in, int out, const char *who, bool *finished) {
     static const char MISSING[] = "%s: HDF5 files need the program mgpu-h5, which %s: install the "
@@ -95,7 +119,7 @@ static mg_status run_program(const char *mode, int in, int out, const char *who,
     if (!mg_plugin_program("h5", program, sizeof program))
         return mg_fail(MG_UNSUPPORTED, MISSING, who, "is not installed");
     const int error = spawn(&pid, program, mode, in, out);
-    if (error) return mg_fail(MG_IO, "%s: cannot start %s: %s", who, program, strerror(error));
+    if (error) return mg_fail(MG_IO, "%s: cannot start %s: %s", who, program, mg_reason(error));
     /* if the host program ignores SIGCHLD there is no exit status: then only the records tell the
      * result */
     while (waitpid(pid, &result, 0) < 0)
@@ -105,8 +129,7 @@ static mg_status run_program(const char *mode, int in, int out, const char *who,
     if (WIFEXITED(result) && WEXITSTATUS(result) == 127)
         return mg_fail(MG_UNSUPPORTED, MISSING, who, "does not find its libraries");
     if (WIFSIGNALED(result) && (WTERMSIG(result) == SIGXCPU || WTERMSIG(result) == SIGXFSZ))
-        return mg_fail(MG_DATA, "%s: the file takes too %s to read: it is damaged", who,
-                       WTERMSIG(result) == SIGXCPU ? "long" : "much memory");
+        return fail_limit(WTERMSIG(result), out, who);
     *finished = WIFEXITED(result) && WEXITSTATUS(result) == 0;
     return MG_OK;
 }
@@ -143,8 +166,7 @@ static mg_status extract(mg_zip *zip, const mg_zip_entry *entry, int fd, const c
     mg_status status = chunk ? mg_zip_start(zip, entry) : MG_OOM;
     while (status == MG_OK && got) {
         status = mg_zip_read(zip, chunk, CHUNK, &got);
-        if (status == MG_OK && write(fd, chunk, got) != (ssize_t)got)
-            status = mg_fail(MG_OOM, "%s: out of memory for its contents", who);
+        if (status == MG_OK && (status = mg_h5_put(fd, chunk, got)) != MG_OK) mg_error_prefix(who);
     }
     mg_free(chunk);
     return status;
@@ -173,6 +195,7 @@ int mg_h5_make(const mg_h5_tree *tree, const char *who) {
     bool finished = false;
     const int in = memory_file(), out = in < 0 ? -1 : memory_file();
     mg_status status = out < 0 ? MG_OOM : mg_h5_write_records(tree, in);
+    if (out >= 0 && status != MG_OK) mg_error_prefix(who);
     if (status == MG_OK) status = run_program("write", in, out, who, &finished);
     if (status == MG_OK && !finished) status = explain_failure(out, who);
     if (in >= 0) close(in);

@@ -54,7 +54,9 @@ int mg_h5_make(const mg_h5_tree *tree, const char *who);
 /* Parses the records that mgpu-h5 has written. Owned. NULL: MG_DATA, MG_OOM; `who` begins the
  * message. */
 mg_h5_tree *mg_h5_parse_records(const unsigned char *bytes, size_t n, const char *who);
-/* Writes the tree's records to an open file descriptor. MG_OOM, MG_IO. */
+/* Writes the tree's records to a file in memory. MG_OOM; MG_IO: the limit on file sizes. */
 mg_status mg_h5_write_records(const mg_h5_tree *tree, int fd);
+/* Writes bytes to a file in memory; the same errors. */
+mg_status mg_h5_put(int fd, const void *bytes, size_t n);
 
 #endif

@@ -11,7 +11,8 @@
 
 enum {
     MG_H5_MAX_RANK = 8,
-    MG_H5_MAX_NAME = 4096, /* bytes of a path or name */
+    MG_H5_MAX_NAME = 4096,   /* bytes of a path or name */
+    MG_H5_FREE_SECONDS = 60, /* of CPU time, for a small file */
     MG_H5_FREE_BYTES = 64 << 20,
     MG_H5_MAX_RATIO = 32 /* the records of a file: at most FREE_BYTES + MAX_RATIO times its size */
 };

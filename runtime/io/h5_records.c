@@ -3,12 +3,13 @@
  * The program may be under the control of a hostile file, so its records are checked like a file:
  * every length is compared with the available bytes before memory is allocated. */
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "device/buffer.h"
 #include "graph/graph.h"
 #include "io/h5.h"
 #include "io/h5_protocol.h"
+#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The dtypes in the order of mg_h5_type. */
 static const mg_dtype dtypes[] = {MG_BOOL, MG_U8, MG_I32, MG_I64, MG_BF16, MG_F16, MG_F32, MG_F64};
@@ -101,7 +102,9 @@ static bool take_record(record *r, const unsigned char **at, size_t *n) {
 }
 
 static mg_status damaged(const char *who) {
-    return mg_fail(MG_DATA, "%s: mgpu-h5 gave up on the file: it is damaged", who);
+    const char *limits = mg_reason_limits(ENOMEM);
+    return mg_fail(MG_DATA, "%s: mgpu-h5 gave up on the file: it is damaged%s%s", who,
+                   *limits ? ", or memory is short" : "", limits);
 }
 
 /* The tensor of a record; its bytes must be those of type and shape. Owned, or NULL. */
@@ -175,11 +178,14 @@ mg_h5_tree *mg_h5_parse_records(const unsigned char *bytes, size_t n, const char
 
 /* ---- to records ---- */
 
-/* The descriptor is that of a file in memory, where no signal interrupts a write. */
-static mg_status put(int fd, const void *bytes, size_t n) {
+/* No signal interrupts a write to a file in memory. */
+mg_status mg_h5_put(int fd, const void *bytes, size_t n) {
     for (size_t done = 0; done < n;) {
-        const ssize_t w = write(fd, (const char *)bytes + done, n - done);
-        if (w <= 0) return mg_fail(MG_OOM, "out of memory for the contents of an HDF5 file");
+        const ssize_t w = mg_write_held(fd, (const char *)bytes + done, n - done);
+        if (w <= 0)
+            return mg_fail(errno == EFBIG ? MG_IO : MG_OOM,
+                           "no room for the contents of an HDF5 file in memory: %s",
+                           mg_reason(errno));
         done += (size_t)w;
     }
     return MG_OK;
@@ -188,9 +194,9 @@ static mg_status put(int fd, const void *bytes, size_t n) {
 static mg_status put_header(int fd, mg_h5_header h, const char *path, const char *name) {
     h.path_length = (uint32_t)strlen(path);
     h.name_length = (uint32_t)strlen(name);
-    MG_TRY(put(fd, &h, sizeof h));
-    MG_TRY(put(fd, path, h.path_length));
-    return put(fd, name, h.name_length);
+    MG_TRY(mg_h5_put(fd, &h, sizeof h));
+    MG_TRY(mg_h5_put(fd, path, h.path_length));
+    return mg_h5_put(fd, name, h.name_length);
 }
 
 static mg_status put_tensor(int fd, mg_h5_header h, const mg_h5_entry *e) {
@@ -203,7 +209,7 @@ static mg_status put_tensor(int fd, mg_h5_header h, const mg_h5_entry *e) {
     if (!values) return MG_OOM;
     mg_status status = mg_tensor_read(t, values);
     if (status == MG_OK) status = put_header(fd, h, e->path, e->attribute ? e->attribute : "");
-    if (status == MG_OK) status = put(fd, values, h.bytes);
+    if (status == MG_OK) status = mg_h5_put(fd, values, h.bytes);
     mg_free(values);
     return status;
 }
@@ -216,8 +222,8 @@ static mg_status put_texts(int fd, mg_h5_header h, const mg_h5_entry *e) {
     MG_TRY(put_header(fd, h, e->path, e->attribute));
     for (size_t i = 0; i < e->n_texts; i++) {
         const uint32_t length = (uint32_t)strlen(e->texts[i]);
-        MG_TRY(put(fd, &length, 4));
-        MG_TRY(put(fd, e->texts[i], length));
+        MG_TRY(mg_h5_put(fd, &length, 4));
+        MG_TRY(mg_h5_put(fd, e->texts[i], length));
     }
     return MG_OK;
 }

@@ -59,10 +59,7 @@ mg_status mg_tfrecord_append(const char *path, int64_t *size, const mg_tfrecord 
     size_t total;
     unsigned char *bytes = framed(records, n, &total);
     if (!bytes) return MG_OOM;
-    mg_file *f = mg_io_continue(path, *size);
-    mg_status status = f ? mg_io_write(f, bytes, total) : mg_error_code();
-    if (status == MG_OK) *size += (int64_t)total;
-    mg_io_close(f);
+    const mg_status status = mg_io_append(path, size, bytes, total);
     mg_free(bytes);
     return status;
 }

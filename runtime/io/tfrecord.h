@@ -35,9 +35,7 @@ typedef struct mg_tfrecord {
 } mg_tfrecord;
 
 /* Writes records after the first *size bytes of a file, which is created if it is missing, and adds
- * their length to *size. Bytes after these, such as half a record of a write that failed, are cut
- * off first. On failure *size is unchanged, and the call can be repeated. MG_IO, also if the file
- * is shorter than *size. */
+ * their length to *size: see mg_io_append. */
 mg_status mg_tfrecord_append(const char *path, int64_t *size, const mg_tfrecord *records, size_t n);
 
 /* ---- whole files ---- */

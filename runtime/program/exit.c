@@ -3,6 +3,7 @@
  * Output that could not be written, to a full disk for example, must not look like success. A
  * thread that still computes, after Ctrl-C or on a lost device, may use memory that the libraries
  * free at exit: then nothing is freed. */
+#include "core/limits.h"
 #include "device/device.h"
 #include "program/program.h"
 
@@ -10,7 +11,6 @@
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void mg_main_end(int status) {
@@ -18,7 +18,7 @@ void mg_main_end(int status) {
     const bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (!written) {
         fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
-                errno ? strerror(errno) : "a write failed");
+                errno ? mg_reason(errno) : "a write failed");
         if (status == EXIT_SUCCESS) status = MG_EXIT_FILE;
     }
     mg_devices_close();

@@ -1,4 +1,4 @@
-/* Ctrl-C and SIGTERM as errors of the script.
+/* Ctrl-C, SIGTERM and the limits on CPU time and file sizes as errors of the script.
  *
  * Ctrl-C must also stop loops that LuaJIT has compiled. A debug hook is never called in compiled
  * code, but while LuaJIT's profiler is on, compiled loops check a flag that its signal sets. So the
@@ -20,7 +20,7 @@
 static const double SECOND_INTERRUPT =
     2; /* seconds within which a second Ctrl-C ends the process */
 
-static lua_State *running;    /* the Lua thread that Ctrl-C stops */
+static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none runs */
 static double last_interrupt; /* when it came; reset at each call */
 
 /* The debug hook that raises the error. If a call into the library has already reported the
@@ -39,6 +39,12 @@ static void stop_soon(lua_State *L) {
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
+static void interrupt(int signal_number) {
+    mg_interrupt_by(signal_number); /* for calls into the library */
+    stop_soon(running);             /* for interpreted code */
+    raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
+}
+
 /* Ctrl-C or SIGTERM. A second signal ends the process at once if it comes soon after the first, or
  * if the script has not been stopped by the first. */
 static void on_interrupt(int signal_number) {
@@ -46,9 +52,7 @@ static void on_interrupt(int signal_number) {
     if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
         _exit(128 + signal_number);
     last_interrupt = now;
-    mg_interrupt_by(signal_number); /* for calls into the library */
-    stop_soon(running);             /* for interpreted code */
-    raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
+    interrupt(signal_number);
 }
 
 /* SIGTERM or SIGUSR1. A training run that can save a checkpoint saves it and then ends; otherwise
@@ -63,6 +67,22 @@ static void on_stop(int signal_number) {
     }
 }
 
+/* SIGXCPU: the soft limit on CPU time is reached. A training run saves and stops, another script
+ * gets an error, once: the kernel repeats the signal every second until the hard limit, at which it
+ * kills the process, and the script may need that time to save. */
+static void on_cpu_limit(int signal_number) {
+    static volatile sig_atomic_t told;
+    if (told || !running) return;
+    told = 1;
+    if (!mg_stop_request(signal_number)) interrupt(signal_number);
+}
+
+/* SIGXFSZ: the write that exceeds the limit on file sizes fails with EFBIG. A handler that does
+ * nothing, because programs that the script starts would inherit SIG_IGN. */
+static void on_file_limit(int signal_number) {
+    (void)signal_number;
+}
+
 /* Called by the profiler when a compiled loop has seen its flag. */
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
     (void)data, (void)samples, (void)vmstate;
@@ -72,9 +92,12 @@ static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
 void mg_main_watch(lua_State *L) {
     static char memory[1 << 16];
     const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
+    const int flags = SA_ONSTACK | SA_RESTART;
     sigaltstack(&own, NULL);
     luaJIT_profile_start(L, "li10", on_tick, NULL);
     setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
+    sigaction(SIGXCPU, &(struct sigaction){.sa_handler = on_cpu_limit, .sa_flags = flags}, NULL);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = on_file_limit, .sa_flags = flags}, NULL);
 }
 
 int mg_main_call(lua_State *L, int n_args, int n_results) {
@@ -86,6 +109,7 @@ int mg_main_call(lua_State *L, int n_args, int n_results) {
         void (*handler)(int);
     } signals[] = {{SIGINT, on_interrupt}, {SIGTERM, on_stop}, {SIGUSR1, on_stop}};
     struct sigaction before[3];
+    lua_State *outer = running;
     running = L;
     last_interrupt = -SECOND_INTERRUPT;
     for (int i = 0; i < 3; i++) {
@@ -94,6 +118,7 @@ int mg_main_call(lua_State *L, int n_args, int n_results) {
     }
     int status = lua_pcall(L, n_args, n_results, base);
     for (int i = 0; i < 3; i++) sigaction(signals[i].number, &before[i], NULL);
+    running = outer;
     if (mg_interrupt_take())
         lua_sethook(L, NULL, 0, 0); /* it came too late: nothing is left to stop */
     lua_remove(L, base);

@@ -45,8 +45,8 @@ int mg_command_line_run(lua_State *L, const mg_command_line *m);
 
 /* ---- interrupts.c ---- */
 
-/* Gives signal handlers a stack, and makes compiled loops stoppable. To be called once, before the
- * first mg_main_call. */
+/* Gives signal handlers a stack, makes compiled loops stoppable, and installs the handlers of the
+ * limits on CPU time and file sizes. To be called once, before the first mg_main_call. */
 void mg_main_watch(lua_State *L);
 /* Calls the function that lies below its n_args arguments on the stack, as lua_pcall does. Errors
  * get a traceback, and Ctrl-C or SIGTERM becomes an error of the script. Returns a Lua status; on

@@ -59,7 +59,8 @@ static void filter_calls(void) {
 void sandbox_enter(size_t size) {
     const size_t records = MG_H5_FREE_BYTES + MG_H5_MAX_RATIO * size;
     limit(RLIMIT_FSIZE, records);
-    limit(RLIMIT_CPU, 60 + size / (10 << 20)); /* seconds: ten megabytes take less than one */
+    limit(RLIMIT_CPU,
+          MG_H5_FREE_SECONDS + size / (10 << 20)); /* ten megabytes take less than 1 s */
     limit(RLIMIT_NOFILE, 3);
     limit(RLIMIT_CORE, 0);
     if (SANITIZED) return;

@@ -110,14 +110,14 @@ test("files in memory that cannot grow are an error, and nothing is written", fu
   local path = check.path "large.h5"
   local function limited(script)
     check.write(check.path "limited.lua", "local core, mgpu = require 'mgpu.core', require 'mgpu'\n" .. script)
-    return (check.run(("sh -c 'trap \"\" XFSZ; ulimit -f 2048; %s %s 2>&1 | cat'"):format(check.program,
+    return (check.run(("sh -c 'ulimit -f 2048; %s %s 2>&1 | cat'"):format(check.program,
       check.path "limited.lua")))
   end
   check.matches(limited(("core.h5_write(%q, { { path = '' }, { path = 'a', tensor = mgpu.ones { 1000000 } } })")
-    :format(path)), "out of memory for the contents of an HDF5 file")
+    :format(path)), "no room for the contents of an HDF5 file in memory: File too large %(limited to ")
   require "mgpu.core".zip_write(check.path "large.zip", { { name = "w.h5", bytes = ("x"):rep(4000000) } })
   check.matches(limited(("core.h5_read(core.zip_read %q, 'w.h5')"):format(check.path "large.zip")),
-    ": out of memory for its contents")
+    "w.h5: no room for the contents of an HDF5 file in memory: File too large %(limited to ")
   check.equal(check.run("ls " .. path .. " 2>/dev/null"), "")
 end)
 

@@ -359,7 +359,7 @@ test("CSVLogger refuses a file that cannot be written before training, and goes 
       if epoch == 2 then check.run(("mv %s %s.away"):format(folder, folder)) end
       if epoch == 3 then check.run(("mv %s.away %s"):format(folder, folder)) end
     end }, C.CSVLogger(path) }, { epochs = 3 })
-  check.equal(text, ("CSVLogger: epoch 2 was not written, it is tried again with the next one: %s: "
+  check.equal(text, ("CSVLogger: epoch 2 was not written, it is tried again with the next one: cannot open %s: "
     .. "No such file or directory\n"):format(path))
   check.equal(check.read(path), "epoch,loss,mae\n1,1,1\n2,2,2\n3,3,3\n")
 end)

@@ -31,7 +31,7 @@ function M.save(model, path, parts)
   if parts.compiled then
     add_optimizer(entries, made, select(2, optimizer_state.to_keras(model, parts.compiled)))
   end
-  local image, file = core.h5_make(entries)
+  local image, file = core.h5_make(entries, path)
   core.zip_write(path, {
     { name = "metadata.json", bytes = core.json_encode { keras_version = VERSION } },
     { name = "config.json", bytes = config },

@@ -5,7 +5,7 @@
 -- It saves a checkpoint after each epoch, or after every save_freq batches. The same script started again continues
 -- from the newest checkpoint, in the middle of an epoch if need be, with the numbers that an uninterrupted fit would
 -- have: weights, optimizer, random numbers, the order of the data and the position in it, callbacks, history, metrics.
--- SIGTERM and SIGUSR1 save after the current step and end the program with status 75.
+-- SIGTERM, SIGUSR1 and SIGXCPU save after the current step and end the program with status 75.
 --   backup_dir         a folder for this fit alone, made if it is missing; `dir` is another name for it
 --   keep               at least 2: how many checkpoints stay; if the newest is damaged, the one before is used
 --   delete_checkpoint  true: a fit that reaches its end removes its checkpoints. With false a fit that is run again

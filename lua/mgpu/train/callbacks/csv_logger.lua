@@ -40,11 +40,6 @@ end
 
 -- ---- the file -----------------------------------------------------------------------------------
 
-local function fail(self, message)
-  core.fail("io", ("CSVLogger: %s: %s"):format(self.filename, message:gsub("^" .. self.filename:gsub("%p", "%%%0")
-    .. ": ", "")))
-end
-
 -- RETURNS the file's bytes, "" if there is none.
 local function read(path)
   local file = io.open(path, "rb")
@@ -53,22 +48,12 @@ local function read(path)
   return bytes or ""
 end
 
--- Writes bytes to the file. RETURNS true, or nil and the reason.
-local function write(path, mode, bytes)
-  local file, message = io.open(path, mode)
-  if not file then return nil, message end
-  local ok, why = file:write(bytes)
-  local closed, late = file:close()
-  return ok and closed, why or late
-end
-
--- Replaces the file by its first `size` bytes, unless that is all of it.
-local function cut(path, size)
-  local bytes = read(path)
-  if #bytes <= size then return true end
-  local ok, message = write(path .. ".tmp", "wb", bytes:sub(1, size))
-  if not ok then return nil, message end
-  return os.rename(path .. ".tmp", path)
+-- Writes text after the first `size` bytes of the file. RETURNS the new size, or nil and the reason.
+local function write(self, size, text)
+  local ok, result = pcall(core.append_file, self.filename, size, text)
+  if ok then return result end
+  if core.error_code() ~= "io" then error(result, 0) end
+  return nil, (result:gsub("^.-:%d+: ", ""))
 end
 
 -- ---- rows ---------------------------------------------------------------------------------------
@@ -112,7 +97,8 @@ local function columns_of_file(self)
     list[#list + 1], at = head:sub(at, last - 1), last + 1
   end
   if table.remove(list, 1) ~= "epoch" then
-    fail(self, "append = true, but its first line does not begin with epoch" .. self.separator)
+    core.fail("io", ("CSVLogger: %s: append = true, but its first line does not begin with epoch%s")
+      :format(self.filename, self.separator))
   end
   return list
 end
@@ -134,8 +120,8 @@ end
 
 --- Raises if the file cannot be written, or is not a CSV of epochs to append to.
 function CSVLogger:check_fit()
-  local ok, message = write(self.filename, "ab", "")
-  if not ok then fail(self, message) end
+  local size, message = write(self, #read(self.filename), "")
+  if not size then core.fail("io", "CSVLogger: " .. message) end
   columns_of_file(self)
 end
 
@@ -145,29 +131,21 @@ function CSVLogger:on_train_begin()
   self.size = self.append and #(read(self.filename):match "^.*\n" or "") or 0
 end
 
--- Cuts the file where this run continues: after the rows it has written, or at first after those it is to keep.
--- RETURNS true, or nil and the reason.
-local function prepare(self)
-  self.size = math.min(self.size, #read(self.filename))
-  return cut(self.filename, self.size)
-end
-
---- Writes the row of the epoch.
+--- Writes the row of the epoch, after the rows that this run has written, or at first after those it is to keep.
 function CSVLogger:on_epoch_end(epoch, values)
   self.columns = self.columns or columns(self, values)
   local list = { epoch }
   for i, name in ipairs(self.columns) do list[i + 1] = values[name] == nil and "NA" or values[name] end
   self.pending = self.pending .. row(self, list)
-  local ok, message = true, nil
-  if not self.clean then ok, message = prepare(self) end
+  if not self.clean then self.size = math.min(self.size, #read(self.filename)) end -- somebody may have cut it
   local head = self.size == 0 and row(self, { "epoch", unpack(self.columns) }) or ""
-  if ok then ok, message = write(self.filename, "ab", head .. self.pending) end
-  if ok then
-    self.size, self.pending = self.size + #head + #self.pending, ""
+  local size, message = write(self, self.size, head .. self.pending)
+  if size then
+    self.size, self.pending = size, ""
   else
     self.write("CSVLogger: epoch %d was not written, it is tried again with the next one: %s", epoch, message)
   end
-  self.clean = ok -- after an error a part of the rows may have been written
+  self.clean = size ~= nil
 end
 
 --- Where the file ends, and its columns.
