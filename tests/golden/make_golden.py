@@ -39,6 +39,7 @@ MODULES = [
     "constraint_cases",
     "tensorboard_cases",
     "masking_cases",
+    "masked_metric_cases",
     "zoo_cases",
     "image_op_cases",
     "flow_cases",

@@ -252,7 +252,9 @@ function M:apply(x, how)
   if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
   if training == nil then training = training_now or false end
   local mask = masks.of(x)
-  local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, on_device(self, x)), training)
+  x = on_device(self, x)
+  if mask then mask = masks.beside(mask, x) end
+  local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, x), training)
   check_output(self, y)
   mask_output(self, x, mask, y)
   if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end

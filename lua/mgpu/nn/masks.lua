@@ -2,7 +2,8 @@
 --
 -- A mask is a bool tensor {batch, steps} that belongs to a tensor {batch, steps, ...}. Embedding {mask_zero = true} and
 -- Masking make one; a layer whose class says supports_masking = true passes the mask of its input on to its output
--- (or what its method compute_mask returns), any other layer drops it, as in Keras. Losses leave masked values out.
+-- (or what its method compute_mask returns), any other layer drops it, as in Keras. Losses and metrics leave masked
+-- values out.
 -- layer_call.lua does so around each call; a layer that needs the mask in `call` reads it by now().
 local core = require "mgpu.core"
 
@@ -38,6 +39,14 @@ function M.of(x)
   return any and list or nil
 end
 
+--- beside(mask, x) -> the mask, or array of masks, on the device of the tensor x, or of each in the array x.
+function M.beside(mask, x)
+  if type(mask) ~= "table" then return core.place(mask, x:device()) end
+  local list = {}
+  for i, own in ipairs(mask) do list[i] = own and core.place(own, x[i]:device()) end
+  return list
+end
+
 --- now() -> the mask of the input of the call in progress, or nil.
 function M.now() return current end
 
@@ -50,6 +59,15 @@ function M.with(mask, fn, ...)
   current = before
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
+end
+
+--- covers(mask, shape): whether each value of a tensor of that shape belongs to an element of the mask: the mask has the
+--- sizes of its first axes.
+function M.covers(mask, shape)
+  for axis, size in ipairs(mask:shape()) do
+    if shape[axis] ~= size then return false end
+  end
+  return true
 end
 
 --- aligned(mask, t) -> the mask with axes of size 1 at its end, so that it broadcasts against t.

@@ -19,7 +19,7 @@ local function gradient_step(compiled, model, device)
   return core.jit(function(rows, layout, key, first, order, ...) -- luacheck: no unused
     local batch = train_step.gradients(compiled, model, order, first, rows, layout, { ... })
     return { grads = optimizer:unscale(batch.grads), loss = batch.loss, each = batch.each, y = batch.y,
-      weight = batch.weight, predictions = batch.predictions }
+      weight = batch.weight, predictions = batch.predictions, masks = batch.masks }
   end, { devices = { device } })
 end
 
@@ -38,7 +38,8 @@ end
 local function store_step(compiled, model)
   return core.jit(function(result, rows, outputs, key) -- luacheck: no unused
     compiled.optimizer:apply_unscaled(result.grads, model.trainable_variables)
-    compiled.metrics:update(result.loss, result.each, rows, result.y, result.predictions, result.weight)
+    result.rows = rows
+    compiled.metrics:update(result)
     return outputs
   end)
 end

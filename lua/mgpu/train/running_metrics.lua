@@ -4,6 +4,7 @@
 -- somebody reads the values. With several outputs each output has a running loss of its own besides the total.
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
+local masks = require "mgpu.nn.masks"
 local Mean = require "mgpu.nn.metrics.mean"
 
 local RunningMetrics = {}
@@ -33,16 +34,18 @@ function RunningMetrics.new(outputs)
   return self
 end
 
---- update(loss, each, rows, y, predictions, weight): adds one batch.
--- ARGS loss: the total, a scalar; each: the loss of each output; y, predictions, weight: by output number.
-function RunningMetrics:update(loss, each, rows, y, predictions, weight)
-  self.loss:update(loss, rows)
+--- update(batch): adds one batch: {loss = the total, a scalar, rows, and by output number: each = the losses, y,
+--- predictions, weight, masks = those of the predictions (nil: there are none)}.
+function RunningMetrics:update(batch)
+  local each, rows, y, predictions, weight = batch.each, batch.rows, batch.y, batch.predictions, batch.weight
+  self.loss:update(batch.loss, rows)
   for i, output in ipairs(self.outputs) do
     if self.losses[i] and each[i] then self.losses[i]:update(each[i], rows) end
     if y[i] then
-      predictions[i] = core.place(predictions[i], y[i]:device())
-      for _, metric in ipairs(output.metrics) do metric:update(y[i], predictions[i]) end
-      for _, metric in ipairs(output.weighted_metrics) do metric:update(y[i], predictions[i], weight[i]) end
+      local prediction, mask = core.place(predictions[i], y[i]:device()), batch.masks and batch.masks[i]
+      if mask then masks.set(prediction, masks.beside(mask, prediction)) end -- a copy has none
+      for _, metric in ipairs(output.metrics) do metric:update(y[i], prediction) end
+      for _, metric in ipairs(output.weighted_metrics) do metric:update(y[i], prediction, weight[i]) end
     end
   end
 end

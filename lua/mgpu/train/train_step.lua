@@ -10,6 +10,7 @@
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
+local masks = require "mgpu.nn.masks"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 
 local ops = core.ops
@@ -110,7 +111,7 @@ function M.bad_variable(model)
   end
 end
 
---- gradients(compiled, model, order, first, rows, layout, tensors) -> {grads, loss, each, y, weight, predictions,
+--- gradients(compiled, model, order, first, rows, layout, tensors) -> {grads, loss, each, y, weight, predictions, masks,
 --- rows}: forward and backward of one batch. The gradients are of the scaled loss (optimizer:scale_loss); an
 --- unconnected variable has false. Asynchronous training runs this on each device.
 function M.gradients(compiled, model, order, first, rows, layout, tensors)
@@ -124,7 +125,7 @@ function M.gradients(compiled, model, order, first, rows, layout, tensors)
   end, model.trainable_variables)()
   guard_finite(optimizer, loss, grads)
   return { grads = grads, loss = loss, each = each, y = y, weight = weight, predictions = predictions,
-    rows = x[1]:shape()[1] }
+    masks = masks.of(predictions), rows = x[1]:shape()[1] }
 end
 
 -- ---- gradient accumulation (compile's option accumulate) ------------------------------------------
@@ -173,7 +174,7 @@ local function train_batch(compiled, model, batch, update)
     local optimizer = compiled.optimizer
     if update then optimizer:apply_unscaled(optimizer:unscale(grads), variables) end -- checked already
   end
-  compiled.metrics:update(batch.loss, batch.each, batch.rows, batch.y, batch.predictions, batch.weight)
+  compiled.metrics:update(batch)
   core.guard_variables(model.variables, Optimizer.BAD_UPDATE)
 end
 
@@ -190,7 +191,8 @@ function kinds.test(compiled, model, order, first, rows, layout, tensors)
   local x, y, weight = batch_layout.unpack(layout, batch_rows(tensors, order, first, rows))
   local predictions = predict(model, x)
   local loss, each = total_loss(compiled, model, y, predictions, weight)
-  compiled.metrics:update(loss, each, x[1]:shape()[1], y, predictions, weight)
+  compiled.metrics:update { loss = loss, each = each, rows = x[1]:shape()[1], y = y, predictions = predictions,
+    masks = masks.of(predictions), weight = weight }
 end
 
 -- fn, run (that is, traced) with the device groups of the compiled model, if it has any.

@@ -134,11 +134,16 @@ local function as_tensor(value)
   return (core.is_tensor(value) or core.is_variable(value)) and value or core.tensor(value)
 end
 
--- The values before any reduction, and a tensor that tells which of them count (nil: all do).
-local function unreduced(self, y_true, y_pred)
+--- loss:unreduced(y_true, y_pred) -> the values before any reduction, one a step or pixel, say; and a tensor that tells
+--- which of them count (nil: all do).
+-- Example:
+--     print(mgpu.losses.mse:unreduced(mgpu.zeros { 1, 2, 2 }, mgpu.tensor { { { 1, 1 }, { 3, 3 } } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{1, 9}}
+function Loss:unreduced(y_true, y_pred)
   y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
   y_true, y_pred = upcast(y_true), upcast(y_pred)
-  if self.custom then return self.per_sample(y_true, y_pred) end
+  if self.custom then return self.custom(y_true, y_pred) end
   if not y_pred:dtype():find "float" then
     y_pred = upcast(ops.cast(y_pred, { dtype = core.floatx() }))
   end
@@ -195,7 +200,7 @@ end
 --     print(mgpu.losses.mse:value(y_true, y_pred):item(), mgpu.losses.mse(y_true, y_pred):item()) -- the same
 --     --> 5 5
 function Loss:value(y_true, y_pred, weight)
-  local values, counted = unreduced(self, y_true, y_pred)
+  local values, counted = self:unreduced(y_true, y_pred)
   return self:reduce(values, weight, with_mask(self, values, counted, y_pred))
 end
 
@@ -260,7 +265,7 @@ local function make(definition, chosen)
   --     --> {1, 9}
   self.per_sample = function(y_true, y_pred, given)
     local loss = given and variant(self, given) or self
-    return Loss.rows((unreduced(loss, y_true, y_pred)))
+    return Loss.rows((loss:unreduced(y_true, y_pred)))
   end
   return self
 end
@@ -289,7 +294,7 @@ end
 --     -- the mean of 1 and 8
 --     print(cubic(mgpu.zeros { 2, 1 }, mgpu.tensor { { 1 }, { 2 } }):item())  --> 4.5
 function Loss.from_function(fn)
-  local function per_sample(y_true, y_pred)
+  local function values_of(y_true, y_pred)
     local values = fn(y_true, y_pred)
     if type(values) ~= "userdata" then
       core.fail("usage", ("loss: the function must return a tensor with one value per sample, "
@@ -299,11 +304,11 @@ function Loss.from_function(fn)
       core.fail("usage", ("loss: the function must return one value per sample, shape {%d}, "
         .. "got shape %s"):format(y_pred:shape()[1], shapes.show(values:shape())))
     end
-    return Loss.rows(values)
+    return values
   end
   local function with(_, chosen)
-    local self = make({ name = "loss", custom = fn, declared = { positional = 0, unpack(SHARED) } }, chosen)
-    self.per_sample, self.with = per_sample, with
+    local self = make({ name = "loss", custom = values_of, declared = { positional = 0, unpack(SHARED) } }, chosen)
+    self.with = with
     return self
   end
   return with(nil, {})

@@ -3,7 +3,7 @@
 --     local mean = mgpu.metrics.Mean {}
 --     for x, y in batches:iter() do mean:update(step(x, y)) end
 --     print(mean:result())
--- A value is a number or a tensor, whose elements count one by one.
+-- A value is a number or a tensor, whose rows count one by one: a row of several numbers counts as their mean.
 -- Example:
 --     local mean = mgpu.metrics.Mean {}
 --     mean:update(4)

@@ -12,5 +12,5 @@ return Metric.define {
   name = "mean_squared_error",
   class = "MeanSquaredError",
   direction = "min",
-  values = function(_, y_true, y_pred) return loss.per_sample(y_true, y_pred) end,
+  values = function(_, y_true, y_pred) return (loss:unreduced(y_true, y_pred)) end,
 }

@@ -5,10 +5,10 @@
 --     print(accuracy:result())
 --     accuracy:reset()
 --
--- A metric's file calls define with values(self, y_true, y_pred), which returns one number a sample, to be averaged
--- with the sums `total` and `count`; or with sums of its own (state), observe and result. Updates assign the sums
--- and only result reads them, so updating never waits for the device, works inside mgpu.jit, and is exact over
--- batches of any size.
+-- A metric's file calls define with values(self, y_true, y_pred), which returns one number a sample, or several (one a
+-- step, say), to be averaged with the sums `total` and `count`; or with sums of its own (state), observe and result.
+-- Updates assign the sums and only result reads them, so updating never waits for the device, works inside mgpu.jit,
+-- and is exact over batches of any size. Values whose prediction is masked (nn/masks.lua) have no weight.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local masks = require "mgpu.nn.masks"
@@ -60,50 +60,59 @@ end
 
 local function sum(t) return t:rank() == 0 and t or ops.sum(t) end
 
+-- The weights (or nil) of the values of t, 0 where t is masked.
+local function unmasked(self, weight, mask, t)
+  local shape = t:shape()
+  if not masks.covers(mask, shape) then
+    core.fail("usage", ("%s: the predictions have a mask of shape %s, but the metric has values of shape %s: it must "
+      .. "give a value for each element of the mask"):format(self.name, shapes.show(mask:shape()), shapes.show(shape)))
+  end
+  mask = ops.cast(masks.aligned(to_tensor(self, mask), t), { dtype = "float64" })
+  return weight == nil and mask or shapes.weight(self.name, weight, shape, "float64") * mask
+end
+
 --- metric:add(values, weight): adds values to total and count, each times its weight: a number, or a tensor with one
---- weight a row.
+--- weight a row or a value. Masked values do not count. As in Keras a row counts as one, however many values it has.
 -- Example:
 --     local mean = mgpu.metrics.Mean {}
 --     mean:add(mgpu.tensor { 1, 5 }, mgpu.tensor { 3, 1 }) -- 1 counts three times
 --     print(mean:result())  --> 2
 function Metric:add(values, weight)
+  local mask = masks.get(values)
   values = ops.cast(to_tensor(self, values), { dtype = "float64" })
-  local count = values:count()
+  if mask then weight = unmasked(self, weight, mask, values) end
+  local shape = values:shape()
+  local count, in_row = values:count(), shapes.product(shape, 2)
   if type(weight) == "number" then
     values, count = values * weight, count * weight
   elseif weight then
     check_type(self, weight)
-    weight = shapes.weight(self.name, weight, values:shape(), "float64")
+    weight = shapes.weight(self.name, weight, shape, "float64")
     values = values * weight
     count = sum(weight) * (count / weight:count())
   end
-  self.total:assign(ops.add(self.total, sum(values)))
+  local total = sum(values)
+  if in_row > 1 then total, count = total / in_row, count / in_row end
+  self.total:assign(ops.add(self.total, total))
   self.count:assign(ops.add(self.count, count))
 end
 
 --- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to the
---- device of the sums. As in Keras, a mask of the predictions (nn/masks.lua) counts in weighted updates only.
---- Errors: y_true that does not fit y_pred.
+--- device of the sums. Values whose prediction is masked (nn/masks.lua) do not count.
+--- Errors: y_true that does not fit y_pred; values that the mask does not fit.
 -- Example:
 --     local mae = mgpu.metrics.MeanAbsoluteError {}
 --     mae:update(mgpu.tensor { { 1 }, { 2 } }, mgpu.tensor { { 2 }, { 5 } }, mgpu.tensor { 1, 0 }) -- one weight a row
 --     print(mae:result())  --> 1
 function Metric:update(y_true, y_pred, weight)
-  local mask = weight ~= nil and masks.get(y_pred)
+  local mask = masks.get(y_pred)
   y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
   if weight ~= nil then check_type(self, weight) end
   if type(weight) == "userdata" then weight = to_tensor(self, weight) end
-  if self.observe then return self:observe(y_true, y_pred, weight) end
-  local values = self:values(y_true, y_pred)
-  if mask then
-    if not shapes.same(mask:shape(), values:shape()) then
-      core.fail("usage", ("%s: the predictions have a mask of shape %s, but the metric has values of shape %s: give it "
-        .. "among the metrics without weights"):format(self.name, shapes.show(mask:shape()),
-        shapes.show(values:shape())))
-    end
-    weight = shapes.weight(self.name, weight, values:shape(), values:dtype()) * masks.wide(mask, values)
-  end
-  self:add(values, weight)
+  local values = not self.observe and self:values(y_true, y_pred)
+  if mask then weight = unmasked(self, weight, mask, values or y_pred) end
+  if values then return self:add(values, weight) end
+  self:observe(y_true, y_pred, weight)
 end
 
 --- metric:fit(y_true, y_pred, labels) -> y_true in the shape of the predictions, or, for class ids, without their last
@@ -223,7 +232,7 @@ function Metric.define(definition)
   return class
 end
 
---- from_function(fn, name) -> a metric made of function(y_true, y_pred) -> one number a sample.
+--- from_function(fn, name) -> a metric made of function(y_true, y_pred) -> one number a sample, or several.
 function Metric.from_function(fn, name)
   local metric = Metric.define {
     name = name,
@@ -236,7 +245,7 @@ end
 
 --- from_loss(loss, name) -> a metric made of a loss: the mean of its values.
 function Metric.from_loss(loss, name)
-  local metric = Metric.from_function(loss.per_sample, name)
+  local metric = Metric.from_function(function(...) return (loss:unreduced(...)) end, name)
   metric.made_of, metric.direction = loss, "min"
   return metric
 end
