@@ -1,7 +1,8 @@
 /* HDF5 files in Lua, as arrays of entries in the order of io/h5.h:
  *
  *     {path = "layers/dense"}                                             a group
- *     {path = "layers/dense/vars/0", tensor = t}                          a dataset
+ *     {path = "layers/dense/vars/0", tensor = t}                          a dataset (and read,
+ *                                                  stored = "int16", if it was widened)
  *     {path = "layers/dense", attribute = "name", text = "dense"}         an attribute: text,
  *     {path = "", attribute = "layer_names", text = {"dense", ...}}       an array of texts,
  *     {path = "", attribute = "version", tensor = t}                      or numbers
@@ -47,6 +48,8 @@ static void push_entry(lua_State *L, const mg_h5_entry *e) {
         bind_fill(L, place, mg_tensor_retain(e->tensor));
         bind_account(L, mg_tensor_bytes(*place));
         lua_setfield(L, -2, "tensor");
+        if (e->stored) lua_pushstring(L, e->stored);
+        if (e->stored) lua_setfield(L, -2, "stored");
     } else if (e->attribute) {
         push_texts(L, e);
     }

@@ -132,7 +132,8 @@ static int file_close(lua_State *L) {
     return 0;
 }
 
-/* file:tensors() -> {name = {dtype = "float32", shape = {...}}, ...}. */
+/* file:tensors() -> {name = {dtype = "float32", shape = {...}}, ...}; and stored = "int16", the
+ * type in the file, if it is widened to dtype. */
 static int file_tensors(lua_State *L) {
     const mg_store_file *f = check_file(L);
     lua_createtable(L, 0, f->n_entries);
@@ -141,6 +142,8 @@ static int file_tensors(lua_State *L) {
         lua_createtable(L, 0, 2);
         lua_pushstring(L, mg_dtype_name(e->dtype));
         lua_setfield(L, -2, "dtype");
+        if (e->stored) lua_pushstring(L, e->stored->name);
+        if (e->stored) lua_setfield(L, -2, "stored");
         lua_createtable(L, e->shape.rank, 0);
         for (int axis = 0; axis < e->shape.rank; axis++) {
             lua_pushnumber(L, (double)e->shape.dim[axis]);
@@ -174,16 +177,22 @@ static int file_read(lua_State *L) {
     return 2;
 }
 
-static const luaL_Reg methods[] = {{"tensors", file_tensors},
-                                   {"notes", file_notes},
-                                   {"read", file_read},
-                                   {"close", file_close},
-                                   {NULL, NULL}};
+/* file:format() -> "npy", "npz" or "safetensors". */
+static int file_format(lua_State *L) {
+    lua_pushstring(L, check_file(L)->format->name);
+    return 1;
+}
 
-/* store_open(path) -> an open file, whose tensors are not read yet: their names, shapes and dtypes
- * can be checked first. Closed by the collector, if not before. */
+static const luaL_Reg methods[] = {{"format", file_format}, {"tensors", file_tensors},
+                                   {"notes", file_notes},   {"read", file_read},
+                                   {"close", file_close},   {NULL, NULL}};
+
+/* store_open(path, [widen]) -> an open file, whose tensors are not read yet: their names, shapes
+ * and dtypes can be checked first. widen: also the types that are widened on request only. Closed
+ * by the collector, if not before. */
 static int core_store_open(lua_State *L) {
     const char *path = bind_path(L, 1, "store_open");
+    const bool widen = lua_toboolean(L, 2);
     mg_store_file **place = lua_newuserdata(L, sizeof *place);
     *place = NULL;
     if (luaL_newmetatable(L, BIND_STORE_FILE)) {
@@ -195,13 +204,14 @@ static int core_store_open(lua_State *L) {
     }
     lua_setmetatable(L, -2);
     bind_poll(L);
-    *place = mg_store_open(path);
+    *place = mg_store_open(path, widen);
     if (!*place) return bind_raise(L);
     return 1;
 }
 
 /* store_load(path) -> {name = tensor, ...}, {key = text, ...}: opens, reads and closes. */
 static int core_store_load(lua_State *L) {
+    lua_settop(L, 1);
     core_store_open(L);
     lua_replace(L, 1);
     lua_settop(L, 1);

@@ -12,10 +12,11 @@
 #include <stddef.h>
 
 typedef struct mg_h5_entry {
-    char *path;        /* owned: "model_weights/dense"; "" is the root */
-    char *attribute;   /* owned: an attribute's name; NULL: the group or dataset itself */
-    mg_tensor *tensor; /* retained: numbers; NULL: a group, or text */
-    char **texts;      /* owned, zero-terminated: of an attribute that holds text; else NULL */
+    char *path;         /* owned: "model_weights/dense"; "" is the root */
+    char *attribute;    /* owned: an attribute's name; NULL: the group or dataset itself */
+    mg_tensor *tensor;  /* retained: numbers; NULL: a group, or text */
+    const char *stored; /* "int16": the type in the file, if it was widened; else NULL */
+    char **texts;       /* owned, zero-terminated: of an attribute that holds text; else NULL */
     size_t n_texts;
     bool single; /* one text, no array */
 } mg_h5_entry;

@@ -38,10 +38,21 @@ typedef enum mg_h5_type {
     MG_H5_TEXT
 } mg_h5_type;
 
+/* Integers that were widened to the record's type. */
+typedef enum mg_h5_stored {
+    MG_H5_NOT_WIDENED,
+    MG_H5_FROM_I8,
+    MG_H5_FROM_I16,
+    MG_H5_FROM_U16,
+    MG_H5_FROM_U32,
+    MG_H5_FROM_U64,
+    MG_H5_N_STORED
+} mg_h5_stored;
+
 typedef struct mg_h5_header {
-    uint32_t kind, type, rank, path_length, name_length, reserved;
-    uint64_t shape[MG_H5_MAX_RANK]; /* zero from `rank` on */
-    uint64_t bytes;                 /* of the payload */
+    uint32_t kind, type, rank, path_length, name_length, stored; /* mg_h5_stored */
+    uint64_t shape[MG_H5_MAX_RANK];                              /* zero from `rank` on */
+    uint64_t bytes;                                              /* of the payload */
 } mg_h5_header;
 
 _Static_assert(sizeof(mg_h5_header) == 24 + 8 * MG_H5_MAX_RANK + 8, "no padding");

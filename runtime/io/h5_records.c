@@ -15,6 +15,11 @@
 static const mg_dtype dtypes[] = {MG_BOOL, MG_U8, MG_I32, MG_I64, MG_BF16, MG_F16, MG_F32, MG_F64};
 _Static_assert(sizeof dtypes / sizeof dtypes[0] == MG_N_DTYPES && MG_H5_TEXT == (int)MG_N_DTYPES,
                "a record type for every dtype");
+static const char *const stored_names[] = {[MG_H5_FROM_I8] = "int8",
+                                           [MG_H5_FROM_I16] = "int16",
+                                           [MG_H5_FROM_U16] = "uint16",
+                                           [MG_H5_FROM_U32] = "uint32",
+                                           [MG_H5_FROM_U64] = "uint64"};
 _Static_assert(MG_H5_MAX_RANK == MG_MAX_RANK, "every dataset fits a tensor, and the reverse");
 
 /* ---- trees ---- */
@@ -89,7 +94,8 @@ static bool take_record(record *r, const unsigned char **at, size_t *n) {
     memcpy(&r->h, *at, sizeof r->h);
     const size_t rest = *n - sizeof r->h, paths = (size_t)r->h.path_length + r->h.name_length;
     if (r->h.path_length > MG_H5_MAX_NAME || r->h.name_length > MG_H5_MAX_NAME || paths > rest ||
-        r->h.bytes > rest - paths || r->h.rank > MG_H5_MAX_RANK || r->h.type > MG_H5_TEXT)
+        r->h.bytes > rest - paths || r->h.rank > MG_H5_MAX_RANK || r->h.type > MG_H5_TEXT ||
+        r->h.stored >= MG_H5_N_STORED)
         return false;
     const unsigned char *p = *at + sizeof r->h;
     memcpy(r->path, p, r->h.path_length);
@@ -148,9 +154,11 @@ static mg_status add_record(mg_h5_tree *tree, const record *r, const char *who) 
     }
     mg_tensor *t = tensor_of(r, who);
     if (!t) return mg_error_code();
-    const mg_h5_entry *e = mg_h5_add(tree, r->path, attribute ? r->name : NULL, t);
+    mg_h5_entry *e = mg_h5_add(tree, r->path, attribute ? r->name : NULL, t);
     mg_tensor_release(t);
-    return e ? MG_OK : mg_error_code();
+    if (!e) return mg_error_code();
+    e->stored = stored_names[r->h.stored];
+    return MG_OK;
 }
 
 mg_h5_tree *mg_h5_parse_records(const unsigned char *bytes, size_t n, const char *who) {

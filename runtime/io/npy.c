@@ -69,7 +69,34 @@ static const char *parse_boolean(const char *p, bool *value) {
     return strncmp(p, "False", 5) == 0 ? p + 5 : NULL;
 }
 
-/* Sets dtype and byte order; MG_UNSUPPORTED for a dtype that the library does not have. */
+/* Kinds of arrays that are not read, by the beginning of the dtype, and what to do. */
+static const struct {
+    const char *begin, *what;
+} refused[] = {
+    {"c", "complex numbers: save x.real and x.imag as two arrays"},
+    {"f", "longer floats: save x.astype(\"float64\")"},
+    {"U", "text"},
+    {"S", "text"},
+    {"O", "Python objects"},
+    {"M", "dates: save x.astype(\"int64\")"},
+    {"m", "times: save x.astype(\"int64\")"},
+    {"V2", "bfloat16?: save x.astype(\"float32\")"},
+};
+enum { N_REFUSED = sizeof refused / sizeof refused[0] };
+
+/* MG_UNSUPPORTED: the file is not damaged. */
+static mg_status refuse_dtype(const mg_npy_array *a, const char *descr, const char *name) {
+    const char *what = NULL;
+    for (int i = 0; i < N_REFUSED && !what; i++)
+        if (strncmp(name, refused[i].begin, strlen(refused[i].begin)) == 0) what = refused[i].what;
+    return mg_fail(
+        MG_UNSUPPORTED,
+        "%s: array \"%.80s\" has dtype \"%s\"%s%s%s; floats of 16 to 64 bits, integers of "
+        "8 to 64 bits and bool are known",
+        a->path, a->name, descr, what ? " (" : "", what ? what : "", what ? ")" : "");
+}
+
+/* Sets dtype and byte order. */
 static mg_status set_dtype(mg_npy_array *a, const char *descr) {
     const char *name = descr + (*descr && strchr("<>|=", *descr));
     a->big_endian = *descr == '>';
@@ -78,10 +105,10 @@ static mg_status set_dtype(mg_npy_array *a, const char *descr) {
             a->dtype = dtype_names[i].dtype;
             return MG_OK;
         }
-    return mg_fail(MG_UNSUPPORTED,
-                   "%s: array \"%.80s\" has dtype \"%s\"%s; float64 float32 float16 int64 int32 "
-                   "uint8 bool are known",
-                   a->path, a->name, descr, strcmp(name, "V2") == 0 ? " (bfloat16?)" : "");
+    a->stored = mg_stored_type_of_npy(name);
+    if (!a->stored) return refuse_dtype(a, descr, name);
+    a->dtype = a->stored->dtype;
+    return MG_OK;
 }
 
 /* One `'key': value`; returns the position after it, or NULL. *seen has a bit for each key. */
@@ -152,7 +179,7 @@ mg_status mg_npy_read_header(mg_npy_array *a) {
     if (status == MG_OK) status = parse_header(a, text);
     mg_free(text);
     if (status != MG_OK) return status;
-    const int64_t needed = mg_shape_count(&a->shape) * (int64_t)mg_dtype_size(a->dtype);
+    const int64_t needed = mg_shape_count(&a->shape) * (int64_t)mg_stored_size(a->stored, a->dtype);
     if (needed == elements) return MG_OK;
     return mg_fail(MG_DATA, "%s: array \"%.80s\" of shape %s needs %lld bytes, but has %lld",
                    a->path, a->name, MG_SHAPE_TEXT(&a->shape), (long long)needed,
@@ -190,11 +217,15 @@ static void to_c_order(unsigned char *dst, const unsigned char *src, size_t size
 
 mg_status mg_npy_read_values(mg_npy_array *a, void *dst) {
     const size_t size = mg_dtype_size(a->dtype), n = (size_t)mg_shape_count(&a->shape);
+    const size_t stored = mg_stored_size(a->stored, a->dtype);
     const bool reorder = a->fortran && a->shape.rank > 1;
     unsigned char *bytes = reorder ? mg_alloc(n * size) : dst;
     if (!bytes) return MG_OOM;
-    mg_status status = a->source(a->context, bytes, n * size);
-    if (status == MG_OK && a->big_endian) mg_npy_swap(bytes, size, n);
+    unsigned char *end = bytes + n * (size - stored);
+    mg_status status = a->source(a->context, end, n * stored);
+    if (status == MG_OK && a->big_endian) mg_npy_swap(end, stored, n);
+    if (status == MG_OK && a->stored)
+        status = mg_stored_widen(a->stored, bytes, n, a->path, a->name);
     if (status == MG_OK && reorder) to_c_order(dst, bytes, size, &a->shape);
     if (reorder) mg_free(bytes);
     return status;
@@ -230,6 +261,7 @@ static mg_status npy_open(mg_store_file *f) {
     mg_store_entry *e = mg_store_file_add(f, a.name);
     if (!e) return MG_OOM;
     e->dtype = a.dtype;
+    e->stored = a.stored;
     e->shape = a.shape;
     return MG_OK;
 }

@@ -2,9 +2,9 @@
  *
  * A .npy file is a magic string, a version (1 to 3), a header that is a Python dictionary, and the
  * elements. Both byte orders and Fortran order are read. Little-endian C order is written, with the
- * same bytes as numpy.save writes. NumPy's dtypes are supported where the library has the same one;
- * NumPy has no bfloat16. The array of a .npy file gets the name "arr_0", as in numpy.savez. Neither
- * format can hold notes. */
+ * same bytes as numpy.save writes. NumPy's dtypes are supported where the library has the same one,
+ * and other integers are widened (io/stored_type.h); NumPy has no bfloat16. The array of a .npy
+ * file gets the name "arr_0", as in numpy.savez. Neither format can hold notes. */
 #ifndef MG_IO_NPY_H
 #define MG_IO_NPY_H
 
@@ -25,13 +25,14 @@ typedef struct mg_npy_array {
     void *context;
     /* from the header: */
     mg_dtype dtype;
+    const mg_stored_type *stored; /* the elements in the file, if they are widened to dtype */
     mg_shape shape;
     bool fortran, big_endian;
 } mg_npy_array;
 
 /* Reads the header and compares it with a->bytes. MG_DATA, MG_UNSUPPORTED for other dtypes. */
 mg_status mg_npy_read_header(mg_npy_array *a);
-/* Reads the elements after the header to dst, row-major and little-endian. */
+/* Reads the elements after the header to dst, row-major, little-endian and widened. */
 mg_status mg_npy_read_values(mg_npy_array *a, void *dst);
 /* Swaps the bytes of n elements of `size` bytes: from big-endian to little-endian. */
 void mg_npy_swap(void *bytes, size_t size, size_t n);

@@ -45,6 +45,7 @@ static mg_status add_entry(mg_store_file *f, const mg_zip_entry *entry, size_t i
     if (!e) return MG_OOM;
     e->name[n - ending] = 0;
     e->dtype = a.dtype;
+    e->stored = a.stored;
     e->shape = a.shape;
     e->begin = (int64_t)index;
     return MG_OK;

@@ -164,10 +164,35 @@ static mg_status read_metadata(mg_store_file *f, json_t *map) {
     return MG_OK;
 }
 
-/* The fields of one entry, each checked before the next is read.
- *
- * A dtype that the library lacks (F8_E4M3, ...) is MG_UNSUPPORTED, because the file is not damaged.
- */
+/* Types of the format that are not read, and why. */
+static const struct {
+    const char *name, *why;
+} refused[] = {
+    {"C64", "complex numbers: save the real and the imaginary parts as two tensors"},
+    {"F4", "several elements share a byte: convert it to F16"},
+    {"F6_E2M3", "several elements share a byte: convert it to F16"},
+    {"F6_E3M2", "several elements share a byte: convert it to F16"},
+};
+enum { N_REFUSED = sizeof refused / sizeof refused[0] };
+
+/* MG_UNSUPPORTED, because the file is not damaged. */
+static mg_status refuse_dtype(const mg_store_file *f, const mg_store_entry *e, const char *name) {
+    for (int i = 0; i < N_REFUSED; i++)
+        if (strcmp(name, refused[i].name) == 0)
+            return mg_fail(MG_UNSUPPORTED, "%s: tensor \"%.80s\" has dtype %s: %s", f->path,
+                           e->name, name, refused[i].why);
+    if (mg_stored_type_of_safetensors(name))
+        return mg_fail(MG_UNSUPPORTED,
+                       "%s: tensor \"%.80s\" has dtype %s, which is widened to float32 on request "
+                       "only: mgpu.load(path, {widen = true})",
+                       f->path, e->name, name);
+    return mg_fail(MG_UNSUPPORTED,
+                   "%s: tensor \"%.80s\" has dtype %.20s; F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 "
+                   "U16 U8 BOOL are known, and on request F8 kinds",
+                   f->path, e->name, name);
+}
+
+/* The fields of one entry, each checked before the next is read. */
 static mg_status parse_dtype(const mg_store_file *f, mg_store_entry *e, const json_t *name) {
     const char *text = json_string_value(name);
     for (int i = 0; text && i < N_DTYPES; i++)
@@ -176,10 +201,10 @@ static mg_status parse_dtype(const mg_store_file *f, mg_store_entry *e, const js
             return MG_OK;
         }
     if (!text) return mg_fail(MG_DATA, "%s: tensor \"%.80s\" has no dtype", f->path, e->name);
-    return mg_fail(MG_UNSUPPORTED,
-                   "%s: tensor \"%.80s\" has dtype %.20s; F64 F32 F16 BF16 I64 I32 U8 BOOL are "
-                   "known",
-                   f->path, e->name, text);
+    e->stored = mg_stored_type_of_safetensors(text);
+    if (!e->stored || (e->stored->on_request && !f->widen)) return refuse_dtype(f, e, text);
+    e->dtype = e->stored->dtype;
+    return MG_OK;
 }
 
 /* At most MG_MAX_RANK sizes, none negative, with a product that fits. */
@@ -215,11 +240,11 @@ static mg_status parse_offsets(const mg_store_file *f, mg_store_entry *e, const 
                        "%lld: the file is truncated or damaged",
                        f->path, e->name, (long long)e->begin, (long long)e->end,
                        (long long)r->data_size);
-    const int64_t needed = mg_shape_count(&e->shape) * (int64_t)mg_dtype_size(e->dtype);
+    const int64_t needed = mg_shape_count(&e->shape) * (int64_t)mg_stored_size(e->stored, e->dtype);
     if (needed != e->end - e->begin)
         return mg_fail(MG_DATA, "%s: tensor \"%.80s\": %s of shape %s takes %lld bytes, not %lld",
-                       f->path, e->name, mg_dtype_name(e->dtype), MG_SHAPE_TEXT(&e->shape),
-                       (long long)needed, (long long)(e->end - e->begin));
+                       f->path, e->name, e->stored ? e->stored->name : mg_dtype_name(e->dtype),
+                       MG_SHAPE_TEXT(&e->shape), (long long)needed, (long long)(e->end - e->begin));
     return MG_OK;
 }
 

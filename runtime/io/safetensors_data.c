@@ -59,6 +59,7 @@ static mg_status read_piece(mg_store_file *f, piece *p) {
         if (got < n)
             return mg_fail(MG_DATA, "%s: the file ends within %.80s", f->path, p->entry->name);
         const size_t count = n / mg_dtype_size(p->entry->dtype);
+        if (p->entry->stored) continue; /* checked when it has been widened */
         p->nonfinite |= mg_store_has_nonfinite(p->entry->dtype, p->bytes + at, count);
     }
     return MG_OK;
@@ -132,8 +133,8 @@ static mg_status read_pieces(batch *b, int64_t bytes, mg_hash *hash) {
 
 /* The end of the piece that begins at byte `at` of n: at a multiple of PIECE in memory, so that no
  * two threads fill the same huge page. */
-static int64_t piece_end(const mg_store_room *room, int64_t at, int64_t n) {
-    const int64_t size = PIECE - (int64_t)(((uintptr_t)room->bytes + (uintptr_t)at) % PIECE);
+static int64_t piece_end(const unsigned char *bytes, int64_t at, int64_t n) {
+    const int64_t size = PIECE - (int64_t)(((uintptr_t)bytes + (uintptr_t)at) % PIECE);
     return n - at < size ? n : at + size;
 }
 
@@ -143,11 +144,12 @@ static mg_status make_pieces(batch *b, int64_t start) {
     for (int i = 0; i < b->n_entries; i++) {
         const mg_store_entry *e = &b->entries[i];
         const int64_t n = e->end - e->begin;
+        unsigned char *bytes = mg_store_room_end(&b->rooms[i], e);
         for (int64_t at = 0, end; at < n; at = end) {
-            end = piece_end(&b->rooms[i], at, n);
+            end = piece_end(bytes, at, n);
             MG_TRY(mg_reserve((void **)&b->pieces, b->n_pieces, &room, sizeof *b->pieces));
             b->pieces[b->n_pieces++] = (piece){.entry = e,
-                                               .bytes = (unsigned char *)b->rooms[i].bytes + at,
+                                               .bytes = bytes + at,
                                                .n = (size_t)(end - at),
                                                .position = start + e->begin + at};
         }
@@ -161,6 +163,7 @@ static mg_status take_all(batch *b) {
     for (int i = 0; i < b->n_entries; i++) {
         mg_store_entry *e = &b->entries[i];
         for (; p < end && p->entry == e; p++) e->nonfinite |= p->nonfinite;
+        MG_TRY(mg_store_room_widen(&b->rooms[i], e, b->f->path));
         MG_TRY(mg_store_file_take(b->f, e, &b->rooms[i]));
     }
     return MG_OK;

@@ -142,9 +142,10 @@ static const mg_store_format *recognise_format(mg_store_file *f) {
 
 /* ---- open files ---- */
 
-mg_store_file *mg_store_open(const char *path) {
+mg_store_file *mg_store_open(const char *path, bool widen) {
     mg_store_file *f = mg_alloc_zero(sizeof *f);
     if (!f) return NULL;
+    f->widen = widen;
     f->path = mg_strdup(path);
     f->file = f->path ? mg_io_open(path) : NULL;
     f->store = f->file ? mg_store_new() : NULL;
@@ -171,7 +172,7 @@ void mg_store_close(mg_store_file *f) {
 
 mg_store *mg_store_load(const char *path) {
     mg_store *s = NULL;
-    mg_store_file *f = mg_store_open(path);
+    mg_store_file *f = mg_store_open(path, false);
     if (f && mg_store_read(f) == MG_OK) {
         s = f->store;
         f->store = NULL;
@@ -254,6 +255,19 @@ mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e) {
     room->bytes = visible ? room->buffer->data : room->block;
     mg_alloc_prefer_huge(room->bytes, n);
     return room->bytes ? MG_OK : MG_OOM;
+}
+
+void *mg_store_room_end(const mg_store_room *room, const mg_store_entry *e) {
+    const size_t more = mg_dtype_size(e->dtype) - mg_stored_size(e->stored, e->dtype);
+    return (char *)room->bytes + (size_t)mg_shape_count(&e->shape) * more;
+}
+
+mg_status mg_store_room_widen(const mg_store_room *room, mg_store_entry *e, const char *path) {
+    const size_t n = (size_t)mg_shape_count(&e->shape);
+    if (!e->stored) return MG_OK;
+    MG_TRY(mg_stored_widen(e->stored, room->bytes, n, path, e->name));
+    e->nonfinite = mg_store_has_nonfinite(e->dtype, room->bytes, n);
+    return MG_OK;
 }
 
 void mg_store_room_free(mg_store_room *room) {

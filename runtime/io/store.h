@@ -10,6 +10,7 @@
 
 #include "core/io.h"
 #include "core/tensor.h"
+#include "io/stored_type.h"
 #include <stdbool.h>
 
 /* ---- stores in memory ---- */
@@ -50,6 +51,7 @@ typedef struct mg_store_format mg_store_format;
 typedef struct mg_store_entry {
     char *name; /* owned */
     mg_dtype dtype;
+    const mg_stored_type *stored; /* the elements in the file, if they are widened to dtype */
     mg_shape shape;
     int64_t begin, end; /* where its bytes are; the format says how that is counted */
     bool nonfinite;     /* after reading: a NaN or an infinity is in it */
@@ -64,18 +66,20 @@ typedef struct mg_store_file {
     mg_store *store;         /* owned: its notes are there from the start */
     mg_store_entry *entries; /* owned */
     int n_entries, entry_room;
+    bool widen;  /* as requested: also types that are widened on request only */
     void *state; /* owned by the format */
 } mg_store_file;
 
-/* Opens a file; the format is recognised by the contents, else by the extension. Owned. NULL:
- * MG_IO, MG_OOM, MG_DATA for a damaged file, MG_UNSUPPORTED for HDF5 and unknown dtypes. */
-mg_store_file *mg_store_open(const char *path);
+/* Opens a file; the format is recognised by the contents, else by the extension. widen: also reads
+ * the types that are widened on request only. Owned. NULL: MG_IO, MG_OOM, MG_DATA for a damaged
+ * file, MG_UNSUPPORTED for HDF5 and unknown dtypes. */
+mg_store_file *mg_store_open(const char *path, bool widen);
 /* Reads the tensors, onto the default device; f->store then has them. Called once. */
 mg_status mg_store_read(mg_store_file *f);
 /* Closes the file and frees the store. Accepts NULL. */
 void mg_store_close(mg_store_file *f);
 
-/* Opens and reads a whole file. Owned. NULL: as mg_store_open. */
+/* Opens and reads a whole file, without widening on request. Owned. NULL: as mg_store_open. */
 mg_store *mg_store_load(const char *path);
 /* Writes the store in the format of the path's extension. MG_USAGE for an unknown extension (the
  * message lists the known ones) and for names that the format cannot hold; MG_IO, MG_OOM. Tensors
@@ -112,6 +116,11 @@ typedef struct mg_store_room {
 /* Makes room for the entry's tensor. Call mg_store_room_free also on failure. MG_OOM. */
 mg_status mg_store_room_new(mg_store_room *room, const mg_store_entry *e);
 void mg_store_room_free(mg_store_room *room);
+/* The last bytes of the room, as many as the entry's elements have in the file. */
+void *mg_store_room_end(const mg_store_room *room, const mg_store_entry *e);
+/* Widens the elements that were read to the end of the room, if the entry has a stored type. Sets
+ * e->nonfinite then. MG_UNSUPPORTED: see io/stored_type.h. */
+mg_status mg_store_room_widen(const mg_store_room *room, mg_store_entry *e, const char *path);
 /* Whether a NaN or an infinity is among n elements. */
 bool mg_store_has_nonfinite(mg_dtype dtype, const void *bytes, size_t n);
 /* Adds the tensor of entry `e` to the store; the room has its elements. MG_DATA for booleans other

@@ -113,10 +113,10 @@ static void other_dtypes_and_versions_are_unsupported(void **state) {
     unsigned char bytes[256];
     (void)state;
     use("x.npy");
-    refused(DICT("<c8", "False", "(1,)"), 8, MG_UNSUPPORTED, "has dtype \"<c8\"; float64");
+    refused(DICT("<c8", "False", "(1,)"), 8, MG_UNSUPPORTED, "has dtype \"<c8\" (complex numbers");
     refused(DICT("", "False", "(1,)"), 8, MG_UNSUPPORTED, "has dtype \"\";");
     refused(DICT("|V2", "False", "(1,)"), 2, MG_UNSUPPORTED,
-            "has dtype \"|V2\" (bfloat16?); float64 float32 float16");
+            "has dtype \"|V2\" (bfloat16?: save");
     refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4, MG_UNSUPPORTED,
             "structured");
     for (int version = 0; version <= 4; version += 4) {

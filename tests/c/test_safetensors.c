@@ -345,7 +345,7 @@ static void a_file_cut_while_open_is_refused(void **state) {
     mg_store *s = sample(1);
     assert_int_equal(mg_store_save(s, path), MG_OK);
     mg_store_free(s);
-    mg_store_file *f = mg_store_open(path);
+    mg_store_file *f = mg_store_open(path, false);
     assert_non_null(f);
     assert_int_equal(truncate(path, 100), 0);
     assert_int_equal(mg_store_read(f), MG_DATA);
@@ -363,7 +363,7 @@ static void an_open_file_tells_what_is_in_it(void **state) {
     add(s, "i64", vector(MG_I64, 1, (double[]){0x7ff00000}));
     assert_int_equal(mg_store_save(s, path), MG_OK);
     mg_store_free(s);
-    mg_store_file *f = mg_store_open(path);
+    mg_store_file *f = mg_store_open(path, false);
     assert_non_null(f);
     assert_int_equal(f->n_entries, 6);
     assert_int_equal(f->store->n_notes, 1);

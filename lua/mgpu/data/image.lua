@@ -169,8 +169,8 @@ end
 
 local WRITERS = { png = PNG, jpg = JPEG, jpeg = JPEG }
 
---- save(path, tensor, {quality = 95, columns =, padding = 2, bits = 8}): writes a .png, .jpg or .jpeg file. If it fails, an old
---- file stays as it was.
+--- save(path, tensor, {quality = 95, columns =, padding = 2, bits = 8}): writes a .png, .jpg or .jpeg file. If it
+--- fails, an old file stays as it was.
 -- A batch becomes a grid of images: columns (the square root of their number, rounded up) in a row, with black lines of
 -- `padding` pixels. quality, 1 to 100, is JPEG's. bits = 16, for PNG, writes int32 from 0 to 65535, or floats, with
 -- 16 bits.

@@ -17,8 +17,8 @@
 --   dtype             of resized images: "float32", or the whole numbers that "nearest" gives by default: "uint8"
 --                     (rounded), or "int32" with bits = 16
 --   channels          3, 1 (gray) or 4 (with alpha), whatever the file has
---   bits              8: pixels from 0 to 255, to which those of PNG files with 16 bits are rounded, as by Keras; or 16:
---                     all bits, int32 from 0 to 65535, or resized float32 from 0 to 65535
+--   bits              8: pixels from 0 to 255, to which those of PNG files with 16 bits are rounded; or 16: all bits,
+--                     int32 from 0 to 65535, or resized float32 from 0 to 65535
 --   labels            "int" (int32), "categorical" (float32 one-hot), "binary" (float32 {1}, of two classes), or
 --                     "none": images only, from all folders below the path
 --   classes           the names of the folders to read, in the order of their ids; nil: all
@@ -101,8 +101,8 @@ local function dataset_of(source, chosen, classes, skipped)
   if chosen.size then
     local dtype = chosen.dtype or chosen.interpolation == "nearest" and WHOLE[chosen.bits] or "float32"
     -- "nearest" keeps int32, which augment would not take for a dtype
-    ds = ds:augment { dtype = dtype ~= "int32" and dtype or nil, resize = { chosen.size[1], chosen.size[2], method = chosen.interpolation,
-      antialias = chosen.antialias } }
+    ds = ds:augment { dtype = dtype ~= "int32" and dtype or nil, resize = { chosen.size[1], chosen.size[2],
+      method = chosen.interpolation, antialias = chosen.antialias } }
   end
   ds.classes = chosen.labels ~= "none" and classes or nil
   ds.skipped = chosen.skip_bad and skipped or nil

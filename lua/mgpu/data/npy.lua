@@ -2,10 +2,11 @@
 --
 --     local ds = mgpu.data.npy { "x_train.npy", "y_train.npy" }
 -- A row is one entry of the first axis of each array, of the array's dtype: float64, float32, float16, int64, int32,
--- uint8 or bool. Rows are read from the files when they are wanted, so that arrays may be larger than memory; an array
--- in Fortran's order is read into memory. The files must not change meanwhile.
--- Errors: a damaged file; another dtype; arrays with different numbers of rows, or none; more than 1024 files; when a
--- row is read, a file that has changed.
+-- uint8 or bool. Other integers are widened: int8, int16 and uint16 to int32, uint32 and uint64 to int64. Rows are read
+-- from the files when they are wanted, so that arrays may be larger than memory; an array in Fortran's order is read
+-- into memory. The files must not change meanwhile.
+-- Errors: a damaged file; another dtype; a uint64 above 2^63 - 1; arrays with different numbers of rows, or none; more
+-- than 1024 files; when a row is read, a file that has changed.
 -- Example:
 --     local head = "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2), }"
 --     local file = io.open("x.npy", "wb") -- a file such as numpy.save writes

@@ -18,10 +18,11 @@ typedef struct array_rows {
     mg_io_state state;   /* of the file when it was opened */
     unsigned char *rows; /* owned: all of them, or NULL */
     int64_t begin;       /* of the first row in the file */
-    size_t row_bytes;
+    size_t row_bytes, n; /* of a row in the file, and its elements */
     mg_dtype dtype;
-    bool big_endian; /* in the file */
-    char *path;      /* owned */
+    const mg_stored_type *stored; /* the elements in the file, if they are widened to dtype */
+    bool big_endian;              /* in the file */
+    char *path;                   /* owned */
 } array_rows;
 
 typedef struct numpy_source {
@@ -35,35 +36,47 @@ typedef struct numpy_source {
 /* Other bytes than 0 and 1 in a bool tensor would break kernels. */
 static mg_status check_booleans(const numpy_source *s, const array_rows *a, int64_t row,
                                 const unsigned char *bytes) {
-    for (size_t i = 0; a->dtype == MG_BOOL && i < a->row_bytes; i++)
+    for (size_t i = 0; a->dtype == MG_BOOL && i < a->n; i++)
         if (bytes[i] > 1)
             return mg_fail(MG_DATA, "%s: %s: byte %zu of row %lld is %d, which is not a boolean",
                            s->who, a->path, i, (long long)row, bytes[i]);
     return MG_OK;
 }
 
+/* From memory, as it was read and widened before. */
+static mg_status copy_row(const numpy_source *s, const array_rows *a, int64_t row, void *dst) {
+    const size_t bytes = a->n * mg_dtype_size(a->dtype);
+    memcpy(dst, a->rows + (size_t)row * bytes, bytes);
+    return check_booleans(s, a, row, dst);
+}
+
+/* From the file. */
 static mg_status read_row(const numpy_source *s, const array_rows *a, int64_t row, void *dst) {
     const int64_t at = row * (int64_t)a->row_bytes;
-    size_t got = a->row_bytes;
-    if (a->rows)
-        memcpy(dst, a->rows + at, a->row_bytes);
-    else
-        MG_TRY(mg_io_read_at(a->file, dst, a->row_bytes, a->begin + at, &got));
+    char *end = (char *)dst + a->n * mg_dtype_size(a->dtype) - a->row_bytes;
+    size_t got;
+    MG_TRY(mg_io_read_at(a->file, end, a->row_bytes, a->begin + at, &got));
     if (got < a->row_bytes)
         return mg_fail(MG_IO, "%s: %s ends within row %lld: it became shorter after it was opened",
                        s->who, a->path, (long long)row);
-    if (!a->rows && mg_io_check_unchanged(a->file, &a->state) != MG_OK) {
+    if (mg_io_check_unchanged(a->file, &a->state) != MG_OK) {
         mg_error_prefix(s->who);
         return MG_IO;
     }
-    const size_t size = mg_dtype_size(a->dtype);
-    if (a->file && a->big_endian) mg_npy_swap(dst, size, a->row_bytes / size);
+    if (a->big_endian) mg_npy_swap(end, mg_stored_size(a->stored, a->dtype), a->n);
+    char name[32];
+    snprintf(name, sizeof name, "row %lld", (long long)row);
+    if (a->stored && mg_stored_widen(a->stored, dst, a->n, a->path, name) != MG_OK) {
+        mg_error_prefix(s->who);
+        return mg_error_code();
+    }
     return check_booleans(s, a, row, dst);
 }
 
 static mg_status numpy_read(mg_source *base, int64_t row, mg_cell cell[]) {
     const numpy_source *s = (const numpy_source *)base;
-    for (int k = 0; k < base->n_fields; k++) MG_TRY(read_row(s, &s->array[k], row, cell[k].data));
+    for (int k = 0; k < base->n_fields; k++)
+        MG_TRY((s->array[k].rows ? copy_row : read_row)(s, &s->array[k], row, cell[k].data));
     return MG_OK;
 }
 
@@ -114,11 +127,13 @@ static mg_status take_array(numpy_source *s, int k, mg_npy_array *a, int64_t at)
     s->base.n_rows = shape->dim[0];
     field->dtype = r->dtype = a->dtype;
     field->shape = mg_shape_of(shape->rank - 1, shape->dim + 1);
-    r->row_bytes = mg_cell_bytes(field, &field->shape);
+    r->stored = a->stored;
+    r->n = (size_t)mg_shape_count(&field->shape);
+    r->row_bytes = r->n * mg_stored_size(a->stored, a->dtype);
     r->big_endian = a->big_endian;
     r->begin = at;
     if (at >= 0 && !(a->fortran && shape->rank > 1)) return MG_OK;
-    r->rows = mg_alloc((size_t)s->base.n_rows * r->row_bytes);
+    r->rows = mg_alloc((size_t)s->base.n_rows * mg_cell_bytes(field, &field->shape));
     return r->rows ? mg_npy_read_values(a, r->rows) : MG_OOM;
 }
 
@@ -127,7 +142,7 @@ static mg_status open_plain(numpy_source *s, int k) {
     mg_npy_array a = {.path = r->path, .name = "arr_0", .source = read_plain, .context = r->file};
     MG_TRY(mg_io_size(r->file, &a.bytes));
     MG_TRY(mg_npy_read_header(&a));
-    const int64_t bytes = mg_shape_count(&a.shape) * (int64_t)mg_dtype_size(a.dtype);
+    const int64_t bytes = mg_shape_count(&a.shape) * (int64_t)mg_stored_size(a.stored, a.dtype);
     return take_array(s, k, &a, a.bytes - bytes);
 }
 

@@ -30,6 +30,10 @@ void *allocate(size_t n);
 
 /* The record type for a type of HDF5, or -1. */
 int type_of(hid_t type);
+/* The integer type of a file that type_of widens. */
+mg_h5_stored stored_of(hid_t type);
+/* Words for a type that type_of does not know, or that is text. */
+const char *why_not(hid_t type);
 /* The type of HDF5 for a numeric record type, in memory and in files; to be closed. */
 hid_t open_type(mg_h5_type type);
 size_t type_size(mg_h5_type type);

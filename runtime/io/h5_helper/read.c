@@ -126,16 +126,29 @@ static void check_storage(const char *path, hid_t dataset, size_t bytes) {
     H5Pclose(creation);
 }
 
+/* Fails at the first of n elements of uint64 that int64 cannot hold. */
+static void check_range(const char *path, const char *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint64_t v;
+        memcpy(&v, values + i * sizeof v, sizeof v);
+        if (v > INT64_MAX)
+            fail("\"%s\": element %zu is %llu, which no dtype of tensors holds: uint64 is read as "
+                 "int64, up to 9223372036854775807",
+                 path, i, (unsigned long long)v);
+    }
+}
+
 static void read_dataset(hid_t dataset, place *at) {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     const int kind = type_of(type);
     if (kind < 0 || kind == MG_H5_TEXT)
-        fail("\"%s\" has a type that tensors do not have", at->path);
-    mg_h5_header h = {.kind = MG_H5_DATASET, .type = (uint32_t)kind};
+        fail("\"%s\" has a type that tensors do not have: %s", at->path, why_not(type));
+    const mg_h5_stored stored = stored_of(type);
+    mg_h5_header h = {.kind = MG_H5_DATASET, .type = (uint32_t)kind, .stored = stored};
     const size_t n = read_shape(at->path, space, &h);
     h.bytes = count_bytes(at->path, n, type_size((mg_h5_type)kind));
     check_storage(at->path, dataset, n * H5Tget_size(type));
-    hid_t memory = open_type((mg_h5_type)kind);
+    hid_t memory = stored == MG_H5_FROM_U64 ? H5Tcopy(H5T_STD_U64LE) : open_type((mg_h5_type)kind);
     /* enumerations and opaque values are read as they are */
     const int raw = kind == MG_H5_BOOL || kind == MG_H5_BF16;
     char *values = allocate(h.bytes);
@@ -143,6 +156,7 @@ static void read_dataset(hid_t dataset, place *at) {
         fail("\"%s\" cannot be read: it is damaged, or compressed in a way this libhdf5 lacks",
              at->path);
     for (size_t i = 0; kind == MG_H5_BOOL && i < n; i++) values[i] = values[i] != 0;
+    if (stored == MG_H5_FROM_U64) check_range(at->path, values, n);
     put_header(h, at->path, "");
     put(values, h.bytes);
     free(values);

@@ -21,10 +21,32 @@ int type_of(hid_t type) {
     switch (H5Tget_class(type)) {
     case H5T_INTEGER: return integer_type(size, H5Tget_sign(type));
     case H5T_FLOAT: return float_type(size);
-    case H5T_ENUM: return size == 1 ? MG_H5_BOOL : -1;
+    case H5T_ENUM: return size == 1 && H5Tget_nmembers(type) == 2 ? MG_H5_BOOL : -1;
     case H5T_OPAQUE: return size == 2 ? MG_H5_BF16 : -1;
     case H5T_STRING: return MG_H5_TEXT;
     default: return -1;
+    }
+}
+
+mg_h5_stored stored_of(hid_t type) {
+    const int is_signed = H5Tget_sign(type) == H5T_SGN_2;
+    if (H5Tget_class(type) != H5T_INTEGER) return MG_H5_NOT_WIDENED;
+    switch (H5Tget_size(type)) {
+    case 1: return is_signed ? MG_H5_FROM_I8 : MG_H5_NOT_WIDENED;
+    case 2: return is_signed ? MG_H5_FROM_I16 : MG_H5_FROM_U16;
+    case 4: return is_signed ? MG_H5_NOT_WIDENED : MG_H5_FROM_U32;
+    case 8: return is_signed ? MG_H5_NOT_WIDENED : MG_H5_FROM_U64;
+    default: return MG_H5_NOT_WIDENED;
+    }
+}
+
+const char *why_not(hid_t type) {
+    switch (H5Tget_class(type)) {
+    case H5T_STRING: return "text";
+    case H5T_COMPOUND: return "a compound type; save the parts of complex numbers as two datasets";
+    case H5T_FLOAT: return "a float of a size that tensors do not have; save it as float32";
+    case H5T_ENUM: return "an enumeration; save it as integers";
+    default: return "neither numbers nor booleans";
     }
 }
 
