@@ -14,7 +14,8 @@ MODE     = release
 CUDA    ?= /usr/local/cuda
 # The packages that `make deps` installs; `make lint` and `make fuzz` need LINT_PACKAGES besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
-           libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libcmocka-dev \
+           libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libgif-dev \
+           libwebp-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
 TEST_PACKAGES = zsh groff
@@ -62,13 +63,15 @@ ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c
 H5_C    := $(wildcard runtime/io/h5_helper/*.c)
-IMAGE_C := $(wildcard runtime/data/image_codec/*.c)
+GIF_C   := runtime/data/image_codec/gif.c
+WEBP_C  := runtime/data/image_codec/webp.c
+IMAGE_C := $(filter-out $(GIF_C) $(WEBP_C),$(wildcard runtime/data/image_codec/*.c))
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
 MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
 H5_TESTS := $(shell grep -l 'hdf5.h>\|h5_helper' $(TEST_C))# with libhdf5
-FUZZ_C   = $(filter-out $(if $(HAVE_image),,%/fuzz_image.c),$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_C   = $(filter-out $(foreach f,image gif webp,$(if $(HAVE_$f),,%/fuzz_$f.c)),$(wildcard tests/fuzz/fuzz_*.c))
 SPECS   := $(wildcard tests/lua/*_spec.lua tests/lua/*/*_spec.lua tests/ops/*_spec.lua tests/cuda/*_spec.lua)
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(OPENMP)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
@@ -119,6 +122,8 @@ build/found.mk: Makefile
 	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
 	$(call probe,png,png.h,png_create_read_struct,-lpng,libpng-dev,PNG images)
 	$(call probe,jpeg,jpeglib.h,jpeg_crop_scanline,-ljpeg,libjpeg-dev,JPEG images)
+	$(call probe,gif,gif_lib.h,DGifOpen,-lgif,libgif-dev,GIF images)
+	$(call probe,webp,webp/decode.h,WebPDecode,-lwebp,libwebp-dev,WebP images)
 	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
 	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
 
@@ -132,7 +137,7 @@ KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
   $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) \
-  $(if $(HAVE_image),$(OUT)/mgpu-image.so)
+  $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
@@ -175,6 +180,8 @@ $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-image.so: $(call obj,$(IMAGE_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-gif.so: $(call obj,$(GIF_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-webp.so: $(call obj,$(WEBP_C)) $(OUT)/libmgpu.so
 MAP = -Wl,--no-undefined-version,--version-script
 LIBS_libmgpu.so     = $(DEFS) $(MAP)=runtime/mgpu.map -ljansson -lz -lm -ldl -lpthread
 LIBS_core.so        = $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -Wl,-rpath,'$$ORIGIN/..'
@@ -183,6 +190,8 @@ LIBS_libmgpu-lua.so = $(DEFS) $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -
 LIBS_mgpu-nccl.so   = -lpthread
 LIBS_mgpu-fetch.so  = -lcurl -lcrypto
 LIBS_mgpu-image.so  = -lpng -ljpeg
+LIBS_mgpu-gif.so    = -lgif
+LIBS_mgpu-webp.so   = -lwebp
 # The libraries for host programs are files libNAME.so.0, found by the linker through the link libNAME.so. The number
 # changes when a program that was built with an older one would no longer run.
 ABI_libmgpu.so := .0
@@ -226,6 +235,10 @@ $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	  -Wl,-rpath,$(abspath $(OUT))
 $B/tests/fuzz/fuzz_image: $(call obj,$(IMAGE_C))
 LIBS_fuzz_image = $(LIBS_mgpu-image.so)
+$B/tests/fuzz/fuzz_gif: $(call obj,$(GIF_C))
+LIBS_fuzz_gif = $(LIBS_mgpu-gif.so)
+$B/tests/fuzz/fuzz_webp: $(call obj,$(WEBP_C))
+LIBS_fuzz_webp = $(LIBS_mgpu-webp.so)
 $B/tests/fuzz/fuzz_model_json: $(call obj,$(BIND_C))
 LIBS_fuzz_model_json = $(LUA_A)
 FLAGS_tests/fuzz/fuzz_model_json.c = -I$(LUA)
@@ -331,7 +344,8 @@ C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests
 LUA_FILES = $(shell find lua models examples tests -name '*.lua' -not -path 'tests/golden/*')# those there are data
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $(LINT_SKIP) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
-           $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)),$(filter %.c,$(C_FILES)))
+           $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)) $(if $(HAVE_gif),,$(GIF_C)) $(if $(HAVE_webp),,$(WEBP_C)),\
+           $(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp $(LINT_DEFS) -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'
 lint: build/found.mk ## check the code: clang-format, gcc and clang warnings, cppcheck, luacheck, docstrings, layering, lengths

@@ -28,6 +28,12 @@ local LIBRARIES = {
   { "libpng16.so.16", "PNG images", "libpng16-16", "const char *png_get_libpng_ver(const void *);",
     function(c, ffi) return ffi.string(c.png_get_libpng_ver(nil)) end },
   { "libjpeg.so.62", "JPEG images", "libjpeg62-turbo" },
+  { "libgif.so.7", "GIF images", "libgif7" },
+  { "libwebp.so.7", "WebP images", "libwebp7", "int WebPGetDecoderVersion(void);",
+    function(c)
+      local v = c.WebPGetDecoderVersion()
+      return ("%d.%d.%d"):format(math.floor(v / 65536), math.floor(v / 256) % 256, v % 256)
+    end },
   { "libhdf5_serial_hl.so.100", "Keras's .h5 and .keras files", "libhdf5-hl-100" },
   { "libreadline.so.8", "line editing of the prompt", "libreadline8", "extern const char *rl_library_version;",
     function(c, ffi) return ffi.string(c.rl_library_version) end },
@@ -203,6 +209,13 @@ local function test_image(ending)
   end)
 end
 
+-- Decodes an image of one gray pixel.
+local function test_decoder(bytes)
+  local pixel = require "mgpu".image.decode(bytes, { channels = 3 })
+  assert(pixel:sum():item() == 300, "WRONG: the pixel has another color")
+  return "works"
+end
+
 local function test_model_file(ending)
   local mgpu = require "mgpu"
   local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Dense { 2 } }
@@ -217,6 +230,8 @@ local TESTS = {
   { ".h5 files", test_model_file, ".h5" },
   { "PNG images", test_image, ".png" },
   { "JPEG images", test_image, ".jpg" },
+  { "GIF images", test_decoder, "GIF89a\1\0\1\0\128\0\0ddd\0\0\0,\0\0\0\0\1\0\1\0\0\2\2D\1\0;" },
+  { "WebP images", test_decoder, "RIFF\30\0\0\0WEBPVP8L\17\0\0\0/\0\0\0\0\7P\178\146\149\172\255\129\136\232\127\0\0" },
 }
 
 -- Runs a test. RETURNS false if it failed; true if it passed, or if it needs something that is not installed.

@@ -1,4 +1,4 @@
-/* Finds the image plug-in, chooses the format, and reads files. */
+/* Finds the plug-ins, chooses the format, and reads files. */
 #include "data/image.h"
 #include "core/alloc.h"
 #include "core/io.h"
@@ -6,19 +6,28 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* A plug-in, and what it reads. */
+typedef struct plugin {
+    const char *name, *images, *packages;
+    _Atomic(const mg_image_codecs *) codecs; /* NULL until they are found */
+} plugin;
+static plugin png_and_jpeg = {"image", "PNG or JPEG", "libpng-dev and libjpeg-dev", NULL};
+static plugin gif = {"gif", "GIF", "libgif-dev", NULL};
+static plugin webp = {"webp", "WebP", "libwebp-dev", NULL};
+static plugin *const plugins[MG_N_IMAGE_KINDS] = {
+    [MG_PNG] = &png_and_jpeg, [MG_JPEG] = &png_and_jpeg, [MG_GIF] = &gif, [MG_WEBP] = &webp};
+
 /* The plug-in's functions; NULL after MG_UNSUPPORTED. They are looked for once: that takes about as
  * long as decoding a small image. */
-static const mg_image_codecs *find_codecs(void) {
-    static _Atomic(const mg_image_codecs *) known;
+static const mg_image_codecs *find_codecs(plugin *p) {
     const char *why = NULL;
-    const mg_image_codecs *codecs = atomic_load(&known);
-    if (!codecs) codecs = mg_plugin_symbol("image", MG_IMAGE_SYMBOL, &why);
-    atomic_store(&known, codecs);
+    const mg_image_codecs *codecs = atomic_load(&p->codecs);
+    if (!codecs) codecs = mg_plugin_symbol(p->name, MG_IMAGE_SYMBOL, &why);
+    atomic_store(&p->codecs, codecs);
     if (!codecs)
         mg_fail(MG_UNSUPPORTED,
-                "cannot read or write images: mgpu-image.so: %s; install libpng-dev and "
-                "libjpeg-dev and build again",
-                why);
+                "cannot read or write %s images: mgpu-%s.so: %s; install %s and build again",
+                p->images, p->name, why, p->packages);
     return codecs;
 }
 
@@ -45,10 +54,44 @@ void *mg_image_take_values(mg_image *image, mg_dtype dtype) {
     return values;
 }
 
+mg_status mg_image_take(mg_image *image, int64_t height, int64_t width, int channels, size_t n,
+                        int64_t per_byte) {
+    if (height < 1 || width < 1)
+        return mg_fail(MG_DATA, "the image has no pixels: its size is %lld x %lld",
+                       (long long)width, (long long)height);
+    if (height > MG_IMAGE_SIDE || width > MG_IMAGE_SIDE ||
+        height * width * channels << image->wide > MG_IMAGE_BYTES)
+        return mg_fail(MG_UNSUPPORTED,
+                       "the image is %lld x %lld, beyond the limits of %d a side and %s of pixels",
+                       (long long)width, (long long)height, MG_IMAGE_SIDE,
+                       MG_SIZE_TEXT(MG_IMAGE_BYTES));
+    if (height * width / per_byte > (int64_t)n)
+        return mg_fail(MG_DATA, "%zu bytes are too few for an image of %lld x %lld", n,
+                       (long long)width, (long long)height);
+    image->height = (int)height, image->width = (int)width, image->channels = channels;
+    image->pixels = mg_alloc((size_t)(height * width * channels << image->wide));
+    return image->pixels ? MG_OK : MG_OOM;
+}
+
+/* Gray as Pillow computes it. */
+void mg_image_put(uint8_t *dst, int channels, const uint8_t *rgba, int64_t n) {
+    for (int64_t i = 0; i < n; i++, rgba += 4, dst += channels) {
+        const uint32_t gray = 19595u * rgba[0] + 38470u * rgba[1] + 7471u * rgba[2] + 0x8000u;
+        if (channels == 1)
+            dst[0] = (uint8_t)(gray >> 16);
+        else
+            memmove(dst, rgba, (size_t)channels);
+    }
+}
+
+mg_status mg_image_failed(mg_image *image, mg_status status) {
+    mg_free(image->pixels);
+    *image = (mg_image){.wide = image->wide};
+    return status;
+}
+
 mg_status mg_image_decode(const uint8_t *bytes, size_t n, mg_image_form form,
                           const mg_wanted *wanted, mg_image *image) {
-    static const uint8_t png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff};
     const int channels = form.channels;
     *image = (mg_image){.wide = form.wide};
     if (channels != 0 && channels != 1 && channels != 3 && channels != 4)
@@ -56,15 +99,16 @@ mg_status mg_image_decode(const uint8_t *bytes, size_t n, mg_image_form form,
     if (n > MG_IMAGE_BYTES)
         return mg_fail(MG_UNSUPPORTED, "the image has %s, more than the limit of %s",
                        MG_SIZE_TEXT(n), MG_SIZE_TEXT(MG_IMAGE_BYTES));
-    const bool is_png = n >= sizeof png && memcmp(bytes, png, sizeof png) == 0;
-    const bool is_jpeg = n >= sizeof jpeg && memcmp(bytes, jpeg, sizeof jpeg) == 0;
-    if (!is_png && !is_jpeg)
-        return mg_fail(MG_DATA, "neither a PNG nor a JPEG image, by its first bytes");
-    const mg_image_codecs *codecs = find_codecs();
-    if (!codecs) return MG_UNSUPPORTED;
-    if (is_png) return codecs->decode_png(bytes, n, channels, image);
-    MG_TRY(codecs->decode_jpeg(bytes, n, channels, wanted, image));
-    if (image->wide) widen(image);
+    const mg_image_kind kind = mg_image_kind_of(bytes, n);
+    if (kind == MG_N_IMAGE_KINDS) return MG_DATA;
+    mg_image_decoder *decode = mg_bmp_decode;
+    if (plugins[kind]) {
+        const mg_image_codecs *codecs = find_codecs(plugins[kind]);
+        if (!codecs) return MG_UNSUPPORTED;
+        decode = codecs->decode[kind];
+    }
+    MG_TRY(decode(bytes, n, channels, wanted, image));
+    if (image->wide && kind != MG_PNG) widen(image);
     return MG_OK;
 }
 
@@ -96,13 +140,13 @@ mg_status mg_image_load(const char *path, mg_image_form form, const mg_wanted *w
 }
 
 mg_status mg_image_encode_png(const mg_image *image, mg_image_file *file) {
-    const mg_image_codecs *codecs = find_codecs();
+    const mg_image_codecs *codecs = find_codecs(&png_and_jpeg);
     *file = (mg_image_file){0};
     return codecs ? codecs->encode_png(image, file) : MG_UNSUPPORTED;
 }
 
 mg_status mg_image_encode_jpeg(const mg_image *image, int quality, mg_image_file *file) {
-    const mg_image_codecs *codecs = find_codecs();
+    const mg_image_codecs *codecs = find_codecs(&png_and_jpeg);
     *file = (mg_image_file){0};
     return codecs ? codecs->encode_jpeg(image, quality, file) : MG_UNSUPPORTED;
 }

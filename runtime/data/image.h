@@ -1,6 +1,7 @@
-/* Images: PNG and JPEG files as 8-bit or 16-bit pixels. The formats are read and written by libpng
- * and libjpeg-turbo in a plug-in, mgpu-image.so, which is opened when it is first needed: the
- * library itself depends on neither.
+/* Images: PNG, JPEG, BMP, GIF and WebP files as 8-bit or 16-bit pixels; PNG and JPEG files are also
+ * written. Libraries read the formats in plug-ins, which are opened when they are first needed, so
+ * that this library depends on none of them: libpng and libjpeg-turbo in mgpu-image.so, giflib in
+ * mgpu-gif.so, libwebp in mgpu-webp.so. BMP files are read by image_bmp.c.
  *
  * Files are treated as hostile. The size that a header claims is checked against fixed limits and
  * against the number of bytes that follow before memory is allocated, and any damage that the
@@ -45,12 +46,28 @@ typedef struct mg_image_file {
     size_t n, room;
 } mg_image_file;
 
-/* Decodes a PNG or JPEG file, recognised by its first bytes. MG_DATA: damaged, truncated, or
- * another format; MG_UNSUPPORTED: too large, in CMYK colors, or the plug-in is missing; MG_OOM.
+/* The formats of files. */
+typedef enum mg_image_kind {
+    MG_PNG,
+    MG_JPEG,
+    MG_BMP,
+    MG_GIF,
+    MG_WEBP,
+    MG_N_IMAGE_KINDS
+} mg_image_kind;
+
+/* The kind of a file that begins with these bytes, of which MG_IMAGE_HEAD are enough.
+ * MG_N_IMAGE_KINDS: none, with MG_DATA as the error. */
+enum { MG_IMAGE_HEAD = 18 };
+mg_image_kind mg_image_kind_of(const uint8_t *head, size_t n);
+
+/* Decodes a file, recognised by its first bytes: of a GIF file the first image. MG_DATA: damaged,
+ * truncated, or another format; MG_UNSUPPORTED: too large, a rare kind of the format, or the
+ * plug-in is missing; MG_OOM.
  *
  * wanted: NULL, or the region of the image that will be used. Pixels in it equal those of the whole
  * image, and the failures are the same, wherever the damage is. For a JPEG file hardly any other
- * pixels are computed; a PNG file is decoded as a whole. */
+ * pixels are computed; files of other kinds are decoded as a whole. */
 mg_status mg_image_decode(const uint8_t *bytes, size_t n, mg_image_form form,
                           const mg_wanted *wanted, mg_image *image);
 /* The same for a file; messages begin with its path. MG_IO. */
@@ -61,7 +78,8 @@ mg_status mg_image_load(const char *path, mg_image_form form, const mg_wanted *w
  * The image loses its pixels in either case. */
 void *mg_image_take_values(mg_image *image, mg_dtype dtype);
 
-/* Sets the size and the channels from a file's header, without pixels; only the header is read.
+/* Sets the size and the channels from a file's header, without pixels; only the header is read. The
+ * alpha of BMP and GIF files does not count.
  * Messages begin with the path. MG_DATA and MG_UNSUPPORTED as mg_image_decode, MG_IO. */
 mg_status mg_image_probe(const char *path, mg_image *image);
 
@@ -70,16 +88,33 @@ mg_status mg_image_probe(const char *path, mg_image *image);
 mg_status mg_image_encode_png(const mg_image *image, mg_image_file *file);
 mg_status mg_image_encode_jpeg(const mg_image *image, int quality, mg_image_file *file);
 
-/* The table that the plug-in exports as MG_IMAGE_SYMBOL. The caller passes an empty file ({0}), or
- * an image that is empty but for `wide`, and on failure it has no pixels. JPEG has 8 bits: they
- * fill the first half of the pixels of a wide image. */
+/* Decodes a file of one kind. The caller passes an image that is empty but for `wide`, and on
+ * failure it has no pixels. PNG alone has 16 bits: of other kinds, 8 bits fill the first half of
+ * the pixels of a wide image. */
+typedef mg_status mg_image_decoder(const uint8_t *bytes, size_t n, int channels,
+                                   const mg_wanted *wanted, mg_image *image);
+mg_image_decoder mg_bmp_decode; /* image_bmp.c */
+
+/* The table that a plug-in exports as MG_IMAGE_SYMBOL; NULL for what it has not. The caller of an
+ * encoder passes an empty file ({0}), and on failure it is empty again. */
 typedef struct mg_image_codecs {
-    mg_status (*decode_png)(const uint8_t *bytes, size_t n, int channels, mg_image *image);
-    mg_status (*decode_jpeg)(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
-                             mg_image *image);
+    mg_image_decoder *decode[MG_N_IMAGE_KINDS];
     mg_status (*encode_png)(const mg_image *image, mg_image_file *file);
     mg_status (*encode_jpeg)(const mg_image *image, int quality, mg_image_file *file);
 } mg_image_codecs;
 #define MG_IMAGE_SYMBOL "mg_image_plugin"
+
+/* ---- for the decoders ---- */
+
+/* Sets the image's size and allocates its pixels, 8 or 16 bits a sample, if the size is within the
+ * limits and n bytes of a file can hold that many pixels. per_byte: the maximum number of pixels
+ * that a byte of the format can encode. MG_DATA, MG_UNSUPPORTED, MG_OOM. */
+mg_status mg_image_take(mg_image *image, int64_t height, int64_t width, int channels, size_t n,
+                        int64_t per_byte);
+/* Writes n pixels of 4 bytes, red green blue alpha, as pixels of so many channels of 8 bits; also
+ * in place. */
+void mg_image_put(uint8_t *dst, int channels, const uint8_t *rgba, int64_t n);
+/* Frees the pixels of a failed decoder's image. Returns the status. */
+mg_status mg_image_failed(mg_image *image, mg_status status);
 
 #endif

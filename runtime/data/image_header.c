@@ -1,5 +1,5 @@
-/* The headers of PNG and JPEG files, read without the formats' libraries, for quickly checking many
- * files. */
+/* The headers of image files, read without the formats' libraries: the kind of a file, and its
+ * size, for quickly checking many files. */
 #include "core/io.h"
 #include "data/image.h"
 #include <string.h>
@@ -8,6 +8,12 @@
 static uint32_t big_endian(const uint8_t *p, int n) {
     uint32_t value = 0;
     for (int i = 0; i < n; i++) value = value << 8 | p[i];
+    return value;
+}
+
+static uint32_t little_endian(const uint8_t *p, int n) {
+    uint32_t value = 0;
+    while (n-- > 0) value = value << 8 | p[n];
     return value;
 }
 
@@ -63,8 +69,6 @@ static mg_status probe_jpeg(mg_file *f, mg_image *image) {
         if (head[0] != 0xff || marker == 0xd9 || marker == 0xda) break;
         if (starts_frame(marker)) {
             MG_TRY(read_exactly(f, frame, 6, at + 4));
-            if (frame[5] == 4)
-                return mg_fail(MG_UNSUPPORTED, "JPEG: the image is in CMYK colors: save it as RGB");
             return set_size(image, big_endian(frame + 1, 2), big_endian(frame + 3, 2),
                             frame[5] == 1 ? 1 : 3);
         }
@@ -73,21 +77,93 @@ static mg_status probe_jpeg(mg_file *f, mg_image *image) {
     return mg_fail(MG_DATA, "JPEG: the header is damaged, or there is no image");
 }
 
-/* ---- both ---- */
+/* ---- BMP: the sizes in the second header, whose own size tells its form ---- */
+
+enum { BMP_FILE = 14, BMP_CORE = 12 };
+
+static bool is_bmp_header(uint32_t size) {
+    static const uint32_t sizes[] = {BMP_CORE, 40, 52, 56, 64, 108, 124};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i] == size) return true;
+    return false;
+}
+
+static mg_status probe_bmp(mg_file *f, mg_image *image) {
+    uint8_t head[BMP_FILE + BMP_CORE];
+    const uint8_t *info = head + BMP_FILE;
+    MG_TRY(read_exactly(f, head, sizeof head, 0));
+    if (little_endian(info, 4) == BMP_CORE)
+        return set_size(image, little_endian(info + 6, 2), little_endian(info + 4, 2), 3);
+    const uint32_t height = little_endian(info + 8, 4); /* negative: the first row is the top */
+    return set_size(image, height >> 31 ? -height : height, little_endian(info + 4, 4), 3);
+}
+
+/* ---- GIF ---- */
+
+static mg_status probe_gif(mg_file *f, mg_image *image) {
+    uint8_t head[10]; /* "GIF89a", width, height */
+    MG_TRY(read_exactly(f, head, sizeof head, 0));
+    return set_size(image, little_endian(head + 8, 2), little_endian(head + 6, 2), 3);
+}
+
+/* ---- WebP: the first chunk, whose name tells its form ---- */
+
+static mg_status probe_webp(mg_file *f, mg_image *image) {
+    uint8_t head[30]; /* "RIFF", size, "WEBP", name and size of the chunk, its first 10 bytes */
+    const uint8_t *chunk = head + 20;
+    MG_TRY(read_exactly(f, head, sizeof head, 0));
+    if (memcmp(head + 12, "VP8X", 4) == 0)
+        return set_size(image, little_endian(chunk + 7, 3) + 1, little_endian(chunk + 4, 3) + 1,
+                        chunk[0] & 0x10 ? 4 : 3);
+    if (memcmp(head + 12, "VP8L", 4) == 0 && chunk[0] == 0x2f) {
+        const uint32_t bits = little_endian(chunk + 1, 4);
+        return set_size(image, (bits >> 14 & 0x3fff) + 1, (bits & 0x3fff) + 1,
+                        bits >> 28 & 1 ? 4 : 3);
+    }
+    if (memcmp(head + 12, "VP8 ", 4) == 0 && memcmp(chunk + 3, "\x9d\x01\x2a", 3) == 0)
+        return set_size(image, little_endian(chunk + 8, 2) & 0x3fff,
+                        little_endian(chunk + 6, 2) & 0x3fff, 3);
+    return mg_fail(MG_DATA, "WebP: the header is damaged");
+}
+
+/* ---- all ---- */
+
+mg_image_kind mg_image_kind_of(const uint8_t *head, size_t n) {
+    static const struct {
+        size_t n;
+        const char *bytes;
+        mg_image_kind kind;
+    } begins[] = {{8, "\x89PNG\r\n\x1a\n", MG_PNG},
+                  {3, "\xff\xd8\xff", MG_JPEG},
+                  {6, "GIF87a", MG_GIF},
+                  {6, "GIF89a", MG_GIF}};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (n >= begins[i].n && memcmp(head, begins[i].bytes, begins[i].n) == 0)
+            return begins[i].kind;
+    if (n >= 12 && memcmp(head, "RIFF", 4) == 0 && memcmp(head + 8, "WEBP", 4) == 0) return MG_WEBP;
+    if (n >= MG_IMAGE_HEAD && memcmp(head, "BM", 2) == 0 &&
+        is_bmp_header(little_endian(head + BMP_FILE, 4)))
+        return MG_BMP;
+    mg_fail(MG_DATA, "not a PNG, JPEG, BMP, GIF or WebP image, by its first bytes");
+    return MG_N_IMAGE_KINDS;
+}
 
 static mg_status probe(mg_file *f, mg_image *image) {
-    static const uint8_t png[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    static const uint8_t jpeg[] = {0xff, 0xd8, 0xff};
-    uint8_t head[8];
+    typedef mg_status probe_function(mg_file * f, mg_image * image);
+    static probe_function *const probes[] = {[MG_PNG] = probe_png,
+                                             [MG_JPEG] = probe_jpeg,
+                                             [MG_BMP] = probe_bmp,
+                                             [MG_GIF] = probe_gif,
+                                             [MG_WEBP] = probe_webp};
+    uint8_t head[MG_IMAGE_HEAD];
     int64_t size;
     size_t n;
     MG_TRY(mg_io_size(f, &size));
     MG_TRY(mg_io_read_at(f, head, sizeof head, 0, &n));
     if (size > MG_IMAGE_BYTES)
         return mg_fail(MG_UNSUPPORTED, "the file has more than %d MiB", MG_IMAGE_BYTES >> 20);
-    if (n == sizeof png && memcmp(head, png, sizeof png) == 0) return probe_png(f, image);
-    if (n >= sizeof jpeg && memcmp(head, jpeg, sizeof jpeg) == 0) return probe_jpeg(f, image);
-    return mg_fail(MG_DATA, "neither a PNG nor a JPEG image, by its first bytes");
+    const mg_image_kind kind = mg_image_kind_of(head, n);
+    return kind == MG_N_IMAGE_KINDS ? MG_DATA : probes[kind](f, image);
 }
 
 mg_status mg_image_probe(const char *path, mg_image *image) {

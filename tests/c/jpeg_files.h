@@ -16,6 +16,7 @@ typedef struct jpeg_kind {
     bool rgb;    /* stored as red, green and blue */
     int restart; /* blocks (MCUs) between restart markers; 0: none */
     bool apart;  /* a scan for each of three components */
+    int colors;  /* JCS_CMYK or JCS_YCCK: four components in these colors; 0: not */
 } jpeg_kind;
 
 /* A byte that changes slowly: it differs from pixel to pixel, but little between neighbors. */
@@ -33,17 +34,18 @@ static inline uint8_t *jpeg_test_file(const jpeg_kind *k, int height, int width,
     struct jpeg_error_mgr errors;
     unsigned char *bytes = NULL;
     unsigned long size = 0;
-    const int channels = k->h ? 3 : 1;
+    const int channels = k->colors ? 4 : k->h ? 3 : 1;
     j.err = jpeg_std_error(&errors);
     jpeg_create_compress(&j);
     jpeg_mem_dest(&j, &bytes, &size);
     j.image_height = (JDIMENSION)height;
     j.image_width = (JDIMENSION)width;
     j.input_components = channels;
-    j.in_color_space = k->h ? JCS_RGB : JCS_GRAYSCALE;
+    j.in_color_space = k->colors ? JCS_CMYK : k->h ? JCS_RGB : JCS_GRAYSCALE;
     jpeg_set_defaults(&j);
     jpeg_set_quality(&j, 90, TRUE);
     if (k->rgb) jpeg_set_colorspace(&j, JCS_RGB);
+    if (k->colors) jpeg_set_colorspace(&j, (J_COLOR_SPACE)k->colors);
     for (int c = 0; k->h && c < channels; c++) {
         j.comp_info[c].h_samp_factor = c ? 1 : k->h;
         j.comp_info[c].v_samp_factor = c ? 1 : k->v;

@@ -139,6 +139,27 @@ static void headers_agree_with_the_images(void **state) {
     }
 }
 
+/* The headers of the other formats tell the size, and WebP's whether there is alpha. */
+static void headers_of_other_formats(void **state) {
+    static const struct {
+        const char *name;
+        int channels;
+    } files[] = {{"rgb.bmp", 3},         {"core.bmp", 3},         {"top_down.bmp", 3},
+                 {"rle8.bmp", 3},        {"palette.gif", 3},      {"part.gif", 3},
+                 {"transparent.gif", 3}, {"lossy.webp", 3},       {"lossless.webp", 3},
+                 {"alpha.webp", 4},      {"lossy_alpha.webp", 4}, {"cmyk.jpg", 3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[256];
+        mg_image header;
+        snprintf(path, sizeof path, "tests/golden/image_formats/%s", files[i].name);
+        assert_int_equal(mg_image_probe(path, &header), MG_OK);
+        assert_int_equal(header.height, 7);
+        assert_int_equal(header.width, 9);
+        assert_int_equal(header.channels, files[i].channels);
+    }
+}
+
 static void refuses_header(const void *bytes, size_t n, mg_status code, const char *message) {
     mg_image image;
     write_file("x", bytes, n);
@@ -151,9 +172,20 @@ static void damaged_headers_are_refused(void **state) {
     unsigned char bytes[1 << 15];
     mg_image image;
     (void)state;
-    refuses_header("", 0, MG_DATA, "neither a PNG nor a JPEG");
-    refuses_header("GIF89a..", 8, MG_DATA, "neither a PNG nor a JPEG");
-    assert_int_equal(mg_image_probe(IMAGES "cmyk.jpg", &image), MG_UNSUPPORTED);
+    refuses_header("", 0, MG_DATA, "not a PNG, JPEG, BMP, GIF or WebP");
+    refuses_header("GIF89a..", 8, MG_DATA, "ends within the header");
+    refuses_header("GIF89a\1\0\0\0", 10, MG_DATA, "0 x 1 pixels");
+    refuses_header("BM0123456789\x28\0\0\0\0\0", 18, MG_DATA,
+                   "not a PNG, JPEG, BMP, GIF or WebP"); /* the size of the header is elsewhere */
+    refuses_header("BM0123\0\0\0\0\0\0\0\0\x28\0\0\0\1\0\0\0\1\0\0", 25, MG_DATA,
+                   "ends within the header");
+    refuses_header("RIFF\x16\0\0\0WEBPVP8 \x0a\0\0\0xxxxxxxxxx", 30, MG_DATA,
+                   "WebP: the header is damaged");
+    refuses_header("RIFF\x16\0\0\0WEBPVP8L\x0a\0\0\0xxxxxxxxxx", 30, MG_DATA,
+                   "WebP: the header is damaged");
+    refuses_header("RIFF\x16\0\0\0WEBPxxxx\x0a\0\0\0xxxxxxxxxx", 30, MG_DATA,
+                   "WebP: the header is damaged");
+    refuses_header("RIFF\x16\0\0\0WEBPVP8 ", 16, MG_DATA, "ends within the header");
     FILE *f = fopen(IMAGES "rgb.png", "rb");
     assert_true(fread(bytes, 1, 33, f) == 33);
     fclose(f);
@@ -191,7 +223,7 @@ static void make_classes(void) {
     copy_image("gray.jpg", "set/a/1.jpg");
     copy_image("rgb.jpg", "set/c/1.jpg");
     copy_image("rgba.png", "set/c/3.png");
-    write_file("set/c/2.png", "GIF89a", 6);
+    write_file("set/c/2.png", "GIF88a", 6);
     write_file("set/c/readme", "", 0);
     write_file("set/0.png", "", 0); /* in no class */
 }
@@ -219,7 +251,7 @@ static void images_are_read_with_their_labels(void **state) {
         if (row == 3) {
             assert_int_equal(status, MG_DATA);
             assert_non_null(strstr(mg_error_message(), "image_folder: /tmp/"));
-            assert_non_null(strstr(mg_error_message(), "set/c/2.png: neither a PNG"));
+            assert_non_null(strstr(mg_error_message(), "set/c/2.png: not a PNG"));
         } else {
             assert_int_equal(status, MG_OK);
             assert_int_equal(cell[0].shape.dim[0], 11);
@@ -421,6 +453,7 @@ int main(void) {
         cmocka_unit_test_setup(files_come_sorted_by_folder_and_name, clear_top),
         cmocka_unit_test_setup(links_in_circles_end, clear_top),
         cmocka_unit_test_setup(headers_agree_with_the_images, clear_top),
+        cmocka_unit_test(headers_of_other_formats),
         cmocka_unit_test_setup(damaged_headers_are_refused, clear_top),
         cmocka_unit_test_setup(images_are_read_with_their_labels, clear_top),
         cmocka_unit_test_setup(bad_files_can_be_skipped, clear_top),

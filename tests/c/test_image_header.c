@@ -71,12 +71,14 @@ static void png_headers(void **state) {
     }
     for (size_t n = 0; n < PNG_HEAD; n++) {
         write_bytes(head, n);
-        refused(MG_DATA, n < 8 ? "neither a PNG nor a JPEG" : "the file ends within the header");
+        refused(MG_DATA,
+                n < 8 ? "not a PNG, JPEG, BMP, GIF or WebP" : "the file ends within the header");
     }
     for (size_t at = 0; at < PNG_HEAD; at++) {
         head[at] ^= 1;
         write_bytes(head, PNG_HEAD);
-        refused(MG_DATA, at < 8 ? "neither a PNG nor a JPEG" : "PNG: the header is damaged");
+        refused(MG_DATA,
+                at < 8 ? "not a PNG, JPEG, BMP, GIF or WebP" : "PNG: the header is damaged");
         head[at] ^= 1;
     }
     static const uint32_t sides[][2] = {
@@ -117,10 +119,11 @@ static void jpeg_headers(void **state) {
     }
     for (size_t cut = 0; cut < n; cut++) {
         write_bytes(bytes, cut);
-        refused(MG_DATA, cut < 3 ? "neither a PNG nor a JPEG" : "the file ends within the header");
+        refused(MG_DATA,
+                cut < 3 ? "not a PNG, JPEG, BMP, GIF or WebP" : "the file ends within the header");
     }
     make_jpeg(0xc0, 4, bytes, &n);
-    refused(MG_UNSUPPORTED, "CMYK");
+    accepted(3, 5, 3); /* CMYK becomes RGB */
     /* the end, or the pixels, before a frame; no marker; no pixels */
     make_jpeg(0xd9, 3, bytes, &n);
     refused(MG_DATA, "JPEG: the header is damaged, or there is no image");

@@ -10,6 +10,7 @@ local FILES = {
   "runtime/data/example.c",
   "runtime/data/idx.c",
   "runtime/data/image.c",
+  "runtime/data/image_bmp.c",
   "runtime/data/image_header.c",
   "runtime/data/source.c", -- several strings in one cell
 }

@@ -1,11 +1,11 @@
---- mgpu.image: PNG and JPEG images as tensors of pixels.
+--- mgpu.image: images as tensors of pixels: PNG, JPEG, BMP, GIF and WebP files are read, PNG and JPEG files written.
 --
 --     local x = mgpu.image.load("cat.jpg", { channels = 3 })          -- uint8 {rows, columns, 3}
 --     mgpu.image.save("digits.png", digits.x:slice { { 1, 25 } })     -- 25 gray images as a grid
 -- A tensor to be written is uint8, or floating with values from 0 to 1, and {rows, columns}, {rows, columns, c} or
 -- {n, rows, columns, c} with 1 (gray), 3 (red, green, blue) or 4 (with alpha) channels; {n, rows, columns} is a batch
 -- of gray images unless its last size is 1, 3 or 4. With bits = 16, a PNG file gets 16 bits: of int32 from 0 to 65535,
--- or floats. Needs libpng and libjpeg-turbo (mgpu-image.so).
+-- or floats. Needs libpng and libjpeg-turbo (mgpu-image.so), GIF giflib and WebP libwebp.
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
@@ -137,13 +137,17 @@ function M.encode_jpeg(x, given)
   return encode("image.encode_jpeg", x, chosen_options("image.encode_jpeg", JPEG, given))
 end
 
---- decode(bytes, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of a PNG or JPEG file.
+--- decode(bytes, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of a PNG, JPEG, BMP, GIF or
+--- WebP file.
 -- channels: 1, 3 or 4; those of the file if nil, where a palette counts as 3 and any alpha makes 4. Gray is
 -- 0.299 red + 0.587 green + 0.114 blue; alpha is dropped, not blended; gamma is ignored.
 -- dtype: "uint8", to which 16 bits are rounded, so that their lower byte is lost; "int32", all 16 bits, from 0 to
 -- 65535; or "float32", the same divided by 65535. A sample v of a file with 8 bits is 257 v of 65535, as for
 -- TensorFlow's decode_png with uint16.
--- Errors: a damaged or truncated file, another format, more than 65,500 pixels a side or 256 MiB of pixels.
+-- Of a GIF file the first image is read, in the size of the file's screen; its transparent pixels, and those beside an
+-- image that is smaller than the screen, are black with alpha 0. CMYK colors of JPEG files become RGB as in Pillow.
+-- Errors: a damaged or truncated file, another format, an animated WebP file, more than 65,500 pixels a side or 256 MiB
+-- of pixels.
 -- Example:
 --     local bytes = mgpu.image.encode_png(mgpu.full({ 4, 6, 3 }, 200, { dtype = "uint8" }))
 --     local x = mgpu.image.decode(bytes, { channels = 1 }) -- as gray
@@ -154,8 +158,8 @@ function M.decode(bytes, given)
   return core.image_decode(bytes, chosen.channels or 0, chosen.dtype)
 end
 
---- load(path, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of a PNG or JPEG file, as decode.
---- The contents decide the format, not the name.
+--- load(path, {channels =, dtype = "uint8"}) -> {rows, columns, channels}: the pixels of an image file, as decode. The
+--- contents decide the format, not the name.
 -- Example:
 --     mgpu.image.save("gray.png", mgpu.rand { 20, 30 })
 --     local x = mgpu.image.load("gray.png", { channels = 3 })

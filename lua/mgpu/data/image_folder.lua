@@ -22,7 +22,7 @@
 --   labels            "int" (int32), "categorical" (float32 one-hot), "binary" (float32 {1}, of two classes), or
 --                     "none": images only, from all folders below the path
 --   classes           the names of the folders to read, in the order of their ids; nil: all
---   extensions        {"png", "jpg", "jpeg"}
+--   extensions        {"bmp", "gif", "jpeg", "jpg", "png"}, as Keras's; "webp" can be read, too
 --   follow_links      true: also follow links to folders inside the folders of classes
 --   skip_bad          true: leave out files without the header of an image; dataset.skipped has their paths
 --   validation_split  the share of the images that are for validation, drawn with `seed`
@@ -47,7 +47,7 @@ local OPTIONS = options.declare {
   { "antialias", "boolean", default = false }, { "channels", "integer", default = 3, values = { 1, 3, 4 } },
   { "bits", "integer", default = 8, values = { 8, 16 } },
   { "labels", "string", default = "int", values = { "int", "categorical", "binary", "none" } },
-  { "classes", "table" }, { "extensions", "table", default = { "png", "jpg", "jpeg" } },
+  { "classes", "table" }, { "extensions", "table", default = { "bmp", "gif", "jpeg", "jpg", "png" } },
   { "follow_links", "boolean", default = false }, { "skip_bad", "boolean", default = false },
   { "validation_split", "number", min = 0, below = 1 },
   { "subset", "string", values = { "training", "validation", "both" } },

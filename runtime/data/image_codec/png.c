@@ -161,7 +161,9 @@ static mg_status decode(codec *c, int channels, mg_image *image) {
     return read_pixels(c, image) ? MG_OK : c->status;
 }
 
-mg_status mg_png_decode(const uint8_t *bytes, size_t n, int channels, mg_image *image) {
+mg_status mg_png_decode(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                        mg_image *image) {
+    (void)wanted;
     codec c = {.bytes = bytes, .n = n};
     c.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &c, on_error, on_warning, &c,
                                      take_memory, give_memory);
@@ -169,11 +171,7 @@ mg_status mg_png_decode(const uint8_t *bytes, size_t n, int channels, mg_image *
     mg_status status = c.info ? decode(&c, channels, image) : MG_OOM;
     png_destroy_read_struct(&c.png, &c.info, NULL);
     mg_free(c.rows);
-    if (status != MG_OK) {
-        mg_free(image->pixels);
-        *image = (mg_image){0};
-    }
-    return status;
+    return status == MG_OK ? MG_OK : mg_image_failed(image, status);
 }
 
 /* ---- writing ---- */

@@ -88,12 +88,12 @@ end)
 
 test("damaged images are errors that name the file, or are skipped", function()
   local top = two_classes()
-  check.write(top .. "/cat/3.jpg", "GIF89a")
+  check.write(top .. "/cat/3.jpg", "GIF88a")
   check.write(top .. "/cat/4.png", "")
   local it = folder(top):iter()
   it()
   it()
-  check.raises(it, "image_folder: .*/cat/3%.jpg: neither a PNG nor a JPEG image", "data")
+  check.raises(it, "image_folder: .*/cat/3%.jpg: not a PNG, JPEG, BMP, GIF or WebP image", "data")
   local ds = folder(top, { skip_bad = true })
   check.equal(ds:length(), 3)
   check.equal(ds.skipped, { top .. "/cat/3.jpg", top .. "/cat/4.png" })
@@ -106,10 +106,10 @@ end)
 
 test("what is wrong with an image stands behind a long path, too", function()
   local deep = ("d"):rep(250)
-  local top = make { [("cat/%s/%s/1.png"):format(deep, deep)] = "GIF89a" }
+  local top = make { [("cat/%s/%s/1.png"):format(deep, deep)] = "GIF88a" }
   local ds = folder(top)
   for _, rows in ipairs { ds, ds:prefetch(2) } do
-    check.raises(rows:iter(), "neither a PNG nor a JPEG image", "data")
+    check.raises(rows:iter(), "not a PNG, JPEG, BMP, GIF or WebP image", "data")
   end
 end)
 

@@ -98,7 +98,7 @@ test("images of another shape, and strings that are not images, are errors", fun
   raises({ "image/png", "png", shape = { 5, 5 } }, 'feature "image/png": expected an image of shape {5, 5}, found one '
     .. "of shape {5, 6, 1} (a shape of {-1, -1, 1} lets sizes vary)")
   raises({ "image/encoded", "image", shape = { 8, 10, 3 } }, "record 2 at byte")
-  raises({ "image/raw", "png" }, 'feature "image/raw": neither a PNG nor a JPEG image')
+  raises({ "image/raw", "png" }, 'feature "image/raw": not a PNG, JPEG, BMP, GIF or WebP image')
 end)
 
 test("images of the same size make batches, others an error that says what to do", function()

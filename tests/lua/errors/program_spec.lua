@@ -36,7 +36,7 @@ test("without its plug-ins the program says which one is missing", function()
   check.matches(run_bare "require \"mgpu.core\".fetch(\"file:///x\", \"y\")",
     "cannot download file:///x: mgpu-fetch.so: " .. missing .. "; install libcurl and build again")
   check.matches(run_bare "require \"mgpu\".image.load \"tests/golden/images/rgb.png\"",
-    "cannot read or write images: mgpu-image.so: " .. missing .. "; install libpng-dev and ")
+    "cannot read or write PNG or JPEG images: mgpu-image.so: " .. missing .. "; install libpng-dev and ")
   check.matches(run_bare "require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"",
     "HDF5 files need the program mgpu-h5, which is not installed: install the package libhdf5-dev and build again")
   check.matches(run_bare "return require \"mgpu\".tensor({ 1 }, { device = \"cpu:0\" })",

@@ -1,0 +1,64 @@
+/* mgpu-webp.so: WebP files, lossy and lossless, with libwebp. Animations are refused. */
+#include "core/alloc.h"
+#include "data/image.h"
+#include <webp/decode.h>
+
+enum {
+    /* An image of one color takes hardly any bytes, whatever its size. */
+    PIXELS_PER_BYTE = 1 << 20,
+    RIFF_HEADER = 8 /* "RIFF" and the size of what follows */
+};
+
+/* libwebp would read a file that lacks its last bytes. */
+static bool is_truncated(const uint8_t *bytes, size_t n) {
+    uint32_t size = 0;
+    for (int i = 3; i >= 0; i--) size = size << 8 | bytes[4 + i];
+    return n < RIFF_HEADER || n - RIFF_HEADER < size;
+}
+
+static mg_status fail(VP8StatusCode code) {
+    switch (code) {
+    case VP8_STATUS_OUT_OF_MEMORY: return mg_fail(MG_OOM, "out of memory: a WebP image");
+    case VP8_STATUS_UNSUPPORTED_FEATURE:
+        return mg_fail(MG_UNSUPPORTED, "WebP: libwebp does not know this kind of image");
+    case VP8_STATUS_NOT_ENOUGH_DATA: return mg_fail(MG_DATA, "WebP: the file is truncated");
+    default: return mg_fail(MG_DATA, "WebP: the file is damaged");
+    }
+}
+
+/* Decodes four channels, which are reduced afterwards to those wanted. */
+static mg_status decode(const uint8_t *bytes, size_t n, int channels, mg_image *image) {
+    WebPDecoderConfig config;
+    if (is_truncated(bytes, n))
+        return mg_fail(MG_DATA, "WebP: the file is truncated: it ends after %zu bytes", n);
+    if (!WebPInitDecoderConfig(&config))
+        return mg_fail(MG_UNSUPPORTED,
+                       "WebP: libwebp has another version than when mgpu was built");
+    const VP8StatusCode header = WebPGetFeatures(bytes, n, &config.input);
+    if (header != VP8_STATUS_OK) return fail(header);
+    if (config.input.has_animation)
+        return mg_fail(MG_UNSUPPORTED, "WebP: the file is an animation: save one image of it");
+    MG_TRY(mg_image_take(image, config.input.height, config.input.width, 4, n, PIXELS_PER_BYTE));
+    config.output.colorspace = MODE_RGBA;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA.rgba = image->pixels;
+    config.output.u.RGBA.stride = image->width * 4;
+    config.output.u.RGBA.size = mg_image_samples(image);
+    const VP8StatusCode code = WebPDecode(bytes, n, &config);
+    WebPFreeDecBuffer(&config.output);
+    if (code != VP8_STATUS_OK) return fail(code);
+    image->channels = channels ? channels : config.input.has_alpha ? 4 : 3;
+    mg_image_put(image->pixels, image->channels, image->pixels,
+                 (int64_t)image->height * image->width);
+    return MG_OK;
+}
+
+static mg_status webp_decode(const uint8_t *bytes, size_t n, int channels, const mg_wanted *wanted,
+                             mg_image *image) {
+    (void)wanted;
+    const mg_status status = decode(bytes, n, channels, image);
+    return status == MG_OK ? MG_OK : mg_image_failed(image, status);
+}
+
+extern const mg_image_codecs mg_image_plugin;
+const mg_image_codecs mg_image_plugin = {.decode = {[MG_WEBP] = webp_decode}};
