@@ -45,6 +45,16 @@ function M.in_float64(fn)
   if not ok then error(message, 0) end
 end
 
+--- What fn(...) writes to stderr through Lua, and its result.
+function M.stderr_of(fn, ...)
+  local before, text = io.stderr, ""
+  io.stderr = { write = function(_, line) text = text .. line end } -- luacheck: ignore 122
+  local ok, result = pcall(fn, ...)
+  io.stderr = before -- luacheck: ignore 122
+  if not ok then error(result, 0) end
+  return text, result
+end
+
 --- Calls fn(device) with ref:0 as the default device, then with the default device itself, if it is another.
 function M.each_device(fn)
   local before = core.default_device()

@@ -9,6 +9,7 @@ local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
 local placement = require "mgpu.train.placement"
 local RunningMetrics = require "mgpu.train.running_metrics"
+local value_checks = require "mgpu.train.value_checks"
 
 local M = {}
 
@@ -36,12 +37,13 @@ local COMPILE = options.declare {
 --   devices, strategy, home, ...                 see placement.lua
 --   steps, positions                             see train_step.lua
 --   fitting     whether a fit is running
+--   seen_batches  the methods for one batch that were called, see value_checks.lua
 --   restored    of a model from a file, see compiled_state.lua
 local function new_compiled(chosen, output_names, where)
   local outputs = compile_options.outputs(chosen, output_names)
   local compiled = { options = chosen, optimizer = compile_options.optimizer(chosen.optimizer), outputs = outputs,
     metrics = RunningMetrics.new(outputs), eager = chosen.run_eagerly, accumulate = chosen.accumulate,
-    steps_per_execution = chosen.steps_per_execution, bn = chosen.bn }
+    steps_per_execution = chosen.steps_per_execution, bn = chosen.bn, seen_batches = {} }
   placement.set_devices(compiled, where)
   return compiled
 end
@@ -92,6 +94,7 @@ function M:compile(given)
   set_precision(self, compiled, chosen)
   compiled_state.compiled_again(self.compiled, compiled)
   self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
+  value_checks.layers(self)
 end
 
 --- model:set_devices(list): replaces compile's option devices; weights, optimizer and counters stay. Called by a

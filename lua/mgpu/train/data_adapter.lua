@@ -9,6 +9,7 @@ local batch_layout = require "mgpu.train.batch_layout"
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
+local value_checks = require "mgpu.train.value_checks"
 
 local ops = core.ops
 local rows_of = data_checks.rows_of
@@ -79,14 +80,21 @@ local function from_generator(what, generator)
   return { iter = function() return iterate end, taken = function() return taken end }
 end
 
+-- The targets, the shapes of the predictions, and the sample weights, checked; with `due` their values are looked at.
+local function checked_targets(what, model, x, y, weight, device, due)
+  local targets, shapes, predictions = data_checks.targets(what, model, y, x, device, due and value_checks.ROWS or 1)
+  local sample = data_checks.sample_weights(what, model, weight, rows_of(x[1]), device)
+  if due then value_checks.data(what, model, targets, predictions, sample) end
+  return targets, shapes, sample
+end
+
 -- A batch of a dataset, as a source of all its rows; and the number of its rows.
-local function checked_batch(what, model, given, x, y, weight)
+local function checked_batch(what, model, given, x, y, weight, due)
   local device = data_device(model)
   x = data_checks.inputs(what, model, x, device)
   local rows = rows_of(x[1])
   if not given.targets then return from_tensors(x, {}, {}, 0, nil), rows end
-  local targets, shapes = data_checks.targets(what, model, y, x, device)
-  local sample = data_checks.sample_weights(what, model, weight, rows, device)
+  local targets, shapes, sample = checked_targets(what, model, x, y, weight, device, due)
   local weights = data_checks.training_weights(what, given.class_weight, targets, shapes, sample)
   return from_tensors(x, targets, weights, #shapes, nil), rows
 end
@@ -127,13 +135,16 @@ local function from_dataset(what, model, dataset, given)
   local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what,
     generator = generator, device = data_device(model), spread = data_devices(model) }
   if source.length == 0 then M.no_batch(source) end
+  local due = given.targets and value_checks.is_due(model, what)
   function source.check(x, y, weight, more)
     if more ~= nil then
       fail(what, "the dataset's batches have more than three parts: x, y and the weights of the rows")
     end
     check_no_text(what, x, y, weight)
     check_batched(what, model, dataset, x)
-    return checked_batch(what, model, given, x, y, weight)
+    local first = due
+    due = false
+    return checked_batch(what, model, given, x, y, weight, first)
   end
   return source
 end
@@ -176,11 +187,10 @@ function M.new(what, model, x, y, given)
   end
   local device = data_device(model)
   x = data_checks.inputs(what, model, x, device)
-  local y_list, shapes = data_checks.targets(what, model, y, x, device)
-  local rows = rows_of(x[1])
-  local sample = data_checks.sample_weights(what, model, given.sample_weight, rows, device)
+  local y_list, shapes, sample = checked_targets(what, model, x, y, given.sample_weight, device,
+    value_checks.is_due(model, what))
   local weights = data_checks.training_weights(what, given.class_weight, y_list, shapes, sample)
-  local source = from_tensors(x, y_list, weights, #shapes, row_range(0, rows))
+  local source = from_tensors(x, y_list, weights, #shapes, row_range(0, rows_of(x[1])))
   source.unweighted = { batch_layout.pack(x, y_list, sample, #shapes) } -- class weights are for training only
   return source
 end

@@ -22,6 +22,12 @@ end
 function M.rows_of(t) return t:shape()[1] end
 local rows_of = M.rows_of
 
+--- first_rows(t, n) -> the first n rows of t, or t if it has no more.
+function M.first_rows(t, n)
+  if n >= rows_of(t) then return t end
+  return ops.gather(t, ops.iota { shape = { n }, axis = 1, dtype = "int32" }, { axis = 1 })
+end
+
 -- ---- one argument -------------------------------------------------------------------------------
 
 -- The user's value as a tensor on `device` (nil: where it is).
@@ -127,27 +133,28 @@ function M.inputs(what, model, x, device)
   return list
 end
 
--- The shapes of the model's outputs for these inputs, found with one row. Builds the model if it is not built yet.
-local function prediction_shapes(model, x)
-  local row, home = {}, model.compiled.home
+-- The shapes of the model's outputs for these inputs, found with the first `rows` rows, and the outputs for these rows,
+-- lazy. Builds the model if it is not built yet.
+local function predict_first(model, x, rows)
+  local first, home = {}, model.compiled.home
   for i, t in ipairs(x) do
-    row[i] = ops.gather(t, ops.full({ 1 }, 0, "int32"), { axis = 1 })
-    if home and row[i]:device() ~= home then row[i] = row[i]:to(home) end
+    first[i] = M.first_rows(t, rows)
+    if home and first[i]:device() ~= home then first[i] = first[i]:to(home) end
   end
-  local y = core.no_grad(function() return model(#row == 1 and row[1] or row) end)
-  local shapes = {}
-  for i, t in ipairs(type(y) == "table" and y or { y }) do
+  local y = model(#first == 1 and first[1] or first)
+  local shapes, predictions = {}, type(y) == "table" and y or { y }
+  for i, t in ipairs(predictions) do
     shapes[i] = t:shape()
     shapes[i][1] = rows_of(x[1])
   end
-  return shapes
+  return shapes, predictions
 end
 
---- targets(what, model, y, x, device) -> the targets by output number, and the shapes of the model's predictions. An
---- output without loss and metrics needs no target.
-function M.targets(what, model, y, x, device)
+--- targets(what, model, y, x, device, rows) -> the targets by output number, the shapes of the model's predictions, and
+--- the predictions for the first rows, lazy. An output without loss and metrics needs no target.
+function M.targets(what, model, y, x, device, rows)
   local outputs, names, list = model.compiled.outputs, model.output_names or ONE_OUTPUT, {}
-  local given, shapes = arrange(y, names, what, "y"), prediction_shapes(model, x)
+  local given, shapes, predictions = arrange(y, names, what, "y"), predict_first(model, x, rows)
   for i, output in ipairs(outputs) do
     local wanted = output.loss or #output.metrics + #output.weighted_metrics > 0
     if given[i] ~= nil and given[i] ~= false or wanted then
@@ -158,7 +165,7 @@ function M.targets(what, model, y, x, device)
         #names > 1 and ('%s: output "%s"'):format(what, names[i]) or what)
     end
   end
-  return list, shapes
+  return list, shapes, predictions
 end
 
 --- sample_weights(what, model, given, rows, device) -> one weight a row for each output, by output number. A lone

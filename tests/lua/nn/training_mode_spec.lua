@@ -5,6 +5,7 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
+local stderr_of = require "fixtures".stderr_of
 
 local test = check.test
 local L = mgpu.layers
@@ -15,28 +16,14 @@ local TOLERANCE = 1e-5 -- float32, a few layers
 local can, problem = pcall(core.h5_read, FOLDER .. "frozen_3.15.h5")
 if not can and core.error_code() == "unsupported" then check.skip(problem) end
 
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
--- fn's result, and what it wrote to stderr.
-local function with_stderr(fn, ...)
-  local before, text = io.stderr, ""
-  io.stderr = { write = function(_, line) text = text .. line end } -- luacheck: ignore 122
-  local ok, result = pcall(fn, ...)
-  io.stderr = before -- luacheck: ignore 122
-  assert(ok, result)
-  return result, text
-end
-
 -- The model NAME of that version from a file with that ending, and what loading it wrote to stderr.
 local function load(name, version, ending)
   local path = ("%s%s_%s%s"):format(FOLDER, name, version, ending)
-  if ending ~= ".json" then return with_stderr(mgpu.load_model, path) end
-  local model, text = with_stderr(mgpu.model_from_json, read(path))
+  if ending ~= ".json" then
+    local text, model = stderr_of(mgpu.load_model, path)
+    return model, text
+  end
+  local text, model = stderr_of(mgpu.model_from_json, check.read(path))
   model:set_weights(load(name, version, ".keras"):get_weights())
   return model, text
 end
@@ -67,8 +54,8 @@ for _, version in ipairs(VERSIONS) do
       local file = ("%s_%s%s"):format(name, version, ending)
       test(file .. " predicts and trains in the modes of Keras", function()
         local model, x = load(name, version, ending), expected[name .. "/x"]
-        check.equal(differs(function() return model:predict(x) end), flags(1), "random in predict")
-        check.equal(differs(function() return model(x, { training = true }) end), flags(2), "random in training")
+        check.equal(differs(function() return model:predict(x) end), flags(1))
+        check.equal(differs(function() return model(x, { training = true }) end), flags(2))
       end)
 
       test(file .. " predicts what Keras does, and a step moves the statistics that Keras moves", function()
@@ -77,14 +64,14 @@ for _, version in ipairs(VERSIONS) do
         for i, y in ipairs(outputs) do
           local wanted = expected[("%s/y/%d"):format(name, i)]
           zeros[i] = mgpu.zeros(y:shape())
-          if wanted then check.near(y, wanted:totable(), TOLERANCE, ("output %d"):format(i)) end
+          if wanted then check.near(y, wanted:totable(), TOLERANCE) end
         end
         model:compile { optimizer = mgpu.optimizers.SGD { 0 }, loss = "mse" }
         model:train_on_batch(x, #zeros > 1 and zeros or zeros[1])
         local weights = model:get_weights()
         check.falsy(expected[("%s/after/%d"):format(name, #weights + 1)], "more weights")
         for i, w in ipairs(weights) do
-          check.near(w, expected[("%s/after/%d"):format(name, i)]:totable(), TOLERANCE, ("weight %d"):format(i))
+          check.near(w, expected[("%s/after/%d"):format(name, i)]:totable(), TOLERANCE)
         end
       end)
     end
@@ -110,17 +97,12 @@ test("loading says which statistics fit will move though training=False seemed t
   end
 end)
 
--- frozen_3.15.json after change(text).
-local function load_changed(change)
-  return with_stderr(mgpu.model_from_json, change(read(FOLDER .. "frozen_3.15.json")))
-end
-
 test("frozen layers are no reason for the warning, and it can be silenced", function()
-  local _, text = load_changed(function(json) return (json:gsub('"trainable": true', '"trainable": false')) end)
-  check.equal(text, "")
-  check.truthy(mgpu.warnings(false), "on from the start")
-  _, text = load("frozen", "3.15", ".keras")
-  check.falsy(mgpu.warnings(true), "silenced")
+  local json = check.read(FOLDER .. "frozen_3.15.json"):gsub('"trainable": true', '"trainable": false')
+  check.equal((stderr_of(mgpu.model_from_json, json)), "")
+  check.equal(mgpu.warnings(false), true)
+  local _, text = load("frozen", "3.15", ".keras")
+  check.equal(mgpu.warnings(true), false)
   check.equal(text, "")
 end)
 
@@ -133,7 +115,7 @@ test("the warning counts further layers, and shows control characters as numbers
     batch_norm "a\27[2J", batch_norm "b", batch_norm "c", batch_norm "d", batch_norm "e" } } }
   base.inbound_nodes = { { kwargs = { training = false }, args = { { class_name = "__keras_tensor__",
     config = { keras_history = { "x", 0, 0 } } } } } }
-  local _, text = with_stderr(mgpu.model_from_json, core.json_encode { class_name = "Functional", config = {
+  local text = stderr_of(mgpu.model_from_json, core.json_encode { class_name = "Functional", config = {
     input_layers = { { "x", 0, 0 } }, output_layers = { { "base", 0, 0 } }, layers = { { class_name = "InputLayer",
       name = "x", config = { name = "x", batch_shape = { core.null, 2 } }, inbound_nodes = core.empty_array }, base } } })
   check.falsy(text:find "\27", "an escape character")
@@ -156,14 +138,14 @@ local PATHS = { ".keras", ".h5", ".safetensors" }
 test("a mode that the user fixed survives in our own files", function()
   local model, x = fixed_modes(), mgpu.ones { 8, 4 }
   local function check_modes(loaded, what)
-    check.equal(differs(function() return loaded:predict(x) end), { 1, 0, 0, 1, 0 }, what .. ": predict")
-    check.equal(differs(function() return loaded(x, { training = true }) end), { 1, 0, 1, 1, 0 }, what .. ": training")
+    check.equal({ what, differs(function() return loaded:predict(x) end) }, { what, { 1, 0, 0, 1, 0 } })
+    check.equal({ what, differs(function() return loaded(x, { training = true }) end) }, { what, { 1, 0, 1, 1, 0 } })
   end
   check_modes(model, "the model")
   for _, ending in ipairs(PATHS) do
     local path = check.path("modes" .. ending)
     model:save(path)
-    local again, text = with_stderr(mgpu.load_model, path)
+    local text, again = stderr_of(mgpu.load_model, path)
     check_modes(again, ending)
     check.equal(text, "") -- the statistics are frozen
   end
@@ -187,7 +169,7 @@ test("a model of Keras 2 keeps the modes of its file when we save it again", fun
   for _, ending in ipairs(PATHS) do
     local path = check.path("again" .. ending)
     load("frozen", "2.15", ".h5"):save(path)
-    check.equal(differs(function() return mgpu.load_model(path):predict(x) end), { 0, 0, 1, 0, 0 }, ending)
+    check.equal(differs(function() return mgpu.load_model(path):predict(x) end), { 0, 0, 1, 0, 0 })
   end
 end)
 
@@ -200,8 +182,8 @@ test("the form of a model tells which Keras wrote it where no version is stated"
   check.falsy(is_keras2("3.0.0", { config = { batch_input_shape = { 1 } } }), "3.0.0")
   for _, name in ipairs { "images", "frozen" } do
     for _, version in ipairs(VERSIONS) do
-      local entry = core.json_decode(read(("%s%s_%s.json"):format(FOLDER, name, version)))
-      check.equal(is_keras2(nil, entry), version == "2.15", name .. " of " .. version)
+      local entry = core.json_decode(check.read(("%s%s_%s.json"):format(FOLDER, name, version)))
+      check.equal(is_keras2(nil, entry), version == "2.15")
     end
   end
   local dense = { class_name = "Dense", config = { batch_input_shape = { core.null, 3 } } }
@@ -246,8 +228,8 @@ test("no layer that differs in training obeys the mode recorded by Keras 3", fun
       local case = assert(RANDOM[name], name .. " has no row in RANDOM")
       local x = mgpu.rand { 12, unpack(case[2]) }
       for _, training in ipairs { true, false } do
-        local model = with_stderr(mgpu.model_from_json, recorded(name, case[1], case[2], training))
-        check.equal(differs(function() return model:predict(x) end), { 0 }, name .. ": predict")
+        local _, model = stderr_of(mgpu.model_from_json, recorded(name, case[1], case[2], training))
+        check.equal({ name, differs(function() return model:predict(x) end) }, { name, { 0 } })
         check.falsy(model(x, { training = true }):eq(model(x)):all():item(), name .. " does nothing in training")
       end
     end
