@@ -126,7 +126,7 @@ static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_s
 
 bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature *s, int last,
                                    bool check) {
-    s->L = L, s->n = 0, s->n_tensors = s->n_labels = 0;
+    s->L = L, s->n = 0, s->n_tensors = s->n_labels = s->depth = 0;
     /* the order of the bytes; every call takes this path, so it must be cheap */
     bind_sign_settings(s);
     bind_sign_arguments(s, 2, last);

@@ -23,7 +23,7 @@
  * of the plan. */
 
 /* Limits of one call: bytes, tensors in its arguments, labels. */
-enum { BIND_MAX_KEY = 4096, BIND_MAX_TENSORS = 512, BIND_MAX_LABELS = 64 };
+enum { BIND_MAX_KEY = 4096, BIND_MAX_TENSORS = 512, BIND_MAX_LABELS = 64, BIND_MAX_DEPTH = 100 };
 
 /* Names the bytes from the end of the previous label up to `end`, for the warning that says which
  * value keeps changing. */
@@ -42,6 +42,7 @@ typedef struct bind_signature {
     int n_tensors;
     bind_label labels[BIND_MAX_LABELS]; /* in the order of their bytes */
     int n_labels;
+    int depth; /* tables around the value that is added */
 } bind_signature;
 
 /* Adds the settings that plans depend on: default device, precision, determinism, and which layers
@@ -77,6 +78,7 @@ uint64_t bind_signature_hash(const bind_signature *s);
 typedef struct bind_outputs {
     mg_tensor *list[BIND_MAX_TENSORS]; /* borrowed from the anchors on the stack */
     int n, n_results;                  /* tensors; values that the function returned */
+    int depth;                         /* tables around the value that is looked at */
 } bind_outputs;
 
 /* The stack must hold only the n_results returned values. Replaces them by the anchors, a table

@@ -47,11 +47,19 @@ static void push_template(lua_State *L, void *outputs) {
                   "mgpu.jit: the function returned a %s; results are tensors, numbers, "
                   "strings, booleans and tables of these",
                   luaL_typename(L, -1));
-    if (type == LUA_TTABLE) map_table(L, push_template, o);
+    if (type != LUA_TTABLE) return;
+    if (o->depth++ == BIND_MAX_DEPTH)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: the tables that the function returned nest deeper than %d: does one "
+                  "contain itself?",
+                  BIND_MAX_DEPTH);
+    map_table(L, push_template, o);
+    o->depth--;
 }
 
 /* The inverse of bind_push_results. */
 void bind_outputs_take(lua_State *L, bind_outputs *o, int n_results) {
+    o->depth = 0;
     lua_newtable(L);
     lua_insert(L, ANCHORS);
     lua_createtable(L, n_results, 0);

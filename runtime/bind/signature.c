@@ -64,6 +64,10 @@ static void put_table(bind_signature *s, int index, int argument) {
     int n_names = 0;
     const int n = (int)lua_objlen(L, index);
     luaL_checkstack(L, 8, "jit");
+    if (s->depth++ == BIND_MAX_DEPTH)
+        bind_fail(L, MG_USAGE,
+                  "mgpu.jit: argument %d: tables nest deeper than %d: does one contain itself?",
+                  argument, BIND_MAX_DEPTH);
     put_tag(s, '{');
     for (int i = 1; i <= n; i++) {
         lua_rawgeti(L, index, i);
@@ -85,6 +89,7 @@ static void put_table(bind_signature *s, int index, int argument) {
         lua_pop(L, 1);
     }
     put_tag(s, '}');
+    s->depth--;
 }
 
 /* Appends the value at index; `argument` is its number, for messages. */

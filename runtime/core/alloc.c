@@ -4,6 +4,8 @@
  * and mg_realloc knows how much to copy. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
+#include "core/limits.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +43,20 @@ void *mg_alloc(size_t size) {
     /* The size is not rounded up, so that a sanitizer sees the first byte beyond the end. */
     const bool fits = mg_size_add(size, LINE, &total) && total <= PTRDIFF_MAX;
     if (!fits || fault_now() || posix_memalign(&place, LINE, total) != 0) {
-        mg_fail(MG_OOM, "out of memory: asked %s", MG_SIZE_TEXT(size));
+        mg_fail(MG_OOM, "out of memory: asked %s%s", MG_SIZE_TEXT(size), mg_reason_limits(ENOMEM));
         return NULL;
     }
     memcpy(place, &size, sizeof size); /* for size_of */
     atomic_fetch_add(&live_bytes, (long long)size);
     atomic_fetch_add(&live_blocks, 1);
     return (char *)place + LINE;
+}
+
+bool mg_alloc_has_room(size_t size) {
+    void *place = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) return false;
+    munmap(place, size);
+    return true;
 }
 
 void *mg_alloc_zero(size_t size) {

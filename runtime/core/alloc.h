@@ -24,6 +24,9 @@ void mg_free(void *block);
 /* A copy for mg_free; NULL after MG_OOM. */
 char *mg_strdup(const char *text);
 
+/* Whether the system would give this much memory now: for libraries that crash if it does not. */
+bool mg_alloc_has_room(size_t size);
+
 /* Live blocks and their bytes, and allocations ever made. */
 typedef struct mg_alloc_stats {
     int64_t live_bytes, live_blocks, total_calls;

@@ -2,12 +2,17 @@
  * cores. */
 #define _GNU_SOURCE
 #include "core/threads.h"
+#include "core/alloc.h"
+#include "core/limits.h"
 #include <ctype.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Set by a signal handler: a lock-free atomic is all that may be touched there. */
 static atomic_bool interrupted;
@@ -102,7 +107,47 @@ bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argu
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(thread, NULL, thread_main, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = failed;
     return !failed;
+}
+
+/* A thread that mg_threads_available makes: it ends when the gate is opened. */
+typedef struct probe {
+    pthread_mutex_t *gate;
+    pthread_t thread;
+    pid_t id;
+} probe;
+
+static void *probe_main(void *argument) {
+    probe *p = argument;
+    p->id = (pid_t)syscall(SYS_gettid);
+    pthread_mutex_lock(p->gate);
+    pthread_mutex_unlock(p->gate);
+    return NULL;
+}
+
+/* A thread that was joined counts towards the limit until the kernel has forgotten its number. */
+static void await_end(const probe *p) {
+    enum { TRIES = 10000 };
+    for (int i = 0; i < TRIES && syscall(SYS_tgkill, getpid(), p->id, 0) == 0; i++) sched_yield();
+}
+
+mg_status mg_threads_available(int n) {
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    int made = 0, error = 0;
+    probe *probes = mg_alloc_zero((size_t)n * sizeof *probes);
+    if (!probes) return MG_OOM;
+    pthread_mutex_lock(&gate);
+    for (; made < n; made++) {
+        probes[made].gate = &gate;
+        if (!mg_thread_start(&probes[made].thread, probe_main, &probes[made])) break;
+    }
+    error = errno;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < made; i++) pthread_join(probes[i].thread, NULL);
+    for (int i = 0; i < made; i++) await_end(&probes[i]);
+    mg_free(probes);
+    return made == n ? MG_OK : mg_fail(MG_OOM, "cannot make a thread: %s", mg_reason(error));
 }
 
 static atomic_bool forked;

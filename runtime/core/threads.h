@@ -42,8 +42,11 @@ void mg_signals_release(void);
 void mg_signals_admit(void);
 
 /* Starts a thread that blocks all signals: they are for the host program's threads. To be joined or
- * detached. False: the system could not create a thread. */
+ * detached. False, with errno: the system could not create a thread. */
 bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argument);
+/* MG_OK if n threads more can be made now: makes them all and ends them. For libraries that end the
+ * process if they cannot make a thread. MG_OOM. */
+mg_status mg_threads_available(int n);
 
 /* To be called before the process starts its first thread. */
 void mg_threads_watch_forks(void);

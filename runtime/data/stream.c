@@ -14,7 +14,9 @@
 #define _GNU_SOURCE
 #include "data/stream.h"
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "core/threads.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -272,9 +274,11 @@ static mg_status start_threads(mg_stream *s, int n) {
     pthread_mutex_lock(&s->mutex);
     while (s->n_threads < n && mg_thread_start(&s->thread[s->n_threads], stream_thread, s))
         s->n_threads++;
+    const int error = errno;
     pthread_mutex_unlock(&s->mutex);
     if (s->n_threads > 0) return MG_OK;
-    return mg_fail(MG_OOM, "prefetch: cannot start a thread: leave :prefetch out or free memory");
+    return mg_fail(MG_OOM, "prefetch: cannot start a thread: %s; leave :prefetch out",
+                   mg_reason(error));
 }
 
 /* With the mutex held: waits until the threads have changed something. MG_INTERRUPTED after Ctrl-C.

@@ -4,9 +4,11 @@
  * so `used` never exceeds the limit. */
 #include "device/buffer.h"
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "core/threads.h"
 #include "core/variable.h"
 #include "device/device.h"
+#include <errno.h>
 #include <stdio.h>
 
 /* ---- what the out-of-memory message says ---- */
@@ -74,9 +76,9 @@ static mg_status fail_out_of_memory(mg_device *d, size_t bytes) {
     else if (d->api->describe && d->api->describe(d->ordinal, &info) == MG_OK)
         snprintf(limit, sizeof limit, "the device's, %s", MG_SIZE_TEXT(info.memory_bytes));
     return mg_fail(MG_OOM,
-                   "%s: out of memory: asked %s, used %s (%s), limit %s: use a smaller batch%s",
+                   "%s: out of memory: asked %s, used %s (%s), limit %s: use a smaller batch%s%s",
                    d->name, MG_SIZE_TEXT(bytes), MG_SIZE_TEXT(atomic_load(&d->used)), owners, limit,
-                   d->limit != INT64_MAX ? " or raise MGPU_MEMORY" : "");
+                   d->limit != INT64_MAX ? " or raise MGPU_MEMORY" : "", mg_reason_limits(ENOMEM));
 }
 
 /* ---- counted memory ---- */

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "device/worker.h"
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "core/threads.h"
 #include "device/device.h"
 #include <errno.h>
@@ -107,8 +108,9 @@ static mg_status ensure_worker(mg_device *d) {
     pthread_mutex_init(&w->mutex, NULL);
     mg_cond_init(&w->changed);
     if (!mg_thread_start(&w->thread, worker_main, w)) {
+        const int error = errno;
         mg_free(w);
-        return mg_fail(MG_OOM, "%s: cannot make a thread", d->name);
+        return mg_fail(MG_OOM, "%s: cannot make a thread: %s", d->name, mg_reason(error));
     }
     d->worker = w;
     return MG_OK;

@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "io/checkpoint.h"
 #include "core/alloc.h"
+#include "core/limits.h"
 #include "core/threads.h"
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -121,10 +123,11 @@ mg_status mg_checkpoint_writer_start(mg_checkpoint_writer *w, mg_store *state) {
     count_running(1);
     w->started = w->untold = mg_thread_start(&w->thread, writer_thread, w);
     if (w->started) return MG_OK;
+    const int error = errno;
     count_running(-1);
     mg_store_free(state);
     w->state = NULL;
-    return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints");
+    return mg_fail(MG_OOM, "cannot start the thread that writes checkpoints: %s", mg_reason(error));
 }
 
 bool mg_checkpoint_writer_busy(mg_checkpoint_writer *w) {

@@ -1,8 +1,10 @@
 /* Reporting an error: its traceback, the program's message, and the exit status. */
+#include "core/limits.h"
 #include "core/status.h"
 #include "core/threads.h"
 #include "program/program.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +70,8 @@ int mg_main_report(lua_State *L, int status) {
     const char *message = lua_tostring(L, -1);
     if (!message && !lua_isnil(L, -1)) message = "(error object is not a string)";
     fflush(stdout);
-    if (message) fprintf(stderr, "mgpulua: %s\n", message);
+    const char *limits = status == LUA_ERRMEM ? mg_reason_limits(ENOMEM) : "";
+    if (message) fprintf(stderr, "mgpulua: %s%s\n", message, limits);
     fflush(stderr);
     int exit_status = message ? mg_main_exit_status(message) : EXIT_FAILURE;
     if (status == LUA_ERRFILE) exit_status = MG_EXIT_FILE; /* the script cannot be read */

@@ -1,14 +1,18 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
 #include "program/program.h"
 #include "bind/bind.h"
+#include "core/limits.h"
 #include "prompt/prompt.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <luajit.h>
 #include <lualib.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char jit_bytecode[] = "require('jit.bcsave').start(unpack(arg))\n";
@@ -118,6 +122,15 @@ static void *plain_allocator(void *data, void *block, size_t old_size, size_t si
     return NULL;
 }
 
+/* LuaJIT calls this if memory for compiled code cannot be made executable or writable again. */
+static int panic(lua_State *L) {
+    const char *message = lua_tostring(L, -1);
+    fprintf(stderr, "mgpulua: %s%s: give the process more memory, or run it with -joff\n",
+            message ? message : "not enough memory", mg_reason_limits(ENOMEM));
+    fflush(NULL);
+    _exit(EXIT_FAILURE);
+}
+
 static lua_State *new_state(void) {
 #ifdef MG_ASAN
     bool plain = true;
@@ -139,7 +152,20 @@ static int refuse(const mg_command_line *m) {
     return EXIT_FAILURE;
 }
 
+/* Threads get stacks of the same size. Kernels and libraries need half of this. */
+static bool has_stack(void) {
+    enum { LEAST = 512 << 10 }; /* bytes */
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST) return true;
+    fprintf(stderr,
+            "mgpulua: the stack is limited to %ju bytes, and at least %d are needed: raise it with "
+            "ulimit -s\n",
+            (uintmax_t)stack.rlim_cur, LEAST);
+    return false;
+}
+
 int main(int argc, char **argv) {
+    if (!has_stack()) return EXIT_FAILURE;
     mg_command_line m = {.argv = argv, .argc = argc};
     mg_command_line_scan(&m);
     if (m.wrong && strcmp(m.wrong, "--help") == 0) {
@@ -149,9 +175,10 @@ int main(int argc, char **argv) {
     if (m.wrong) return refuse(&m);
     lua_State *L = new_state();
     if (!L) {
-        fputs("mgpulua: not enough memory for a Lua state\n", stderr);
+        fprintf(stderr, "mgpulua: not enough memory for a Lua state%s\n", mg_reason_limits(ENOMEM));
         return EXIT_FAILURE;
     }
+    lua_atpanic(L, panic);
     run_call call = {.line = &m};
     int status = lua_cpcall(L, protected_main, &call);
     if (status) call.exit_status = mg_main_report(L, status);

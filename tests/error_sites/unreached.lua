@@ -6,9 +6,6 @@ return {
     "runtime/bind/io.c cannot look for", -- glob without memory
     "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
     "runtime/data/fetch_plugin.c cannot start libcurl",
-    "runtime/data/stream.c prefetch: cannot start a thread",
-    "runtime/device/worker.c cannot make a thread",
-    "runtime/io/checkpoint_writer.c cannot start the thread that writes checkpoints",
     "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory
     "runtime/comm/nccl/failures.c cannot make the thread that watches",
     "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory
@@ -21,6 +18,7 @@ return {
     "runtime/io/json.c out of memory while writing JSON",
     "runtime/io/safetensors_write.c out of memory while writing",
     "runtime/program/main.c not enough memory for a Lua state",
+    "runtime/program/main.c give the process more memory", -- LuaJIT's own memory, at one moment of its compiler
   },
   {
     reason = "sizes whose bytes do not fit into 64 bits, which were checked when the shape was made",

@@ -152,10 +152,90 @@ test("another script gets an error at the soft limit on CPU time, once, and may 
     local core = require "mgpu.core"
     print(pcall(function() while true do end end))
     print(core.error_code(), core.interrupted())
-    while os.clock() < 3.5 do end
+    while os.clock() < 2.6 do end
     print "went on"]])
   check.equal({ text, status }, { "false\tinterrupted!\ninterrupted\tSIGXCPU\nwent on\n", 0 })
   text, status = limited("-S -t 1", "while true do end")
   check.matches(text, "^mgpulua: interrupted!")
   check.equal(status, 152) -- 128 + SIGXCPU
+end)
+
+-- ---- threads ------------------------------------------------------------------------------------
+
+-- Lua code after which no thread can be made: their stacks would be larger than the address space.
+local NO_THREADS = [[
+  local ffi = require "ffi"
+  ffi.cdef "int pthread_attr_init(void *); int pthread_attr_setstacksize(void *, size_t);"
+  ffi.cdef "int pthread_setattr_default_np(const void *);"
+  local attributes = ffi.new "uint64_t[16]"
+  ffi.C.pthread_attr_init(attributes)
+  ffi.C.pthread_attr_setstacksize(attributes, 2 ^ 50)
+  ffi.C.pthread_setattr_default_np(attributes)]]
+
+test("threads that cannot be made are errors that name the remedy, and what needs none still works", function()
+  check.needs "cpu"
+  local SCRIPT = [[
+    local core, mgpu = require "mgpu.core", require "mgpu"
+    local L, folder = mgpu.layers, arg[1]
+    local x, y = mgpu.rand { 8, 4 }, mgpu.rand { 8, 4 }
+    local function try(name, fn)
+      local ok, message = pcall(fn)
+      print(name, ok and "works" or core.error_code() .. " " .. message)
+    end
+    local function fit(devices, options)
+      local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 4 } }
+      model:compile { loss = "mse", optimizer = "sgd", devices = devices }
+      options.verbose = 0
+      model:fit(x, y, options)
+    end
+    try("sum", function() print(mgpu.ones({ 300, 300 }):sum():item()) end)
+    try("devices", function() fit({ "cpu:0", "cpu:1" }, {}) end)
+    try("prefetch", function() for _ in mgpu.data.from_tensors { x }:batch(2):prefetch(2):iter() do end end)
+    try("checkpoint", function() fit({ "cpu:0" }, { resume = folder }) end)]]
+  local function run(threads)
+    check.write(check.path "threads.lua", NO_THREADS .. SCRIPT)
+    return (check.run(("MGPU_THREADS=%d %s %s %s"):format(threads, check.program, check.path "threads.lua",
+      check.path "threads")))
+  end
+  local REASON = "cannot make a thread: Resource temporarily unavailable[^\n]*"
+  check.matches(run(2), "^sum\toom [^\n]*" .. REASON
+    .. "; computing needs 2 of them: allow more, or set MGPU_THREADS=1\n")
+  local text = run(1)
+  check.matches(text, "^90000\nsum\tworks\n")
+  check.matches(text, "\ndevices\toom [^\n]*cpu:0: " .. REASON)
+  check.matches(text, "\nprefetch\toom [^\n]*prefetch: cannot start a thread: Resource [^\n]*; leave :prefetch out")
+  check.matches(text, "the checkpoint could not be saved: [^\n]*cannot start the thread that writes checkpoints: Res")
+  check.matches(text, "\ncheckpoint\tworks\n$")
+end)
+
+test("a limit on processes is named by the error, and MGPU_THREADS=1 is below it", function()
+  check.needs "cpu"
+  local prefix = ""
+  if check.run "id -u" == "0\n" then -- root is exempt
+    prefix = "setpriv --reuid 54321 --clear-groups "
+    if check.run(("%s %s -e 'print(1)'"):format(prefix, check.program)) ~= "1\n" then
+      check.skip "root is exempt from the limit on processes, and another user cannot run the program"
+    end
+  end
+  local function run(threads)
+    return (check.run(("sh -c 'exec prlimit --nproc=1 -- %s env MGPU_THREADS=%d %s -e %q'"):format(prefix, threads,
+      check.program, [[print((require [=[mgpu]=]).ones({ 300, 300 }):sum():item())]])))
+  end
+  check.matches(run(2), "cannot make a thread: [^\n]*limited to 1 processes and threads of this user: raise it with "
+    .. "ulimit %-u")
+  check.equal(run(1), "90000\n")
+end)
+
+test("a stack that is too small is told at the start", function()
+  local text, status = limited("-s 200", "print 'runs'")
+  check.equal({ text, status }, { "mgpulua: the stack is limited to 204800 bytes, and at least 524288 are needed: "
+    .. "raise it with ulimit -s\n", 1 })
+  check.equal(limited("-s 512", "print 'runs'"), "runs\n")
+end)
+
+test("memory that is too short for Lua is told with the limit", function()
+  local text, status = limited("-v 60000", "local t = {} for i = 1, 1e8 do t[i] = { i } end")
+  check.matches(text, "^mgpulua: not enough memory[^\n]*%(limited to 61440000 bytes of address space: raise it with "
+    .. "ulimit %-v%)")
+  check.equal(status, 1)
 end)

@@ -97,6 +97,8 @@ bool mg_all_f32(const mg_kernel_plan *plan) {
 static _Thread_local int share;
 /* Whether set_share has run in this thread. */
 static _Thread_local bool share_is_set;
+/* The size of this thread's OpenMP team, itself included. */
+static _Thread_local int team = 1;
 
 /* The device's share of the threads where several cpu devices run at the same time, otherwise all
  * of them: MGPU_THREADS, OMP_NUM_THREADS or the number of cores. */
@@ -117,7 +119,6 @@ static mg_status read_settings(void) {
 static mg_status cpu_open(mg_device *d) {
     (void)d;
     MG_TRY(read_settings());
-    omp_set_num_threads(mg_cpu_threads());
     return mg_dnnl_open();
 }
 
@@ -148,6 +149,23 @@ static void set_share(int threads) {
     omp_set_num_threads(mg_cpu_threads());
 }
 
+/* Makes the threads of this thread's team, which OpenMP would make in the first parallel region:
+ * libgomp ends the process if it cannot, so that is tried before. */
+static mg_status make_team(void) {
+    const int wanted = mg_cpu_threads(), more = wanted - team;
+    if (wanted == team) return MG_OK;
+    if (more > 0 && mg_threads_available(more) != MG_OK) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", mg_error_message());
+        return mg_fail(MG_OOM, "%s; computing needs %d of them: allow more, or set MGPU_THREADS=1",
+                       why, wanted);
+    }
+#pragma omp parallel
+    team = omp_get_num_threads(); /* each thread sets its own */
+    team = wanted;
+    return MG_OK;
+}
+
 /* oneDNN's AVX-512 matrix product uses the stack pointer as a general register: the frame of a
  * signal that arrives meanwhile (LuaJIT's profiler sends one every 10 ms) would be written into the
  * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
@@ -166,7 +184,8 @@ static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_prog
 static mg_status cpu_run(mg_program *program, const mg_run *r) {
     mg_signals_hold();
     set_share(r->threads);
-    const mg_status status = mg_program_run(program, r);
+    mg_status status = make_team();
+    if (status == MG_OK) status = mg_program_run(program, r);
     mg_signals_release();
     return status;
 }

@@ -80,14 +80,15 @@ test("a plug-in under the name of another is refused", function()
   check.matches(text, 'device kind "other" is not available: mgpu-other.so: it holds a device of another kind')
 end)
 
--- Reads an HDF5 file with a script in place of mgpu-h5; `lines` is what the script does.
-local function read_with(lines)
+-- Reads an HDF5 file with a script in place of mgpu-h5; `lines` is what the script does, under `limits` (of ulimit).
+local function read_with(lines, limits)
   local folder = check.path "helper"
   check.run(("mkdir -p %s && cp build/mgpulua build/libmgpu.so.0 %s"):format(folder, folder))
   check.write(folder .. "/mgpu-h5", lines)
   check.run(("chmod +x %s/mgpu-h5"):format(folder))
-  return (check.run(("MGPU_ROOT=%s %s/mgpulua -e 'require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"'")
-    :format((check.run "pwd"):gsub("\n", ""), folder)))
+  local script = [[require "mgpu.core".h5_read "tests/golden/keras/mlp_3.h5"]]
+  return (check.run(("ulimit %s; MGPU_ROOT=%s %s/mgpulua -e '%s'"):format(limits or "-c 0",
+    (check.run "pwd"):gsub("\n", ""), folder, script)))
 end
 
 test("what becomes of mgpu-h5 is told in place of its records", function()
@@ -98,6 +99,14 @@ test("what becomes of mgpu-h5 is told in place of its records", function()
     .. "its libraries: install the package libhdf5-dev and build again")
   check.matches(read_with "#!/bin/sh\nkill -XCPU $$\n", FILE .. "the file takes too long to read: it is damaged")
   check.matches(read_with "#!/bin/sh\nkill -XFSZ $$\n", FILE .. "the file takes too much memory to read: it is damaged")
+  check.matches(read_with("#!/bin/sh\nkill -XFSZ $$\n", "-f 0"), FILE
+    .. "no room for its contents in a file in memory: File too large "
+    .. "(limited to 0 bytes in a file: raise it with ulimit -f)")
+  check.matches(read_with("#!/bin/sh\nkill -XCPU $$\n", "-S -t 50"), FILE
+    .. "the limit on CPU time (ulimit -t) is too low to read the file")
+  check.matches(read_with("#!/bin/sh\nexit 3\n", "-S -v 9000000"), FILE
+    .. "mgpu-h5 gave up on the file: it is damaged, or memory is short "
+    .. "(limited to 9216000000 bytes of address space: raise it with ulimit -v)")
 end)
 
 test("mgpu-h5 reads files only", function()

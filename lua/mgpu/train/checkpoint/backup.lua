@@ -93,8 +93,8 @@ end
 
 local n_listening = 0 -- fits that save: one may run in a callback of another
 
---- begin(run): opens the folder, and from here on SIGTERM, SIGUSR1 and SIGXCPU are for this fit. Errors: the folder cannot be
---- made; the state of a callback that cannot be saved.
+--- begin(run): opens the folder, and from here on SIGTERM, SIGUSR1 and SIGXCPU are for this fit. Errors: the folder
+--- cannot be made; the state of a callback that cannot be saved.
 function Backup:begin(run)
   -- Frees what was captured at once. Otherwise it would keep its values until garbage is collected, or longer if a
   -- compiled trace holds the table, and the first step could not reuse their memory.

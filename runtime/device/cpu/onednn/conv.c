@@ -304,7 +304,7 @@ static mg_status conv_prepare(mg_kernel_plan *plan) {
     MG_TRY(describe_outside(s, a, plan));
     dnnl_primitive_desc_t pd;
     MG_TRY(find_primitive(&pd, s, plan));
-    mg_status status = mg_dnnl_check(dnnl_primitive_create(&s->main.primitive, pd), plan);
+    mg_status status = mg_dnnl_create(&s->main.primitive, pd, plan);
     if (status == MG_OK) status = add_arguments(s, pd, plan);
     dnnl_primitive_desc_destroy(pd);
     return status;

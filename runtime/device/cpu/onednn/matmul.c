@@ -51,6 +51,9 @@ static void transpose(const float *x, float *y, int64_t m, int64_t n) {
 /* dnnl_sgemm is row-major; leading dimensions are row lengths as stored. */
 static dnnl_status_t multiply_direct(const mg_product *p, const float *a, const float *b,
                                      float *y) {
+    static atomic_bool known[2][2]; /* oneDNN generates code for each of these at its first call */
+    const dnnl_status_t room = mg_dnnl_room(&known[p->transpose_a][p->transpose_b]);
+    if (room != dnnl_success) return room;
     return dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1,
                       a, p->transpose_a ? p->m : p->k, b, p->transpose_b ? p->k : p->n, 0, y, p->n);
 }

@@ -6,6 +6,9 @@
  * (0.2 us each). Scratch memory always comes from the program, because the library's own belongs to
  * the thread that made the primitive. */
 #include "device/cpu/onednn/onednn.h"
+#include "core/alloc.h"
+#include "core/limits.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +45,10 @@ mg_status mg_dnnl_check(dnnl_status_t s, const mg_kernel_plan *plan) {
     if (s == dnnl_success) return MG_OK;
     char text[256];
     const char *op = plan && plan->step && plan->step->op ? plan->step->op->name : "cpu device";
-    return mg_fail(s == dnnl_out_of_memory ? MG_OOM : MG_DEVICE, "%s%s: oneDNN: %s (status %d)", op,
-                   plan ? operand_shapes(plan, text, sizeof text) : "", dnnl_reason(s), (int)s);
+    const bool is_memory = s == dnnl_out_of_memory;
+    return mg_fail(is_memory ? MG_OOM : MG_DEVICE, "%s%s: oneDNN: %s (status %d)%s", op,
+                   plan ? operand_shapes(plan, text, sizeof text) : "", dnnl_reason(s), (int)s,
+                   is_memory ? mg_reason_limits(ENOMEM) : "");
 }
 
 /* Keeps oneDNN to the instruction set that MGPU_ISA chose, unless the user has limited oneDNN
@@ -107,6 +112,21 @@ dnnl_engine_t mg_dnnl_engine(void) {
     return engine;
 }
 
+dnnl_status_t mg_dnnl_room(atomic_bool *known) {
+    enum { ROOM = 32 << 20 }; /* bytes: a kernel's code takes at most about one megabyte */
+    if (atomic_load(known)) return dnnl_success;
+    if (!mg_alloc_has_room(ROOM)) return dnnl_out_of_memory;
+    atomic_store(known, true);
+    return dnnl_success;
+}
+
+mg_status mg_dnnl_create(dnnl_primitive_t *primitive, const_dnnl_primitive_desc_t pd,
+                         const mg_kernel_plan *plan) {
+    atomic_bool known = false;
+    MG_TRY(mg_dnnl_check(mg_dnnl_room(&known), plan));
+    return mg_dnnl_check(dnnl_primitive_create(primitive, pd), plan);
+}
+
 /* The memory object gets its address in mg_dnnl_run. */
 mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
                       const mg_kernel_plan *plan) {
@@ -144,6 +164,7 @@ static dnnl_status_t run_beside(const mg_dnnl_call *c, void *const *addresses) {
 
 /* Whoever sets `taken` first may use the primitive's own memory objects. */
 mg_status mg_dnnl_run(mg_dnnl_call *c, void *const *addresses, const mg_kernel_plan *plan) {
+    MG_TRY(mg_dnnl_check(mg_dnnl_room(&c->ran), plan));
     /* the exchange returns whether another thread is running this primitive */
     if (atomic_exchange(&c->taken, true)) return mg_dnnl_check(run_beside(c, addresses), plan);
     const dnnl_status_t status = run_taken(c, addresses);
@@ -170,7 +191,7 @@ mg_status mg_dnnl_reorder(mg_dnnl_call *c, const dnnl_memory_desc_t *from,
     dnnl_primitive_attr_destroy(attr);
     MG_TRY(mg_dnnl_check(found, plan));
     plan->scratch += mg_dnnl_scratch(pd);
-    mg_status status = mg_dnnl_check(dnnl_primitive_create(&c->primitive, pd), plan);
+    mg_status status = mg_dnnl_create(&c->primitive, pd, plan);
     if (status == MG_OK) status = mg_dnnl_add(c, DNNL_ARG_FROM, from, plan);
     if (status == MG_OK) status = mg_dnnl_add(c, DNNL_ARG_TO, to, plan);
     if (status == MG_OK)

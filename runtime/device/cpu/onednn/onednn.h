@@ -27,6 +27,14 @@ const char *mg_dnnl_text(char *text, size_t size);
 /* MG_OK, or MG_OOM / MG_DEVICE naming op, shapes and oneDNN's reason. */
 mg_status mg_dnnl_check(dnnl_status_t status, const mg_kernel_plan *plan);
 
+/* dnnl_success, or dnnl_out_of_memory if memory is too short for the code that the next call of
+ * oneDNN may generate: it crashes where it cannot allocate that. `known`: whether such a call was
+ * made before, after which there is nothing to check. */
+dnnl_status_t mg_dnnl_room(atomic_bool *known);
+/* dnnl_primitive_create, with room. */
+mg_status mg_dnnl_create(dnnl_primitive_t *primitive, const_dnnl_primitive_desc_t pd,
+                         const mg_kernel_plan *plan);
+
 /* A primitive and its memory objects; mg_dnnl_drop frees all of them. Several threads may run it at
  * the same time. */
 enum { MG_DNNL_ARGUMENTS = 5 };
@@ -35,6 +43,7 @@ typedef struct mg_dnnl_call {
     int n;
     dnnl_exec_arg_t args[MG_DNNL_ARGUMENTS]; /* addresses are given at run time, in this order */
     atomic_bool taken;                       /* a run is using the memory objects in args */
+    atomic_bool ran;                         /* its code has been generated */
 } mg_dnnl_call;
 
 mg_status mg_dnnl_add(mg_dnnl_call *c, int arg, const dnnl_memory_desc_t *md,
