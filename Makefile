@@ -67,7 +67,7 @@ GIF_C   := runtime/data/image_codec/gif.c
 WEBP_C  := runtime/data/image_codec/webp.c
 IMAGE_C := $(filter-out $(GIF_C) $(WEBP_C),$(wildcard runtime/data/image_codec/*.c))
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
-MAIN_C  := $(wildcard runtime/program/*.c runtime/prompt/*.c)
+MAIN_C  := runtime/main.c $(wildcard runtime/program/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
 H5_TESTS := $(shell grep -l 'hdf5.h>\|h5_helper' $(TEST_C))# with libhdf5
@@ -161,6 +161,7 @@ $B/%.o: %.c | build/found.mk
 	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
 FLAGS_runtime/program      = -I$(LUA)
 FLAGS_runtime/prompt       = -I$(LUA)
+FLAGS_runtime/main.c       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)
 FLAGS_runtime/device/kinds.c = -DMG_DEVICE_FOLDERS='"$(ALL_KINDS)"'
 FLAGS_runtime/data/transforms = -fno-trapping-math # otherwise clamps become branches, not vector code

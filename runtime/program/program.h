@@ -1,4 +1,4 @@
-/* Functions that the files of the program mgpulua and its prompt share.
+/* Functions that the parts of the program mgpulua offer to main.c and to the prompt.
  *
  * Names begin with mg_main_, because the program exports its symbols and device/program uses the
  * prefix mg_program_. */

@@ -17,8 +17,8 @@ return {
     "lua/mgpu/data/datasets/files.lua cannot open", -- what was found, and checked, a moment ago
     "runtime/io/json.c out of memory while writing JSON",
     "runtime/io/safetensors_write.c out of memory while writing",
-    "runtime/program/main.c not enough memory for a Lua state",
-    "runtime/program/main.c give the process more memory", -- LuaJIT's own memory, at one moment of its compiler
+    "runtime/main.c not enough memory for a Lua state",
+    "runtime/main.c give the process more memory", -- LuaJIT's own memory, at one moment of its compiler
   },
   {
     reason = "sizes whose bytes do not fit into 64 bits, which were checked when the shape was made",

@@ -1,7 +1,7 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
-#include "program/program.h"
 #include "bind/bind.h"
 #include "core/limits.h"
+#include "program/program.h"
 #include "prompt/prompt.h"
 
 #include <errno.h>
