@@ -1,4 +1,8 @@
-/* What the files of the cpu plug-in share: threads, memory, and the list of kernels. */
+/* What the rooms of the cpu plug-in share: threads, memory, and the list of kernels.
+ *
+ * A room is a folder with a header of its name, which declares the room's kernels: conv, products,
+ * norm, reduce, movement, images, fused. simd/ has the inner loops of all, compiled once for each
+ * instruction set; onednn/ has the kernels that use the library. */
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 
@@ -51,29 +55,8 @@ mg_status mg_cpu_alloc(mg_device *d, size_t bytes, void **data);
 void mg_cpu_free(mg_device *d, void *data, size_t bytes);
 bool mg_cpu_free_kept(void);
 
-extern const mg_kernel mg_cpu_small_conv2d, mg_cpu_small_conv2d_grad_input,
-    mg_cpu_small_conv2d_grad_weight, mg_cpu_winograd_images_conv2d,
-    mg_cpu_winograd_images_conv2d_grad_input, mg_cpu_winograd_images_conv2d_grad_weight,
-    mg_cpu_winograd_conv2d, mg_cpu_winograd_conv2d_grad_input, mg_cpu_winograd_conv2d_grad_weight,
-    mg_cpu_depthwise_conv2d, mg_cpu_depthwise_conv2d_grad_input,
-    mg_cpu_depthwise_conv2d_grad_weight, mg_cpu_direct_conv2d, mg_cpu_direct_conv2d_grad_weight,
-    mg_cpu_conv2d, mg_cpu_conv2d_grad_input, mg_cpu_conv2d_grad_weight, mg_cpu_matmul,
-    mg_cpu_max_pool2d, mg_cpu_max_pool2d_grad, mg_cpu_avg_pool2d, mg_cpu_avg_pool2d_grad,
-    mg_cpu_moments, mg_cpu_batch_norm, mg_cpu_batch_norm_reduce, mg_cpu_sum, mg_cpu_prod,
-    mg_cpu_max, mg_cpu_min, mg_cpu_any, mg_cpu_all, mg_cpu_argmax, mg_cpu_argmin, mg_cpu_all_finite,
-    mg_cpu_cumsum, mg_cpu_layer_norm, mg_cpu_layer_norm_gradients, mg_cpu_layer_norm_grad,
-    mg_cpu_layer_norm_reduce, mg_cpu_softmax, mg_cpu_softmax_grad, mg_cpu_log_softmax,
-    mg_cpu_softmax_cross_entropy, mg_cpu_softmax_cross_entropy_grad,
-    mg_cpu_sparse_softmax_cross_entropy, mg_cpu_sparse_softmax_cross_entropy_grad, mg_cpu_permute,
-    mg_cpu_slice, mg_cpu_reverse, mg_cpu_pad, mg_cpu_concat, mg_cpu_broadcast_to, mg_cpu_gather,
-    mg_cpu_scatter_add, mg_cpu_take_along_axis, mg_cpu_scatter_along_axis, mg_cpu_scatter_last,
-    mg_cpu_linear_scan, mg_cpu_argsort, mg_cpu_image_resize, mg_cpu_image_resize_grad,
-    mg_cpu_affine_transform, mg_cpu_affine_transform_grad, mg_cpu_reshape, mg_cpu_full, mg_cpu_iota,
-    mg_cpu_random, mg_cpu_fused, mg_cpu_upcast;
+extern const mg_kernel mg_cpu_random, mg_cpu_upcast;
 /* Fastest first per op, NULL at the end. */
 extern const mg_kernel *const mg_cpu_kernels[];
-
-/* For mg_kernel_set.merge: the two gradients of a layer norm become one step (layer_norm.c). */
-mg_status mg_cpu_merge_layer_norms(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
 
 #endif

@@ -2,7 +2,14 @@
  * the kernels and implements the device interface. */
 #include "device/cpu/cpu.h"
 #include "core/threads.h"
+#include "device/cpu/conv/conv.h"
+#include "device/cpu/fused/fused.h"
+#include "device/cpu/images/images.h"
+#include "device/cpu/movement/movement.h"
+#include "device/cpu/norm/norm.h"
 #include "device/cpu/onednn/onednn.h"
+#include "device/cpu/products/products.h"
+#include "device/cpu/reduce/reduce.h"
 #include "device/host.h"
 #include "device/worker.h"
 #include <omp.h>

@@ -5,7 +5,8 @@
  * reordered in scratch memory into the format that the primitive wants. relu is a pass of our own,
  * because oneDNN's turns NaN into 0. */
 #include "core/alloc.h"
-#include "device/cpu/gemm.h"
+#include "device/cpu/products/gemm.h"
+#include "device/cpu/conv/conv.h"
 #include "device/cpu/onednn/onednn.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -45,7 +46,7 @@ static void name_parts(conv_state *s, mg_kernel_plan *plan) {
     s->relu = s->result == Y && ((const mg_conv_attrs *)plan->step->attrs)->relu;
 }
 
-/* Whether conv_direct.c has a kernel that accepts the step. */
+/* Whether conv/direct.c has a kernel that accepts the step. */
 static bool is_direct(const mg_kernel_plan *plan) {
     const char *op = plan->step->op->name;
     if (strcmp(op, "conv2d") == 0) return !mg_cpu_direct_conv2d.accepts(plan);

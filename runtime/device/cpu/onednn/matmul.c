@@ -5,7 +5,7 @@
  * as a times a copy of b', or as the transpose of b a', whichever moves fewer bytes. Many small
  * matrices are shared among the threads. */
 #include "core/alloc.h"
-#include "device/cpu/gemm.h"
+#include "device/cpu/products/gemm.h"
 #include "device/cpu/onednn/matmul.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -76,11 +76,11 @@ dnnl_status_t mg_product_run(const mg_product *p, const float *a, const float *b
 
 /* ---- the op ---- */
 
-/* Products for which gemm.c is faster than oneDNN's AVX2 kernel: 32 to 256 rows times a matrix that
- * does not fit into the L2 cache. 128 rows, 1024 x 1024: 4.0 ms instead of 6.1 with one thread of a
- * Zen 3, 2.5 instead of 3.5 with two; 32 rows: 0.83 instead of 1.41 with one thread of a Zen 4,
- * limited to AVX2. With 512 rows or more, or a transposed factor, oneDNN's is up to 1.3 times as
- * fast. */
+/* Products for which products/gemm.c is faster than oneDNN's AVX2 kernel: 32 to 256 rows times a
+ * matrix that does not fit into the L2 cache. 128 rows, 1024 x 1024: 4.0 ms instead of 6.1 with one
+ * thread of a Zen 3, 2.5 instead of 3.5 with two; 32 rows: 0.83 instead of 1.41 with one thread of
+ * a Zen 4, limited to AVX2. With 512 rows or more, or a transposed factor, oneDNN's is up to 1.3
+ * times as fast. */
 static bool is_slow(const mg_kernel_plan *plan) {
     enum { FEWEST = 32, MOST = 256, LARGE_MATRIX = 1 << 18 };
     const mg_matmul_attrs *attrs = plan->step->attrs;

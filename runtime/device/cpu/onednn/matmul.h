@@ -2,7 +2,7 @@
 #ifndef MG_DEVICE_CPU_ONEDNN_MATMUL_H
 #define MG_DEVICE_CPU_ONEDNN_MATMUL_H
 
-#include "device/cpu/matmul_batch.h"
+#include "device/cpu/products/matmul_batch.h"
 #include "device/cpu/onednn/onednn.h"
 
 /* Bytes of scratch that mg_product_run needs. */

@@ -1,4 +1,4 @@
-/* Reductions over the rows of a channel view (channel_view.h), for one type: see reals.c.
+/* Reductions over the rows of a channel view (reduce/channel_view.h), for one type: see reals.c.
  *
  * Sums are made in REAL over MG_FOLD_ROWS rows, four rows at a time, and then added up in double,
  * so that the error stays that of a few roundings however many rows there are. Products are made in

@@ -1,5 +1,5 @@
 /* The inner loops of depthwise convolutions of images in float32, float16 or bfloat16; see
- * conv_depthwise.c one folder up. Lengths and steps are in elements. */
+ * conv/depthwise.c one folder up. Lengths and steps are in elements. */
 #ifndef MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 #define MG_DEVICE_CPU_SIMD_DEPTHWISE_H
 

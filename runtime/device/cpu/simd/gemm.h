@@ -1,5 +1,6 @@
-/* Inner loops of matrix products in float and double: see gemm.c one folder up. The second factor
- * is packed into strips of columns as wide as two vectors (micro-panels, in the terms of BLIS). */
+/* Inner loops of matrix products in float and double: see products/gemm.c one folder up. The second
+ * factor is packed into strips of columns as wide as two vectors (micro-panels, in the terms of
+ * BLIS). */
 #ifndef MG_DEVICE_CPU_SIMD_GEMM_H
 #define MG_DEVICE_CPU_SIMD_GEMM_H
 

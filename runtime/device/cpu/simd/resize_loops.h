@@ -1,6 +1,7 @@
 /* Loops over pixels of images, for one type: see reals.c. Images are resized along one axis and
- * then along the other (resize.c); transforms read up to four pixels around a point. KNOWN_WIDTHS
- * (pool_loops.h) are the numbers of channels for which the loops are compiled separately. */
+ * then along the other (images/resize.c); transforms read up to four pixels around a point.
+ * KNOWN_WIDTHS (pool_loops.h) are the numbers of channels for which the loops are compiled
+ * separately. */
 
 /* y[e] = the sum over k < n of weight[k] * x[k * row + e], for e < width. Two terms and four are
  * what images that become twice as large, and their gradients, have. */

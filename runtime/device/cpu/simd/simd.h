@@ -69,7 +69,7 @@ typedef struct mg_simd_random {
     void (*normal64)(const uint32_t *words, float *out, double mean, double deviation);
 } mg_simd_random;
 
-/* ---- convolutions with few channels: see conv_small.c one folder up ---- */
+/* ---- convolutions with few channels: see conv/small.c one folder up ---- */
 
 typedef struct mg_conv_small {
     int64_t n, h, w, c;   /* images */
@@ -113,7 +113,7 @@ typedef struct mg_simd_conv_small {
                        int64_t end, float *padded, float *dx);
 } mg_simd_conv_small;
 
-/* ---- sums over rows of lanes, for float32 or float64: see channel_view.h ---- */
+/* ---- sums over rows of lanes, for float32 or float64: see reduce/channel_view.h ---- */
 
 /* Reduces `rows` rows of `width` lanes, `step` elements apart, into result[0 .. width). */
 typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);

@@ -1,5 +1,5 @@
 /* Inner loops of Winograd convolutions whose vectors hold the same element of several images; see
- * conv_winograd_images.c one folder up. */
+ * conv/winograd_images.c one folder up. */
 #ifndef MG_DEVICE_CPU_SIMD_WINOGRAD_IMAGES_H
 #define MG_DEVICE_CPU_SIMD_WINOGRAD_IMAGES_H
 

@@ -1,0 +1,220 @@
+/* layer_norm, layer_norm_grad and layer_norm_reduce. Threads share the rows; a row is read several
+ * times while it is in the cache (simd/layer_norm_loops.h).
+ *
+ * layer_norm_reduce sums over rows: first over chunks of rows, then over the chunks. The size of a
+ * chunk depends on the shape only, and so does the order of additions.
+ *
+ * The two gradients read the same x and dy. Where a program has both, they become one step with two
+ * results, dx and the sums: x and dy are read once, and each row's statistics are computed once. */
+#include "device/cpu/norm/norm.h"
+#include "core/alloc.h"
+#include "ops/attrs.h"
+#include <string.h>
+
+/* The rows of x, which is input 0 of every op here, and the loops for its dtype. */
+typedef struct rows {
+    int64_t n, length, size; /* rows; elements of a row; bytes of an element */
+    double epsilon;
+    const mg_simd_layer_norm *loops;
+} rows;
+
+static rows rows_of(const mg_kernel_plan *plan) {
+    const mg_value *x = plan->in[0].value;
+    const int64_t length = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
+    return (rows){.n = length ? count / length : 0,
+                  .length = length,
+                  .size = (int64_t)mg_dtype_size(x->dtype),
+                  .epsilon = ((const mg_norm_attrs *)plan->step->attrs)->epsilon,
+                  .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
+}
+
+/* float16 and bfloat16 are upcast first (upcast.c). */
+static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->in[0].value->dtype;
+    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
+}
+
+/* The address of row i. */
+static void *row_at(void *base, const rows *r, int64_t i) {
+    return (char *)base + i * r->length * r->size;
+}
+
+/* Rows that are computed together: few enough to stay in the L1 cache. */
+static int64_t rows_of_block(const rows *r) {
+    enum { NUMBERS = 2048 };
+    const int64_t n = r->length ? NUMBERS / r->length : 1;
+    return n < 1 ? 1 : n > MG_NORM_ROWS ? MG_NORM_ROWS : n;
+}
+
+/* y = (x - mean) / deviation * gamma + beta. */
+static mg_status layer_norm_run(const mg_call *call) {
+    const rows r = rows_of(call->plan);
+    const int64_t block = rows_of_block(&r);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < r.n; i += block)
+        r.loops->normalise_rows(row_at(call->in[0], &r, i), call->in[1], call->in[2],
+                                row_at(call->out[0], &r, i), r.n - i < block ? r.n - i : block,
+                                r.length, r.epsilon);
+    return MG_OK;
+}
+
+/* dx from x, gamma and dy. */
+static mg_status layer_norm_grad_run(const mg_call *call) {
+    const rows r = rows_of(call->plan);
+    const int64_t block = rows_of_block(&r);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < r.n; i += block) {
+        const mg_layer_norm_rows these = {
+            .x = row_at(call->in[0], &r, i),
+            .gamma = call->in[1],
+            .dy = row_at(call->in[2], &r, i),
+            .dx = row_at(call->out[0], &r, i),
+            .n = r.n - i < block ? r.n - i : block,
+            .length = r.length,
+            .few = block,
+            .epsilon = r.epsilon,
+        };
+        r.loops->gradients(&these);
+    }
+    return MG_OK;
+}
+
+/* ---- sums over rows ---- */
+
+/* Rows of a chunk: enough to be worth a chunk's sums, and few enough to have chunks for many
+ * threads. */
+static int64_t rows_of_chunk(const rows *r) {
+    enum { LEAST = 16, MOST = 128, CHUNKS = 16 };
+    return mg_larger(LEAST, mg_smaller(MOST, mg_divide_up(r->n, CHUNKS)));
+}
+
+/* Chunks of rows, the last one perhaps shorter. */
+static int64_t chunks_of(const rows *r) {
+    return mg_divide_up(r->n, rows_of_chunk(r));
+}
+
+/* Scratch: the sums {2, length} of each chunk, their total, and partial sums of each chunk. */
+static mg_status layer_norm_sums_prepare(mg_kernel_plan *plan) {
+    const rows r = rows_of(plan);
+    const int64_t chunks = chunks_of(&r), width = 2 * r.length;
+    plan->scratch =
+        (size_t)((chunks + 1) * width) * sizeof(double) + (size_t)(chunks * width) * (size_t)r.size;
+    return MG_OK;
+}
+
+/* Adds the chunks' sums {2, length} in their order, whichever thread made them. */
+static void add_chunks(const rows *r, const double *parts, double *total, void *sums) {
+    const int64_t chunks = chunks_of(r), width = 2 * r->length;
+    for (int64_t j = 0; j < width; j++) total[j] = 0;
+    for (int64_t k = 0; k < chunks; k++)
+        for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];
+    for (int64_t j = 0; j < width; j++) {
+        if (r->size == sizeof(float))
+            ((float *)sums)[j] = (float)total[j];
+        else
+            ((double *)sums)[j] = total[j];
+    }
+}
+
+/* Computes the sums over rows {2, length}, of dy and of dy * xhat (the gradients of beta and
+ * gamma), and dx unless that is NULL; gamma is for dx. */
+static void make_sums(const mg_call *call, void *gamma, void *dy, void *dx, void *sums) {
+    const rows r = rows_of(call->plan);
+    const int64_t chunk = rows_of_chunk(&r), chunks = chunks_of(&r), width = 2 * r.length;
+    double *parts = call->scratch, *total = parts + chunks * width;
+    char *partial = (char *)(total + width);
+#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
+    for (int64_t k = 0; k < chunks; k++) {
+        const int64_t first = k * chunk;
+        double *part = parts + k * width;
+        for (int64_t j = 0; j < width; j++) part[j] = 0;
+        const mg_layer_norm_rows these = {
+            .x = row_at(call->in[0], &r, first),
+            .gamma = gamma,
+            .dy = row_at(dy, &r, first),
+            .dx = dx ? row_at(dx, &r, first) : NULL,
+            .sums = part,
+            .partial = partial + k * width * r.size,
+            .n = mg_smaller(chunk, r.n - first),
+            .length = r.length,
+            .few = rows_of_block(&r),
+            .epsilon = r.epsilon,
+        };
+        r.loops->gradients(&these);
+    }
+    add_chunks(&r, parts, total, sums);
+}
+
+static mg_status layer_norm_reduce_run(const mg_call *call) {
+    make_sums(call, NULL, call->in[1], NULL, call->out[0]);
+    return MG_OK;
+}
+
+/* ---- both gradients as one step ---- */
+
+static const char *layer_norm_gradients_accepts(const mg_kernel_plan *plan) {
+    return plan->step->n_out == 2 ? layer_norm_accepts(plan) : "has one result";
+}
+
+static mg_status layer_norm_gradients_run(const mg_call *call) {
+    make_sums(call, call->in[1], call->in[2], call->out[0], call->out[1]);
+    return MG_OK;
+}
+
+/* Whether the step is this op, and has not been merged with another. */
+static bool is_op(const mg_step *s, const char *name) {
+    return s->op && s->n_out == 1 && strcmp(s->op->name, name) == 0;
+}
+
+/* Whether steps `grad` and `reduce` may become one step in the place of the earlier one: they have
+ * the same x, dy and epsilon, in a dtype that needs no upcast, and no step between them computes
+ * gamma. */
+static bool may_merge(const mg_kernel_graph *g, const mg_step *steps, int grad, int reduce) {
+    const mg_step *a = &steps[grad], *b = &steps[reduce];
+    const mg_dtype t = g->values[a->in[0]].dtype;
+    if ((t != MG_F32 && t != MG_F64) || a->in[0] != b->in[0] || a->in[2] != b->in[1] ||
+        ((const mg_norm_attrs *)a->attrs)->epsilon != ((const mg_norm_attrs *)b->attrs)->epsilon)
+        return false;
+    for (int i = reduce; i < grad; i++)
+        for (int o = 0; o < steps[i].n_out; o++)
+            if (steps[i].out[o] == a->in[1]) return false;
+    return true;
+}
+
+/* Puts a step that computes both results in the place of the earlier one; `out` has room for the
+ * results' numbers. */
+static void merge_pair(mg_step *steps, int grad, int reduce, int *out) {
+    mg_step both = steps[grad];
+    out[0] = steps[grad].out[0];
+    out[1] = steps[reduce].out[0];
+    both.out = out;
+    both.n_out = 2;
+    steps[grad].n_in = steps[grad].n_out = steps[reduce].n_in = steps[reduce].n_out = 0;
+    steps[grad < reduce ? grad : reduce] = both;
+}
+
+mg_status mg_cpu_merge_layer_norms(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
+    (void)d;
+    const size_t n = (size_t)graph->n_steps;
+    mg_step *s = *steps = mg_alloc(n * (sizeof *s + 2 * sizeof(int)) + 1);
+    if (!s) return MG_OOM;
+    int *out = (int *)(s + n);
+    if (n) memcpy(s, graph->steps, n * sizeof *s);
+    for (int i = 0; i < graph->n_compute; i++)
+        for (int k = 0; is_op(&s[i], "layer_norm_reduce") && k < graph->n_compute; k++)
+            if (is_op(&s[k], "layer_norm_grad") && may_merge(graph, s, k, i))
+                merge_pair(s, k, i, out + 2 * k);
+    return MG_OK;
+}
+
+#define KERNEL(id) .op = #id, .name = #id, .accepts = layer_norm_accepts
+
+const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .run = layer_norm_run};
+const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .run = layer_norm_grad_run};
+const mg_kernel mg_cpu_layer_norm_reduce = {
+    KERNEL(layer_norm_reduce), .prepare = layer_norm_sums_prepare, .run = layer_norm_reduce_run};
+const mg_kernel mg_cpu_layer_norm_gradients = {.op = "layer_norm_grad",
+                                               .name = "layer_norm_gradients",
+                                               .accepts = layer_norm_gradients_accepts,
+                                               .prepare = layer_norm_sums_prepare,
+                                               .run = layer_norm_gradients_run};
