@@ -3,7 +3,7 @@
 -- A step runs compute, then guards, then commit, so a step that raises has changed nothing, unless a device failed in
 -- the commit phase: then the message says whether the step counts.
 local core = require "mgpu.core"
-local BatchNormalization = require "mgpu.nn.layers.batch_normalization"
+local BatchNormalization = require "mgpu.nn.layers.norms".BatchNormalization
 local LossScale = require "mgpu.nn.optimizers.loss_scale_optimizer"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 local train_step = require "mgpu.train.train_step"

@@ -10,38 +10,26 @@
 --     print((dense:count_params()))  --> 16
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
+local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 
 local ops = core.ops
 
-local Dense = Layer:extend("Dense", { positional = 1,
+local Dense = Layer:extend("Dense", kernels.options { positional = 1,
   { "units", "integer", min = 1, required = true },
-  { "activation", "activation" },
-  { "use_bias", "boolean", default = true },
-  { "kernel_initializer", "initializer", default = "glorot_uniform" },
-  { "bias_initializer", "initializer", default = "zeros" },
-  { "kernel_regularizer", "regularizer" },
-  { "bias_regularizer", "regularizer" },
-  { "activity_regularizer", "regularizer" },
-  { "kernel_constraint", "constraint" },
-  { "bias_constraint", "constraint" },
 })
 
 Dense.supports_masking = true
 
-function Dense:init() self.activate = activations.get(self.activation, tostring(self)) end
+function Dense:init() kernels.activate(self) end
 
 function Dense:build(shape)
   if #shape < 2 then
     self:fail("the input must have at least 2 axes (batch, features), got shape %s",
       self.shape_text(shape))
   end
-  self.kernel = self:add_weight { name = "kernel", shape = { shape[#shape], self.units },
-    initializer = self.kernel_initializer, regularizer = self.kernel_regularizer, constraint = self.kernel_constraint }
-  if self.use_bias then
-    self.bias = self:add_weight { name = "bias", shape = { self.units },
-      initializer = self.bias_initializer, regularizer = self.bias_regularizer, constraint = self.bias_constraint }
-  end
+  self.kernel = kernels.add(self, "kernel", { shape[#shape], self.units })
+  kernels.add_bias(self, self.units)
 end
 
 function Dense:output_shape(shape)

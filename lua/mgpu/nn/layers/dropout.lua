@@ -1,3 +1,15 @@
+--- Noise and dropout: layers that change their input in training only.
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+
+local M = {}
+
+-- ---- Dropout ------------------------------------------------------------------------------------
+
 --- Dropout {rate, noise_shape =, seed =}: sets elements to zero at random in training.
 -- x of any shape -> the same shape. Each element is zero with probability `rate`; the others are multiplied by
 -- 1 / (1 - rate), so that the mean stays. At inference it does nothing.
@@ -11,11 +23,6 @@
 --     print(("%.3f"):format(y:max():item()), math.abs(y:mean():item() - 1) < 0.05)  --> 1.333 true
 --     -- at inference
 --     print(drop(mgpu.ones { 100, 100 }):sum():item())  --> 10000
-local core = require "mgpu.core"
-local Layer = require "mgpu.nn.layer"
-
-local ops = core.ops
-
 local Dropout = Layer:extend("Dropout", { positional = 1,
   { "rate", "number", min = 0, max = 1, required = true },
   { "noise_shape", "shape" },
@@ -53,4 +60,69 @@ function Dropout:call(x, training)
   return ops.where(keep, self.rate < 1 and x * (1 / (1 - self.rate)) or x, 0)
 end
 
-return Dropout
+M.Dropout = Dropout
+
+-- ---- SpatialDropout2D ---------------------------------------------------------------------------
+
+--- SpatialDropout2D {rate, data_format =, seed =}: dropout of whole channels of images.
+-- x {batch, rows, columns, channels} -> the same shape. In training each channel of each image is zero with
+-- probability `rate`; the others are multiplied by 1 / (1 - rate). At inference it does nothing.
+-- Errors: as Dropout. Source: Tompson et al., Efficient object localization, 2015.
+-- Example:
+--     local y = L.SpatialDropout2D { 0.5 } (mgpu.ones { 1, 4, 4, 100 }, { training = true })
+--     local channels = y:mean { axis = { 2, 3 } } -- each is all 0 or all 2
+--     print(channels:eq(0):logical_or(channels:eq(2)):all():item())  --> true
+local SpatialDropout2D = Layer:extend("SpatialDropout2D", { positional = 1,
+  { "rate", "number", min = 0, max = 1, required = true },
+  images.data_format,
+  { "seed", "integer", min = 0 },
+})
+
+SpatialDropout2D.supports_masking = true
+
+SpatialDropout2D.call = Dropout.call
+
+function SpatialDropout2D:build(shape)
+  self:need_rank(shape, 4, "batch, rows, columns, channels")
+  self.noise_shape = images.is_first(self) and { -1, -1, 1, 1 } or { -1, 1, 1, -1 }
+  Dropout.build(self, shape)
+end
+
+function SpatialDropout2D:output_shape(shape) return shape end -- luacheck: no self
+
+M.SpatialDropout2D = SpatialDropout2D
+
+-- ---- GaussianNoise ------------------------------------------------------------------------------
+
+--- GaussianNoise {stddev, seed =}: adds normal noise of mean 0 in training; at inference it does nothing.
+-- x of any shape and a floating dtype -> the same. The noise is a function of seed, layer name, step and element,
+-- hence the same on any number of devices. Errors: stddev below 0; x of integers.
+-- Example:
+--     local noise = L.GaussianNoise { 0.1 }
+--     local y = noise(mgpu.zeros { 100, 100 }, { training = true })
+--     print(("%.1f"):format(y:std():item()))  --> 0.1
+local GaussianNoise = Layer:extend("GaussianNoise", { positional = 1,
+  { "stddev", "number", min = 0, required = true },
+  { "seed", "integer", min = 0 },
+})
+
+GaussianNoise.supports_masking = true
+
+function GaussianNoise:build()
+  self.stream = self:own_stream(self.seed)
+end
+
+function GaussianNoise:output_shape(shape) return shape end -- luacheck: no self
+
+function GaussianNoise:call(x, training)
+  if not training or self.stddev == 0 then return x end
+  if not x:dtype():find "float" then
+    self:fail("noise can be added to floating dtypes only, the input is %s", x:dtype())
+  end
+  return x + core.ops.random { shape = x:shape(), kind = "normal", a = 0, b = self.stddev,
+    dtype = x:dtype(), stream = self.stream }
+end
+
+M.GaussianNoise = GaussianNoise
+
+return M

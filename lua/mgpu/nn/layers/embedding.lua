@@ -1,3 +1,15 @@
+--- Layers of sequences that make masks (nn/masks.lua).
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
+
+local ops = core.ops
+
+local M = {}
+
+-- ---- Embedding ----------------------------------------------------------------------------------
+
 --- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =,
 -- embeddings_constraint =, mask_zero = false}
 -- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
@@ -7,11 +19,6 @@
 -- Example:
 --     local words = L.Embedding { 1000, 16 } -- 1000 words, 16 numbers for each
 --     print(unpack(words(mgpu.tensor { { 4, 8, 15 }, { 16, 23, 42 } }):shape()))  --> 2 3 16
-local core = require "mgpu.core"
-local Layer = require "mgpu.nn.layer"
-
-local ops = core.ops
-
 local Embedding = Layer:extend("Embedding", { positional = 2,
   { "input_dim", "integer", min = 1, required = true },
   { "output_dim", "integer", min = 1, required = true },
@@ -52,4 +59,28 @@ function Embedding:call(x)
   return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })
 end
 
-return Embedding
+M.Embedding = Embedding
+
+-- ---- Masking ------------------------------------------------------------------------------------
+
+--- Masking {mask_value = 0}: steps whose numbers all equal mask_value are masked, and become 0.
+-- x {batch, steps, ...} -> the same shape and dtype, with a mask {batch, steps}: see nn/masks.lua.
+-- Example:
+--     local model = mgpu.Sequential { L.Masking { 0 }, L.GlobalAveragePooling1D {} }
+--     -- the mean of the steps that are not 0
+--     print(model(mgpu.tensor { { { 4 }, { 6 }, { 0 } } }):item())  --> 5
+local Masking = Layer:extend("Masking", { positional = 1, { "mask_value", "number", default = 0 } })
+
+function Masking:build(shape)
+  if #shape < 2 then self:fail("the input must have at least 2 axes, got shape %s", self.shape_text(shape)) end
+end
+
+function Masking:output_shape(shape) return shape end -- luacheck: no self
+
+function Masking:compute_mask(x) return ops.any(ops.ne(x, self.mask_value), { axis = -1 }) end
+
+function Masking:call(x) return x * masks.wide(self:compute_mask(x), x) end
+
+M.Masking = Masking
+
+return M
