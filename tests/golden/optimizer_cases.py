@@ -71,6 +71,12 @@ CASES = [
         warmup_steps=3)}),
     ("Adamax", {"learning_rate": _schedule(
         "PiecewiseConstantDecay", boundaries=[2, 6], values=[0.05, 0.02, 0.01])}),
+    ("SGD", {"momentum": 0.9, "weight_decay": 0.1, "gradient_accumulation_steps": 2, "learning_rate": _schedule(
+        "PiecewiseConstantDecay", boundaries=[2, 6], values=[0.05, 0.02, 0.01])}),
+    ("Adam", {"learning_rate": 0.01, "gradient_accumulation_steps": 3, "clipnorm": 0.2, "use_ema": True,
+              "ema_momentum": 0.7, "ema_overwrite_frequency": 2}),
+    ("Adagrad", {"learning_rate": 0.1, "gradient_accumulation_steps": 4}),
+    ("Nadam", {"learning_rate": 0.01, "gradient_accumulation_steps": 3, "loss_scale_factor": 8.0}),
 ]
 
 

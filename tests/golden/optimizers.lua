@@ -60,5 +60,12 @@ return {
       warmup_steps = 3 } } } },
     { optimizer = "Adamax", args = { learning_rate = { class_name = "PiecewiseConstantDecay",
       config = { boundaries = { 2, 6 }, values = { 0.05, 0.02, 0.01 } } } } },
+    { optimizer = "SGD", args = { momentum = 0.9, weight_decay = 0.1, gradient_accumulation_steps = 2,
+      learning_rate = { class_name = "PiecewiseConstantDecay",
+      config = { boundaries = { 2, 6 }, values = { 0.05, 0.02, 0.01 } } } } },
+    { optimizer = "Adam", args = { learning_rate = 0.01, gradient_accumulation_steps = 3, clipnorm = 0.2,
+      use_ema = true, ema_momentum = 0.7, ema_overwrite_frequency = 2 } },
+    { optimizer = "Adagrad", args = { learning_rate = 0.1, gradient_accumulation_steps = 4 } },
+    { optimizer = "Nadam", args = { learning_rate = 0.01, gradient_accumulation_steps = 3, loss_scale_factor = 8 } },
   },
 }

@@ -44,6 +44,10 @@ local function new_compiled(chosen, output_names, where)
   local compiled = { options = chosen, optimizer = compile_options.optimizer(chosen.optimizer), outputs = outputs,
     metrics = RunningMetrics.new(outputs), eager = chosen.run_eagerly, accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution, bn = chosen.bn, seen_batches = {} }
+  local rule = compiled.optimizer.inner_optimizer or compiled.optimizer
+  if chosen.accumulate > 1 and rule.options.gradient_accumulation_steps then
+    core.fail("usage", "compile: give only one of accumulate and the optimizer's gradient_accumulation_steps")
+  end
   placement.set_devices(compiled, where)
   return compiled
 end
@@ -69,7 +73,9 @@ end
 --   bn                batch normalization on several devices: "sync" (default) or "local"
 --   precision         a dtype policy such as "mixed_bfloat16", of the layers that do not state one
 --   auto_scale_loss   true: a model that computes in float16 gets a LossScaleOptimizer
---   accumulate        1: the weights change every n-th batch, by the mean gradient of n batches
+--   accumulate        1: the weights change every n-th batch, by the mean gradient of the rows of n batches, and at
+--                     the end of an epoch. Schedules count the changes. The optimizers' option
+--                     gradient_accumulation_steps is Keras's way: schedules count the batches, and a rest is carried on
 --   steps_per_execution  1: batches in one call of the jitted step
 --   run_eagerly       false: trains without jit, for debugging
 -- Errors: an unknown option or name; a metric named twice; options that cannot be combined.

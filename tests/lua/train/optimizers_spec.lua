@@ -291,6 +291,7 @@ local BAD = {
   { "learning_rate", function() return 1 end, 'option "?" must be' },
   { "clipnorm", -1, "at least 0" }, { "clipnorm", "big", "a number" }, { "clipvalue", -1, "at least 0" },
   { "global_clipnorm", -0.5, "at least 0" }, { "clipvalue", math.huge, "finite" },
+  { "gradient_accumulation_steps", 1, "at least 2" }, { "decay", -1, "at least 0" }, { "decay", "x", "a number" },
   { "weight_decay", -0.1, "at least 0" }, { "weight_decay", true, "a number" },
   { "use_ema", 1, "true or false" }, { "ema_momentum", 1.5, "at most 1" }, { "ema_momentum", -0.1, "at least 0" },
   { "ema_overwrite_frequency", 0, "at least 1" }, { "ema_overwrite_frequency", 1.5, "a whole number" },
@@ -299,7 +300,7 @@ local BAD = {
   { "exclude_from_weight_decay", { 5 }, "got number" }, { "exclude_from_weight_decay", { "" }, "empty name" },
   { "exclude_from_weight_decay", { names = {} }, "does not know" },
   { "exclude_from_weight_decay", { var_list = 5 }, "var_list must be a list" }, { "name", 5, "a name" },
-  { "gradient_accumulation_steps", 2, "unknown option" }, { "use_emaa", true, 'did you mean "use_ema"' },
+  { "use_emaa", true, 'did you mean "use_ema"' },
 }
 
 test("bad values of the shared options are errors that name optimizer and option", function()
@@ -312,6 +313,72 @@ test("bad values of the shared options are errors that name optimizer and option
         check.matches(message, bad[1])
       end
     end
+  end
+end)
+
+-- ---- Keras 1's and 2's options, and gradient accumulation --------------------------------------------
+
+-- The value of a variable that starts at 0 after each of n steps with the gradient 1.
+local function path_of(opt, n)
+  local v, values = variable { 0 }, {}
+  for i = 1, n do
+    opt:apply({ mgpu.tensor { 1 } }, { v })
+    values[i] = v:value():item()
+  end
+  return values
+end
+
+test("decay divides the rate of step t, from 0, by 1 + decay t, in every optimizer", function()
+  check.near(path_of(optimizers.SGD { 1, decay = 1 }, 4), { -1, -1 - 1 / 2, -1 - 1 / 2 - 1 / 3, -1 - 13 / 12 }, 1e-6)
+  for _, name in ipairs { "SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam" } do
+    local schedule = mgpu.schedules.InverseTimeDecay { 0.1, decay_steps = 1, decay_rate = 0.5 }
+    local opt = optimizers[name] { 0.1, decay = 0.5 }
+    check.equal(path_of(opt, 5), path_of(optimizers[name] { schedule }, 5))
+    check.equal(opt:get_config().learning_rate.class_name, "InverseTimeDecay")
+    check.equal(path_of(optimizers[name](opt:get_config()), 5), path_of(optimizers[name] { schedule }, 5))
+  end
+  check.equal(optimizers.SGD { 0.25, decay = 0 }.learning_rate, 0.25)
+  check.raises(function() optimizers.SGD { mgpu.schedules.CosineDecay { 0.1, decay_steps = 5 }, decay = 0.1 } end,
+    "SGD: give only one of a schedule and decay", "usage")
+end)
+
+test("a schedule counts the calls of apply with gradient_accumulation_steps, the changes with accumulate", function()
+  local function rate() return mgpu.schedules.PiecewiseConstantDecay { { 2 }, { 1, 0.1 } } end
+  -- Keras 3.15.1's values
+  check.near(path_of(optimizers.SGD { rate(), gradient_accumulation_steps = 2 }, 8),
+    { 0, -1, -1, -1.1, -1.1, -1.2, -1.2, -1.3 }, 1e-6)
+  local function fitted(optimizer, accumulate)
+    local model = mgpu.Sequential { mgpu.Input { 1 }, mgpu.layers.Dense { 1, use_bias = false } }
+    model:set_weights { mgpu.tensor { { 0 } } }
+    model:compile { optimizer = optimizer, loss = function(_, p) return p:sum(-1) end, accumulate = accumulate }
+    model:fit(mgpu.ones { 8, 1 }, mgpu.ones { 8, 1 }, { batch_size = 1, verbose = 0 })
+    return model.layers[1].kernel:value():item()
+  end
+  check.near(fitted(optimizers.SGD { rate(), gradient_accumulation_steps = 2 }), -1.3, 1e-6)
+  check.near(fitted(optimizers.SGD { rate() }, 2), -3.1, 1e-6)
+  for _, opt in ipairs { optimizers.SGD { gradient_accumulation_steps = 2 },
+    optimizers.LossScaleOptimizer { optimizers.Adam { gradient_accumulation_steps = 2 } } } do
+    check.raises(function() fitted(opt, 2) end, "only one of accumulate and the optimizer's gradient_accumulation_steps",
+      "usage")
+  end
+end)
+
+test("a step that a loss scale skips is not among the accumulated ones", function()
+  local opt, v = optimizers.LossScaleOptimizer { optimizers.SGD { 1, gradient_accumulation_steps = 2 },
+    initial_scale = 1 }, variable { 0 }
+  local step = mgpu.jit(function(g) opt:apply({ g }, { v }) end)
+  for _, g in ipairs { 1, math.huge, 3 } do step(mgpu.tensor { g }) end
+  check.near(v:value(), { -(1 + 3 * 2) / 2 }, 1e-6) -- the scale was halved after the second
+end)
+
+test("schedule_decay slows the growth of Nadam's momentum", function()
+  -- one step: v - rate (u2 / (1 - u1 u2) m + (1 - u1) / (1 - u1) g) / (sqrt(s / (1 - beta_2)) + epsilon), with g = 1
+  local function step(decay)
+    local u1, u2 = 0.9 * (1 - 0.5 * 0.96 ^ decay), 0.9 * (1 - 0.5 * 0.96 ^ (2 * decay))
+    return -0.1 * (u2 / (1 - u1 * u2) * 0.1 + 1)
+  end
+  for _, decay in ipairs { 1, 0.004 } do
+    check.near(path_of(optimizers.Nadam { 0.1, schedule_decay = decay }, 1), { step(decay) }, 1e-6)
   end
 end)
 

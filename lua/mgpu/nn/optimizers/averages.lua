@@ -3,6 +3,7 @@
 --     average <- momentum * average + (1 - momentum) * v       after each step; the first sets it to v
 -- After every ema_overwrite_frequency steps, and in finalize_variable_values, v <- average.
 -- Source: Polyak & Juditsky, Acceleration of stochastic approximation by averaging, 1992.
+local accumulation = require "mgpu.nn.optimizers.accumulation"
 local core = require "mgpu.core"
 
 local ops = core.ops
@@ -23,10 +24,11 @@ end
 function M.update(optimizer)
   local chosen = optimizer.options
   if not chosen.use_ema then return end
-  local later = ops.cast(ops.ne(optimizer.iterations, 0), { dtype = "float64" })
+  local updates = accumulation.updates(optimizer)
+  local later = ops.cast(ops.ne(updates, 0), { dtype = "float64" })
   local momentum = later * chosen.ema_momentum
   local every = chosen.ema_overwrite_frequency
-  local due = every and ops.eq(ops.mod(ops.add(optimizer.iterations, 1), every), 0)
+  local due = every and ops.eq(ops.mod(ops.add(updates, 1), every), 0)
   for _, v in ipairs(optimizer.built) do
     local slot, value = optimizer.slots[v][M.SLOT], v:value()
     local device = value:device()

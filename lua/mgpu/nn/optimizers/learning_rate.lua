@@ -20,6 +20,25 @@ function M.schedule_of(who, value)
   check_rate(who, value)
 end
 
+--- decayed(rate, decay) -> the saved form of the schedule that Keras 1 and 2 make of the option decay:
+--- rate / (1 + decay * step).
+function M.decayed(rate, decay)
+  return { class_name = "InverseTimeDecay",
+    config = { initial_learning_rate = rate, decay_steps = 1, decay_rate = decay } }
+end
+
+--- apply_decay(who, chosen): replaces the options learning_rate and decay by the schedule that they mean.
+-- Errors: decay beside a schedule.
+function M.apply_decay(who, chosen)
+  local decay = chosen.decay or 0
+  chosen.decay = nil
+  if decay == 0 then return end
+  if M.schedule_of(who, chosen.learning_rate) then
+    core.fail("usage", ("%s: give only one of a schedule and decay, which makes learning_rate a schedule"):format(who))
+  end
+  chosen.learning_rate = Schedule.get(M.decayed(chosen.learning_rate, decay))
+end
+
 --- get(optimizer) -> the rate of the next step, as a number. Waits for the device.
 function M.get(self)
   if not self.schedule then return rawget(self, "rate"):item() end

@@ -22,6 +22,7 @@ local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
+local undo = require "mgpu.nn.optimizers.undo"
 
 local ops = core.ops
 
@@ -118,16 +119,6 @@ local function all_finite(self, grads)
   return finite
 end
 
--- The variables that the inner optimizer's step changes, each with its value before the step.
-local function before_step(self, variables)
-  local list, inner = {}, self.inner_optimizer
-  for _, v in ipairs(variables) do list[#list + 1] = { v, v:value() } end
-  for _, v in ipairs(inner:variables()) do
-    if v ~= rawget(inner, "rate") then list[#list + 1] = { v, v:value() } end
-  end
-  return list
-end
-
 local function move_scale(self, finite)
   local count, scale = self.step_counter:value(), self.dynamic_scale:value()
   local grows = ops.eq(count, self.options.dynamic_growth_steps - 1)
@@ -141,12 +132,8 @@ end
 --- if a gradient is not finite.
 function LossScale:apply_unscaled(grads, variables)
   self:build(variables)
-  local finite, before = all_finite(self, grads), before_step(self, variables)
-  self.inner_optimizer:apply_unscaled(grads, variables)
-  for _, entry in ipairs(before) do
-    local v, old = entry[1], entry[2]
-    v:assign(ops.where(core.place(finite, v:device()), v:value(), old))
-  end
+  local finite, inner = all_finite(self, grads), self.inner_optimizer
+  undo.unless(finite, inner, variables, function() inner:apply_unscaled(grads, variables) end)
   core.guard(ops.logical_or(finite, ops.ge(self.dynamic_scale, LEAST)), "nonfinite", LossScale.BAD_SCALE)
   move_scale(self, finite)
 end

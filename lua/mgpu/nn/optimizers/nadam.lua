@@ -1,11 +1,12 @@
 --- Nadam {learning_rate = 0.001, beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7, ...}: Adam with Nesterov momentum.
 --
---     u(t) = beta_1 (1 - 0.96^t / 2)              the momentum grows towards beta_1
+--     u(t) = beta_1 (1 - 0.96^(t schedule_decay) / 2)    the momentum grows towards beta_1
 --     p <- p u(t)                                 p starts at 1
 --     m <- m + (1 - beta_1) (g - m)
 --     s <- s + (1 - beta_2) (g^2 - s)
 --     h =  u(t + 1) / (1 - p u(t + 1)) * m + (1 - u(t)) / (1 - p) * g
 --     v <- v - rate h / (sqrt(s / (1 - beta_2^t)) + epsilon)
+-- schedule_decay = 1: Keras 1 and 2 have it, with the default 0.004; Keras 3 has not.
 -- Options of all optimizers: optimizer.lua. Source: Dozat, Incorporating Nesterov momentum into Adam, 2016; Keras.
 -- Example:
 --     local v, opt = mgpu.variable(mgpu.tensor { 4 }), mgpu.optimizers.Nadam { learning_rate = 0.1 }
@@ -27,6 +28,7 @@ local Nadam = Optimizer.define {
     { "beta_1", "number", default = 0.9, min = 0, below = 1 },
     { "beta_2", "number", default = 0.999, min = 0, below = 1 },
     { "epsilon", "number", default = 1e-7, min = 0 },
+    { "schedule_decay", "number", default = 1, min = 0 },
   },
 }
 
@@ -39,7 +41,8 @@ end
 
 function Nadam:scalars(now)
   local beta_1, beta_2 = self.options.beta_1, self.options.beta_2
-  local function momentum(step) return beta_1 * (1 - 0.5 * ops.pow(0.96, step)) end
+  local base = 0.96 ^ self.options.schedule_decay
+  local function momentum(step) return beta_1 * (1 - 0.5 * ops.pow(base, step)) end
   local this, next_one = momentum(now.step), momentum(now.step + 1)
   local product = self.product:value() * this
   self.product:assign(product)

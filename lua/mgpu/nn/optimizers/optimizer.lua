@@ -6,11 +6,16 @@
 --
 -- Options of all, with Keras's meaning:
 --   learning_rate            a number, one of mgpu.schedules, or a saved {class_name =, config =}
+--   decay = 0                of Keras 1 and 2: the rate of a step is learning_rate / (1 + decay * iterations). It makes
+--                            learning_rate the schedule InverseTimeDecay
 --   clipnorm, clipvalue, global_clipnorm   bounds for the norm of each gradient, for its elements, for the norm of
 --                            all gradients together; at most one of them; 0 is no bound
 --   weight_decay             v <- v - rate * weight_decay * v before the update
 --   exclude_from_weight_decay   {"part of a name", variable, {name = "a whole name"}, ...}
 --   use_ema = false, ema_momentum = 0.99, ema_overwrite_frequency   averages of the variables: averages.lua
+--   gradient_accumulation_steps   2 or more: every n-th call of apply changes the variables, by the mean of n gradients:
+--                            accumulation.lua. Schedules count the calls, also across epochs, as in Keras. With compile's
+--                            `accumulate` they count the changes, and the rest at the end of an epoch makes one
 --   loss_scale_factor        the gradients belong to the loss times this number, see scale_loss
 --   name
 --
@@ -18,6 +23,7 @@
 -- a new trace. The file of a rule defines update(self, v, g, slots, now): it assigns the variable's slots and
 -- returns the amount to subtract from v. `now` holds the scalars of the step in the dtype of v: now.rate, and what
 -- the rule's scalars(self, now) adds.
+local accumulation = require "mgpu.nn.optimizers.accumulation"
 local averages = require "mgpu.nn.optimizers.averages"
 local clipping = require "mgpu.nn.optimizers.clipping"
 local constraints = require "mgpu.nn.constraints"
@@ -46,6 +52,8 @@ local SHARED = {
   { "ema_momentum", "number", default = 0.99, min = 0, max = 1 },
   { "ema_overwrite_frequency", "integer", min = 1 },
   { "loss_scale_factor", "number", above = 0 },
+  { "gradient_accumulation_steps", "integer", min = 2 },
+  { "decay", "number", min = 0 },
   { "name", "string" },
 }
 
@@ -169,7 +177,7 @@ end
 -- dtype and device.
 local function step_scalars(self)
   local exact = { rate = self.schedule and self.schedule(self.iterations) or self.rate:value() }
-  exact.step = ops.cast(ops.add(self.iterations, 1), { dtype = "float64" })
+  exact.step = ops.cast(ops.add(accumulation.updates(self), 1), { dtype = "float64" })
   self:scalars(exact)
   local cast = {}
   return function(dtype, device)
@@ -240,6 +248,21 @@ function Optimizer:apply(grads, variables)
   self:apply_unscaled(grads, variables)
 end
 
+-- One step of the rule.
+local function update(self, grads, variables)
+  grads = clipping.clip(self.options, grads)
+  local scalars = step_scalars(self)
+  for i, v in ipairs(variables) do
+    local value = v:value()
+    local now = scalars(v:dtype(), value:device())
+    local change = self:update(value, grads[i], self.slots[v], now)
+    if decay.applies(self, v) then
+      value = value - value * (self.options.weight_decay * now.rate)
+    end
+    v:assign(value - change)
+  end
+end
+
 --- opt:apply_unscaled(grads, variables): apply, with gradients that `unscale` returned.
 -- Example:
 --     local v, opt = mgpu.variable(mgpu.tensor { 1 }), mgpu.optimizers.SGD { learning_rate = 1, loss_scale_factor = 8 }
@@ -249,16 +272,10 @@ end
 function Optimizer:apply_unscaled(grads, variables)
   self:build(variables)
   local gs, vs = connected(grads, variables)
-  gs = clipping.clip(self.options, gs)
-  local scalars = step_scalars(self)
-  for i, v in ipairs(vs) do
-    local value = v:value()
-    local now = scalars(v:dtype(), value:device())
-    local change = self:update(value, gs[i], self.slots[v], now)
-    if decay.applies(self, v) then
-      value = value - value * (self.options.weight_decay * now.rate)
-    end
-    v:assign(value - change)
+  if self.options.gradient_accumulation_steps then
+    accumulation.step(self, gs, vs, function(means) update(self, means, vs) end)
+  else
+    update(self, gs, vs)
   end
   averages.update(self)
   constraints.apply(vs)
@@ -356,6 +373,7 @@ function Optimizer.define(definition)
   function class.new(given)
     local chosen = Schedule.check(definition.class, class.declared, given or {})
     clipping.check(definition.class, chosen)
+    learning_rate.apply_decay(definition.class, chosen)
     local schedule = learning_rate.schedule_of(definition.class, chosen.learning_rate)
     local self = setmetatable({ name = chosen.name or definition.class, options = chosen,
       schedule = schedule or false, iterations = Optimizer.scalar(0, "int64", "iterations"), slots = {}, state = {},

@@ -1,4 +1,5 @@
 --- Slots: the variables that an optimizer keeps for each variable it trains, such as Adam's momentum.
+local accumulation = require "mgpu.nn.optimizers.accumulation"
 local averages = require "mgpu.nn.optimizers.averages"
 local core = require "mgpu.core"
 
@@ -22,10 +23,12 @@ local function filled_like(v, value)
     { dtype = v:dtype(), device = v:device() })
 end
 
---- make(optimizer, v): makes the slots of a variable: those of the rule, and its average with use_ema.
+--- make(optimizer, v): makes the slots of a variable: those of the rule, its average with use_ema, and the sum of its
+--- gradients with gradient_accumulation_steps.
 function M.make(self, v)
   local own, names = {}, self:slot_names()
   if self.options.use_ema then names[#names + 1] = averages.SLOT end
+  if self.options.gradient_accumulation_steps then names[#names + 1] = accumulation.SLOT end
   for _, name in ipairs(names) do
     own[name] = core.variable(filled_like(v, self:slot_start(name)), {
       name = ("%s/%s"):format(v.name, name), trainable = false })
