@@ -53,6 +53,10 @@ CASES += [
     ("KLDivergence", {}, "one_hot", "unnormalised"),
     ("Hinge", {}, "signs", "logits"),
     ("Hinge", {}, "bits", "logits"),
+    ("Poisson", {}, "soft", "probabilities"),
+    ("Poisson", {}, "bits", "unnormalised"),
+    ("LogCosh", {}, "soft", "logits"),
+    ("LogCosh", {}, "bits", "large_logits"),
     ("CosineSimilarity", {}, "soft", "logits"),
     ("CosineSimilarity", {"axis": 1}, "one_hot", "probabilities"),
 ]

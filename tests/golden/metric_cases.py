@@ -37,6 +37,7 @@ CASES = [
     ("MeanSquaredError", {}, "bits"), ("MeanAbsoluteError", {}, "bits"),
     ("BinaryAccuracy", {"threshold": 0.3}, "bits"), ("CategoricalAccuracy", {}, "one_hot"),
     ("SparseCategoricalAccuracy", {}, "ids"),
+    ("Poisson", {}, "bits"), ("LogCoshError", {}, "bits"),
 ]
 for curve in ["ROC", "PR", "PRGAIN"]:
     for method in ["interpolation", "minoring", "majoring"]:

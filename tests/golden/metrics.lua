@@ -47,6 +47,8 @@ return {
     { metric = "BinaryAccuracy", args = { threshold = 0.3 }, kind = "bits" },
     { metric = "CategoricalAccuracy", args = {}, kind = "one_hot" },
     { metric = "SparseCategoricalAccuracy", args = {}, kind = "ids" },
+    { metric = "Poisson", args = {}, kind = "bits" },
+    { metric = "LogCoshError", args = {}, kind = "bits" },
     { metric = "AUC", args = { curve = "ROC", summation_method = "interpolation", num_thresholds = 20 },
       kind = "column" },
     { metric = "AUC", args = { curve = "ROC", summation_method = "minoring", num_thresholds = 20 }, kind = "column" },

@@ -121,11 +121,14 @@ end
 
 local function as_it_is(fn) return fn end
 
+local ROUNDED = { LogCoshError = 1e-8 } -- Keras rounds log 2 to float32
+
 local function same_everywhere(case, class)
+  local tolerance = ROUNDED[case.metric] or 1e-10
   for _, via in ipairs { as_it_is, mgpu.jit } do
     local results, weighted = run_golden(case, class, "float64", via)
-    check.near(results, case.plain, 1e-10)
-    check.near(weighted, case.weighted, 1e-10)
+    check.near(results, case.plain, tolerance)
+    check.near(weighted, case.weighted, tolerance)
   end
   if #mgpu.devices "cpu" == 0 then return end
   mgpu.with_device("cpu:0", function()
@@ -151,17 +154,18 @@ for i, case in ipairs(golden.cases) do
 
   test(("metric %d, %s, is saved, reset and restored"):format(i, described(case)), function()
     local _, _, metric = run_golden(case, metrics[case.metric], "float64", as_it_is)
+    local tolerance = ROUNDED[case.metric] or 1e-10
     local expected, fresh = case.plain[golden.updates], metrics[case.metric](case.args):result()
     local saved = metric:save()
     metric:reset()
     check.equal(metric:result(), fresh)
     for _, v in ipairs(metric:variables()) do check.equal(mgpu.sum(v:value()):item(), 0) end
     metric:restore(saved)
-    check.near(metric:result(), expected, 1e-10)
+    check.near(metric:result(), expected, tolerance)
     local y, p = golden_batch(case, 0, "float64")
     metric:reset()
     metric:update(y, p)
-    check.near(metric:result(), case.plain[1], 1e-10)
+    check.near(metric:result(), case.plain[1], tolerance)
   end)
 end
 
