@@ -3,9 +3,10 @@
 -- strict(kind, t)               makes the table `t` strict.
 -- strict.lazy(kind, folder, t, later)  RETURNS a strict table whose field X is loaded on first use: it is what
 --                               require(folder .. "." .. t[X]) returns, or the field X of that if the file defines
---                               several. `later`: an array of names that are planned but not built; reading one says
---                               so. Calling the table RETURNS the sorted field names. Its metatable has the fields
---                               folder and files = t, for tests/docstrings.lua.
+--                               several; t[X] = "file:Y" means the field Y. `later`: an array of names that are planned
+--                               but not built; reading one says so. Calling the table RETURNS the sorted field names.
+--                               Its metatable has the fields folder and files, the file of each name, for the
+--                               documentation.
 -- `kind` names the table in the error: unknown layer "Dens" (did you mean "Dense"?).
 local core = require "mgpu.core"
 
@@ -24,9 +25,13 @@ local function fail_unknown(what, name, names, kind)
   core.fail("usage", ("%s %q%s"):format(what, tostring(name), hint))
 end
 
---- lazy(kind, folder, files, later): see the top.
-function M.lazy(kind, folder, files, later)
-  local names, planned = sorted_keys(files), {}
+--- lazy(kind, folder, t, later): see the top.
+function M.lazy(kind, folder, t, later)
+  local names, planned, files, fields = sorted_keys(t), {}, {}, {}
+  for name, entry in pairs(t) do
+    local file, field = entry:match "^(.*):(.*)$"
+    files[name], fields[name] = file or entry, field or name
+  end
   for _, name in ipairs(later or {}) do planned[name] = true end
   return setmetatable({}, {
     __index = function(self, name)
@@ -35,7 +40,8 @@ function M.lazy(kind, folder, files, later)
       end
       if not files[name] then fail_unknown("unknown " .. kind, name, names, kind) end
       local value = require(folder .. "." .. files[name])
-      if type(value) == "table" and not getmetatable(value) and value[name] then value = value[name] end
+      local field = fields[name] or name
+      if type(value) == "table" and not getmetatable(value) and value[field] then value = value[field] end
       rawset(self, name, value)
       return value
     end,

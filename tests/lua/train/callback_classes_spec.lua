@@ -303,7 +303,7 @@ test("SamplesPerSec takes fit's batch size, and needs one for a dataset", functi
 end)
 
 test("medians are those of numpy", function()
-  local median = require "mgpu.train.callbacks.batch_timer".median
+  local median = require "mgpu.train.callbacks.timing".BatchTimer.median
   check.equal({ median { 3 }, median { 3, 1 }, median { 9, 1, 2 }, median { 4, 1, 2, 8 } }, { 3, 2, 2, 3 })
   local many = {}
   for i = 1, 50001 do many[i] = i end

@@ -1,15 +1,16 @@
---- Counts of true and false positives and negatives at thresholds, for precision, recall and AUC.
+--- Counts of true and false positives and negatives at thresholds; precision and recall.
 --
 -- A prediction is positive if it is above the threshold, a target if it is not 0. Options of precision and recall:
 -- thresholds (a number or a list, default 0.5), top_k (only the k largest of each row can be positive; of equal ones
 -- the first), class_id (from 0: only this class counts).
 local core = require "mgpu.core"
+local Metric = require "mgpu.nn.metrics.metric"
 local shapes = require "mgpu.nn.losses.shapes"
 
 local ops = core.ops
 local M = {}
 
-M.declared = {
+local DECLARED = {
   { "thresholds", "number|table" },
   { "top_k", "integer", min = 1 },
   { "class_id", "integer", min = 0 },
@@ -99,12 +100,52 @@ function M.counts(who, y_true, y_pred, weight, thresholds, chosen)
     count(ops.logical_and(no, actual)), count(ops.logical_and(no, never))
 end
 
---- ratio(chosen, a, b) -> a / (a + b) for each threshold, 0 where nothing was counted: a number, or an array if the
---- option thresholds is a list.
-function M.ratio(chosen, a, b)
-  local list, above, below = {}, a:value():totable(), b:value():totable()
-  for i, n in ipairs(above) do list[i] = n + below[i] > 0 and n / (n + below[i]) or 0 end
-  return type(chosen.thresholds) == "table" and list or list[1]
+-- ---- precision and recall -----------------------------------------------------------------------
+
+-- A class of metrics: true positives / (true positives + the counts named `other`, result number `nth` of M.counts); a
+-- number, or an array if the option thresholds is a list. 0 where nothing was counted.
+local function define_ratio(class, other, nth)
+  return Metric.define {
+    name = class:lower(),
+    class = class,
+    direction = "max",
+    declared = DECLARED,
+    state = { "true_positives", other },
+    init = function(self) self.limits = M.thresholds(class, self.options) end,
+    size = function(self) return { #self.limits } end,
+    observe = function(self, y_true, y_pred, weight)
+      local counts = { M.counts(self.name, y_true, y_pred, weight, self.limits, self.options) }
+      self.true_positives:assign(ops.add(self.true_positives, counts[1]))
+      self[other]:assign(ops.add(self[other], counts[nth]))
+    end,
+    result = function(self)
+      local list, below = self.true_positives:value():totable(), self[other]:value():totable()
+      for i, n in ipairs(list) do list[i] = n + below[i] > 0 and n / (n + below[i]) or 0 end
+      return type(self.options.thresholds) == "table" and list or list[1]
+    end,
+  }
 end
+
+--- Precision {thresholds = 0.5, top_k =, class_id =, name =}, also precision: true positives / (true positives +
+--- false positives), 0 if there are none.
+-- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
+-- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
+-- Example:
+--     local precision = mgpu.metrics.Precision {}
+--     precision:update(mgpu.tensor { 1, 0, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1 })
+--     -- 2 of the 3 predictions above 0.5 are right
+--     print(("%.3f"):format(precision:result()))  --> 0.667
+M.Precision = define_ratio("Precision", "false_positives", 2)
+
+--- Recall {thresholds = 0.5, top_k =, class_id =, name =}, also recall: true positives / (true positives + false
+--- negatives), 0 if there are none.
+-- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
+-- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
+-- Example:
+--     local recall = mgpu.metrics.Recall { thresholds = { 0.5, 0.75 } }
+--     recall:update(mgpu.tensor { 1, 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1, 0.2 })
+--     -- 2 of the 4 positives, then 1 of them
+--     print(unpack(recall:result()))  --> 0.5 0.25
+M.Recall = define_ratio("Recall", "false_negatives", 3)
 
 return M
