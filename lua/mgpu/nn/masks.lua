@@ -61,8 +61,8 @@ function M.with(mask, fn, ...)
   return unpack(results, 2)
 end
 
---- covers(mask, shape): whether each value of a tensor of that shape belongs to an element of the mask: the mask has the
---- sizes of its first axes.
+--- covers(mask, shape): whether each value of a tensor of that shape belongs to an element of the mask: the shape
+--- begins with the sizes of the mask.
 function M.covers(mask, shape)
   for axis, size in ipairs(mask:shape()) do
     if shape[axis] ~= size then return false end

@@ -111,8 +111,8 @@ function M.bad_variable(model)
   end
 end
 
---- gradients(compiled, model, order, first, rows, layout, tensors) -> {grads, loss, each, y, weight, predictions, masks,
---- rows}: forward and backward of one batch. The gradients are of the scaled loss (optimizer:scale_loss); an
+--- gradients(compiled, model, order, first, rows, layout, tensors) -> {grads, loss, each, y, weight, predictions,
+--- masks, rows}: forward and backward of one batch. The gradients are of the scaled loss (optimizer:scale_loss); an
 --- unconnected variable has false. Asynchronous training runs this on each device.
 function M.gradients(compiled, model, order, first, rows, layout, tensors)
   local x, y, weight = batch_layout.unpack(layout, batch_rows(tensors, order, first, rows))

@@ -1,9 +1,9 @@
 --- Warnings about values that a loss takes without complaint, though they can hardly be meant.
 --
--- Each is given once a model, on stderr, and names what mends it. Looked at are the layers, when a model is compiled and
+-- Each is given once a model, on stderr, and names what mends it. Checked are the layers, when a model is compiled and
 -- when data come; targets (the first rows, if there are very many numbers) and weights that are given as tensors; the
--- first batch of a dataset or generator, and that of the first train_on_batch and test_on_batch after compile; predictions
--- for the first rows of these, unless a sigmoid or softmax made them.
+-- first batch of a dataset or generator, and of train_on_batch and test_on_batch after compile; predictions for the
+-- first rows of these, unless a sigmoid or softmax made them.
 local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
 local masks = require "mgpu.nn.masks"

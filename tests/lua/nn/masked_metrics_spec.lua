@@ -96,8 +96,8 @@ end
 
 local function ones_model(devices, strategy)
   local model = mgpu.Sequential { mgpu.Input { { 4, 2 } }, L.Masking {}, L.Dense { 1, kernel_initializer = "ones" } }
-  model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0 }, metrics = { "mae" }, weighted_metrics = { "mse" },
-    devices = devices, strategy = strategy }
+  model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0 }, metrics = { "mae" },
+    weighted_metrics = { "mse" }, devices = devices, strategy = strategy }
   return model
 end
 
@@ -146,7 +146,8 @@ end)
 
 test("weights of rows and of steps weigh a masked output", function()
   local p, y = L.Masking {} (mgpu.tensor { { { 1 }, { 0 } }, { { 3 }, { 5 } } }), mgpu.zeros { 2, 2, 1 }
-  for _, weight in ipairs { { 1, 3 }, { { 1 }, { 3 } }, { { 1, 7 }, { 3, 3 } }, { { { 1 }, { 7 } }, { { 3 }, { 3 } } } } do
+  for _, weight in ipairs { { 1, 3 }, { { 1 }, { 3 } }, { { 1, 7 }, { 3, 3 } },
+    { { { 1 }, { 7 } }, { { 3 }, { 3 } } } } do
     local mae = mgpu.metrics.MeanAbsoluteError {}
     mae:update(y, p, weight)
     check.near(mae:result(), (1 * 1 + 3 * 3 + 3 * 5) / 7, TOLERANCE)
@@ -174,6 +175,6 @@ test("a metric whose values the mask does not fit is an error", function()
   local p = L.Masking {} (mgpu.ones { 3, 4, 2 })
   check.truthy(masks.get(p))
   local rows = mgpu.metrics.Mean.from_function(function(a, b) return (a - b):mean(3):mean(2) end, "rows")
-  check.raises(function() rows:update(mgpu.ones { 3, 4, 2 }, p) end, "rows: the predictions have a mask of shape {3, 4}, "
-    .. "but the metric has values of shape {3}: it must give a value for each element of the mask", "usage")
+  check.raises(function() rows:update(mgpu.ones { 3, 4, 2 }, p) end, "rows: the predictions have a mask of shape "
+    .. "{3, 4}, but the metric has values of shape {3}: it must give a value for each element of the mask", "usage")
 end)

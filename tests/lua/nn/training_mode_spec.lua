@@ -117,7 +117,8 @@ test("the warning counts further layers, and shows control characters as numbers
     config = { keras_history = { "x", 0, 0 } } } } } }
   local text = stderr_of(mgpu.model_from_json, core.json_encode { class_name = "Functional", config = {
     input_layers = { { "x", 0, 0 } }, output_layers = { { "base", 0, 0 } }, layers = { { class_name = "InputLayer",
-      name = "x", config = { name = "x", batch_shape = { core.null, 2 } }, inbound_nodes = core.empty_array }, base } } })
+      name = "x", config = { name = "x", batch_shape = { core.null, 2 } }, inbound_nodes = core.empty_array },
+      base } } })
   check.falsy(text:find "\27", "an escape character")
   check.matches(text, '"c" and 2 more, though')
 end)
@@ -203,7 +204,8 @@ local RANDOM = {
   SpatialDropout2D = { { rate = 0.5 }, { 4, 4, 20 } },
   RandomBrightness = { { factor = 0.5 }, IMAGE }, RandomContrast = { { factor = 0.5 }, IMAGE },
   RandomCrop = { { height = 3, width = 3 }, IMAGE }, RandomFlip = { {}, IMAGE },
-  RandomRotation = { { factor = 0.4 }, IMAGE }, RandomTranslation = { { height_factor = 0.4, width_factor = 0.4 }, IMAGE },
+  RandomRotation = { { factor = 0.4 }, IMAGE },
+  RandomTranslation = { { height_factor = 0.4, width_factor = 0.4 }, IMAGE },
   RandomZoom = { { height_factor = 0.4 }, IMAGE },
 }
 local SAME_IN_BOTH = { Lambda = true, CenterCrop = true, Rescaling = true, Resizing = true }

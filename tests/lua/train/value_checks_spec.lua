@@ -7,9 +7,9 @@ local stderr_of = require "fixtures".stderr_of
 local L = mgpu.layers
 local test = check.test
 
-local HEADS = { sigmoid = { 1, "sigmoid" }, linear = { 1 }, softmax = { 3, "softmax" }, scores = { 3 }, relu = { 3, "relu" } }
+local HEADS = { sigmoid = { 1, "sigmoid" }, linear = { 1 }, softmax = { 3, "softmax" }, scores = { 3 } }
 
--- A compiled model with predictions of that kind; zeros are predicted from the bias alone.
+-- A compiled model with predictions of that kind.
 local function model_of(head, options)
   local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { HEADS[head][1], activation = HEADS[head][2] } }
   options.optimizer = mgpu.optimizers.SGD { 1e-3 }
@@ -47,7 +47,7 @@ local CASES = {
     "binary_crossentropy") } },
   { "labels of 2 and logits", "linear", bce { from_logits = true, name = "mine" }, with(BITS, 3, 2), nil,
     { TARGETS:format("0 to 2", "mine") } },
-  { "targets of kl_divergence that are no probabilities", "softmax", "kl_divergence", with(ONE_HOT, 2, { 0, 3, 0 }), nil,
+  { "targets of kl_divergence above 1", "softmax", "kl_divergence", with(ONE_HOT, 2, { 0, 3, 0 }), nil,
     { TARGETS:format("0 to 3", "kl_divergence") } },
   { "logits to binary_crossentropy", "linear", "binary_crossentropy", BITS, nil,
     { PREDICTIONS .. ".-, but binary_crossentropy takes probabilities: end the model with activation = \"sigmoid\", or "
@@ -64,7 +64,8 @@ local CASES = {
     { "y has numbers", PREDICTIONS, WEIGHTS } },
   -- valid use
   { "labels within [0, 1]", "sigmoid", "binary_crossentropy", with(BITS, 3, 0.3), nil, {} },
-  { "labels that rounding has moved", "sigmoid", "binary_crossentropy", with(with(BITS, 3, 1 + 1e-7), 4, -1e-7), nil, {} },
+  { "labels that rounding has moved", "sigmoid", "binary_crossentropy", with(with(BITS, 3, 1 + 1e-7), 4, -1e-7), nil,
+    {} },
   { "label smoothing", "sigmoid", bce { label_smoothing = 0.2 }, BITS, nil, {} },
   { "wrong labels of weight 0", "sigmoid", "binary_crossentropy", with(BITS, 3, -1), { 1, 1, 0, 1, 1, 1, 1, 1 }, {} },
   { "logits with from_logits", "linear", bce { from_logits = true }, BITS, nil, {} },
@@ -165,7 +166,8 @@ test("each output of a model is looked at, and the messages name them", function
   local model = mgpu.Model { inputs = x, outputs = { L.Dense { 1, name = "a" } (x),
     L.Dense { 1, activation = "sigmoid", name = "b" } (x) } }
   model:compile { loss = { a = "mse", b = "binary_crossentropy" } }
-  check_warnings(stderr_of(model.fit, model, mgpu.tensor(X), { mgpu.tensor(WRONG), mgpu.tensor(WRONG) }, { verbose = 0 }),
+  local y = mgpu.tensor(WRONG)
+  check_warnings(stderr_of(model.fit, model, mgpu.tensor(X), { y, y }, { verbose = 0 }),
     { 'fit: output "b": y has numbers from 0 to 5' })
 end)
 
@@ -241,7 +243,8 @@ for i, row in ipairs(ONE_UNIT) do
 end
 
 test("a softmax over several units, or over a length that is not known, is fine", function()
-  for _, layer in ipairs { L.Dense { 2, activation = "softmax" }, L.Softmax {}, L.Dense { 1, activation = "sigmoid" } } do
+  local layers = { L.Dense { 2, activation = "softmax" }, L.Softmax {}, L.Dense { 1, activation = "sigmoid" } }
+  for _, layer in ipairs(layers) do
     local model = mgpu.Sequential { mgpu.Input { 4 }, layer }
     check.equal((stderr_of(model.compile, model, { loss = "mse" })), "")
   end

@@ -1,8 +1,8 @@
 --- Where a file of Keras fixes the mode of a layer's call: training or inference.
 --
--- Keras 2 records `training` where the user gave it, and obeys it. Keras 3 records it for every call and ignores it: the
--- mode of predict, evaluate or fit decides. So files of Keras 3 fix no mode. Ours that have Keras 3's form mark the
--- calls whose mode is fixed by a field that Keras does not read.
+-- Keras 2 records `training` where the user gave it, and obeys it. Keras 3 records it for every call and ignores it:
+-- predict, evaluate or fit decides. So files of Keras 3 fix no mode. Our files in the form of Keras 3 mark calls whose
+-- mode is fixed with a field that Keras does not read.
 local objects = require "mgpu.nn.keras.objects"
 local warnings = require "mgpu.warnings"
 
