@@ -33,8 +33,11 @@ local MAKES_PROBABILITIES = { sigmoid = true, softmax = true } -- ops
 -- What these activations make of a single unit.
 local OF_ONE_UNIT = { softmax = 1, log_softmax = 0, sparsemax = 1 }
 
--- The name of the layer's activation, and the axes that it normalizes; nil for other layers.
+-- The name of the layer's activation, and the axes that it normalizes; nil for other layers, and for classes of the
+-- user, which may apply theirs to anything.
 local function normalized(layer)
+  local class = rawget(require "mgpu.nn.layers", layer.class_name)
+  if not class or class.own_declared ~= layer.own_declared then return nil end
   if layer.class_name == "Softmax" then
     return "softmax", type(layer.axis) == "table" and layer.axis or { layer.axis }
   end

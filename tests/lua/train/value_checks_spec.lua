@@ -252,6 +252,13 @@ test("a softmax over several units, or over a length that is not known, is fine"
   check.equal((stderr_of(model.compile, model, { loss = "mse" })), "")
 end)
 
+test("a layer of the user's may apply its activation to anything", function()
+  local Pool = mgpu.Layer:extend("Pool", { activation = "softmax" })
+  function Pool:call(x) return (x * mgpu.activations[self.activation](x)):sum { axis = 2, keepdims = true } end
+  local model = mgpu.Sequential { mgpu.Input { 4 }, Pool {} }
+  check.equal((stderr_of(model.compile, model, { loss = "mse" })), "")
+end)
+
 test("a model inside a model is looked at", function()
   local inner = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1, activation = "softmax", name = "deep" } }
   local x = mgpu.Input { 4 }
