@@ -174,6 +174,11 @@ graph("arithmetic of symbolic tensors", { { 4 }, { 4 } }, function(a, b)
     2 ^ a, 3 - a }
 end)
 
+graph("operations on symbolic tensors", { { 3, 4 }, { 4 } }, function(a, b)
+  return { a:exp(), (a * a):sqrt(), a:maximum(b:expand_dims(2)), a:sigmoid() - a:square(), a:mean(3), a:sum(2, true),
+    a:max(-1), a:sum { axis = { 2, 3 } }, a:minimum(0.5), L.Conv1D { 2, 2 } (a):tanh() }
+end)
+
 for _, normalize in ipairs { false, true } do
   graph("Dot along the last axis, normalize = " .. tostring(normalize), { { 3, 4 }, { 2, 4 } }, function(a, b)
     return L.Dot { -1, normalize = normalize, name = "product" } { a, b }

@@ -3,6 +3,7 @@
 -- A configuration is data from outside: class names are looked up among the known ones, options are checked like a
 -- user's, and no code of the file is run.
 local core = require "mgpu.core"
+local error_line = require "mgpu.error_line"
 local mixed_precision = require "mgpu.nn.mixed_precision"
 
 local M = {}
@@ -13,6 +14,20 @@ local function damaged(path, what)
   core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
 end
 
+local OPERATORS = { add = "Add", sub = "Subtract", mul = "Multiply", div = "Divide", mod = "Mod", pow = "Power" }
+
+-- The Operation for a layer of the class Arithmetic, which held the arithmetic of symbolic tensors in older files.
+local function from_arithmetic(config)
+  local first, second, number = { input = 1 }, { input = 2 }, config.number
+  if number then
+    first, second = config.reversed and number or first, config.reversed and first or number
+  end
+  local negative = config.operator == "neg"
+  return { class_name = "Operation", config = { name = config.name, trainable = config.trainable, dtype = config.dtype,
+    stream_name = config.stream_name, op = negative and "Negative" or OPERATORS[config.operator] or "Arithmetic",
+    arguments = negative and { x = first } or { x1 = first, x2 = second } } }
+end
+
 -- The layer or inner model of an entry {class_name =, config =}.
 local function layer_from(entry, custom, path)
   if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
@@ -20,6 +35,7 @@ local function layer_from(entry, custom, path)
   end
   local name = entry.class_name
   if name == "Sequential" or name == "Model" then return M.make(entry, custom, path) end
+  if name == "Arithmetic" and not custom[name] then return layer_from(from_arithmetic(entry.config), custom, path) end
   local class = custom[name]
   if not class then
     local layers = require "mgpu.nn.layers"
@@ -103,12 +119,9 @@ function M.guarded(path, fn, ...)
   if type(result) ~= "string" or code == "oom" or code == "interrupted" or tells then
     error(result, 0)
   end
-  -- core.fail has put the line of the user's call in front, and will do so again
-  local _, line = pcall(core.fail, "data", "")
-  for _, start in ipairs { line, path .. ": " } do
-    if result:sub(1, #start) == start then result = result:sub(#start + 1) end
-  end
-  damaged(path, result)
+  local start = path .. ": "
+  result = error_line(result)
+  damaged(path, result:sub(1, #start) == start and result:sub(#start + 1) or result)
 end
 
 -- The number of layers in a configuration, those of inner models included.

@@ -38,7 +38,15 @@ function methods.dtype(self) return self.kind end
 --- s:rank() -> the number of axes.
 function methods.rank(self) return #self.sizes end
 
+-- The node of an operation of these symbolic tensors.
+local function operate(op, arguments, inputs)
+  return require "mgpu.nn.layers".Operation { op, arguments } (#inputs > 1 and inputs or inputs[1])
+end
+
+-- x:mean(2) and so on make operations (operations/methods.lua).
 function Symbol.__index(_, key)
+  if methods[key] then return methods[key] end
+  methods[key] = require "mgpu.nn.operations.methods".find(key, M.is_symbol, operate)
   if methods[key] then return methods[key] end
   if type(key) == "string" and rawget(core.methods, key) then
     fail("%s: a symbolic tensor has no values to compute with: use a layer, as in "
@@ -60,27 +68,29 @@ end
 local MERGING = { add = "Add", sub = "Subtract", mul = "Multiply" }
 
 -- The metamethod for an operator between symbolic tensors and numbers.
-local function arithmetic(operator, sign)
+local function arithmetic(operator, operation, sign)
   return function(a, b)
-    local layers = require "mgpu.nn.layers"
-    local number = type(a) == "number" and a or type(b) == "number" and b or nil
-    if number then
-      return layers.Arithmetic { operator, number, reversed = type(a) == "number" } (number == a and b or a)
-    end
-    if not (M.is_symbol(a) and M.is_symbol(b)) then
+    local number = type(a) == "number" or type(b) == "number"
+    if not number and not (M.is_symbol(a) and M.is_symbol(b)) then
       fail("%s: the operands must be symbolic tensors or numbers: use L.Lambda for anything else", sign)
     end
-    if MERGING[operator] then return layers[MERGING[operator]] {} { a, b } end
-    return layers.Arithmetic { operator } { a, b }
+    if number then
+      local x = { input = 1 }
+      return operate(operation, { x1 = type(a) == "number" and a or x, x2 = type(b) == "number" and b or x },
+        { type(a) == "number" and b or a })
+    end
+    if MERGING[operator] then return require "mgpu.nn.layers"[MERGING[operator]] {} { a, b } end
+    return operate(operation, { x1 = { input = 1 }, x2 = { input = 2 } }, { a, b })
   end
 end
 
-for sign, operator in pairs { ["+"] = "add", ["-"] = "sub", ["*"] = "mul", ["/"] = "div", ["%"] = "mod",
-  ["^"] = "pow" } do
-  Symbol["__" .. operator] = arithmetic(operator, sign)
+for sign, names in pairs { ["+"] = "add Add", ["-"] = "sub Subtract", ["*"] = "mul Multiply", ["/"] = "div TrueDivide",
+  ["%"] = "mod Mod", ["^"] = "pow Power" } do
+  local operator, operation = names:match "(%a+) (%a+)"
+  Symbol["__" .. operator] = arithmetic(operator, operation, sign)
 end
 
-function Symbol.__unm(a) return require "mgpu.nn.layers".Arithmetic { "neg" } (a) end
+function Symbol.__unm(a) return operate("Negative", { x = { input = 1 } }, { a }) end
 
 local function refuse(sign)
   return function() fail("%s: a symbolic tensor has no values to compare: use L.Lambda", sign) end
@@ -109,16 +119,16 @@ local function is_shape(shapes) return type(shapes[1]) ~= "table" end
 --- always called with it.
 function M.connect(layer, x, training)
   local listed = not M.is_symbol(x)
-  local inputs, shapes = listed and { unpack(x) } or { x }, {}
+  local inputs, shapes, dtypes = listed and { unpack(x) } or { x }, {}, {}
   for i = 1, #inputs do
     if not M.is_symbol(inputs[i]) then
       layer:fail("input %d is a %s, the others are symbolic tensors", i, type(inputs[i]))
     end
-    shapes[i] = inputs[i]:shape()
+    shapes[i], dtypes[i] = inputs[i]:shape(), inputs[i]:dtype()
   end
   local given = listed and shapes or shapes[1]
   layer:ensure_built(given)
-  local out = layer:output_shape(given)
+  local out = layer:output_shape(given, dtypes)
   made = made + 1
   local node = { layer = layer, inputs = inputs, listed = listed, outputs = {}, number = made,
     training = training }

@@ -128,7 +128,7 @@ local IMAGE, STEPS, ROW = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }
 -- For each class its options and the shape of its input, or an array of shapes for several inputs.
 local CASES = {
   Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } },
-  Arithmetic = { { "mul", 3 }, ROW }, Average = { {}, { ROW, ROW } },
+  Average = { {}, { ROW, ROW } }, Operation = { { "Multiply", { x1 = { input = 1 }, x2 = 3 } }, ROW },
   AveragePooling1D = { {}, STEPS }, AveragePooling2D = { {}, IMAGE }, BatchNormalization = { {}, IMAGE },
   CenterCrop = { { 2, 2 }, IMAGE }, Normalization = { { mean = 0.5, variance = 2 }, ROW },
   RandomBrightness = { { 0.2 }, IMAGE }, RandomContrast = { { 0.2 }, IMAGE }, RandomCrop = { { 2, 2 }, IMAGE },

@@ -238,14 +238,18 @@ for what, case in pairs {
   ["two layers of one name"] = { model_of(function()
     return { inputs = x1, outputs = L.ReLU { name = "r" } (L.ReLU { name = "r" } (x1)) }
   end), 'two layers are called "r"' },
-  ["an op on a symbol"] = { function() return x1:relu() end, "a symbolic tensor has no values" },
+  ["an op on a symbol"] = { function() return x1:median() end, "a symbolic tensor has no values" },
   ["a tensor added to a symbol"] = { function() return x1 + mgpu.ones { 1 } end, "L.Lambda" },
   ["a symbol compared"] = { function() return x1 < x1 end, "no values to compare" },
-  ["an operator without its second input"] = { function() return L.Arithmetic { "div" } (x1) end,
-    "takes two inputs" },
-  ["an operator with an input too many"] = { function() return L.Arithmetic { "div", 2 } { x1, x1 } end,
-    "takes one input, got 2" },
-  ["a negation with a number"] = { function() return L.Arithmetic { "neg", 2 } end, "takes no number" },
+  ["an operation without its second input"] = { function()
+    return L.Operation { "Divide", { x1 = { input = 1 }, x2 = { input = 2 } } } (x1)
+  end, "takes 2 inputs, got 1" },
+  ["an operation with an input too many"] = { function()
+    return L.Operation { "Divide", { x1 = { input = 1 }, x2 = 2 } } { x1, x1 }
+  end, "takes 1 input, got 2" },
+  ["an operation with an unknown argument"] = { function()
+    return L.Operation { "Negative", { x = { input = 1 }, number = 2 } }
+  end, "Negative has no argument number" },
   ["one input too few"] = { function() return two() { mgpu.ones { 1, 6 } } end,
     "1 inputs were given, the model takes 2" },
   ["an unknown input name"] = { function()

@@ -8,6 +8,7 @@ local h5_file = require "mgpu.nn.keras.h5_file"
 local layouts = require "mgpu.nn.keras.layouts"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
+local objects = require "mgpu.nn.keras.objects"
 local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
 local training = require "mgpu.nn.keras.training"
@@ -58,7 +59,7 @@ function M.load_model(path, custom, compile)
     core.fail("data", path .. ": the file holds weights only: make the model and use load_weights")
   end
   local version = file:text("", "keras_version") or file:text("model_weights", "keras_version")
-  local config = core.json_decode(text)
+  local config = objects.decode(text)
   local at = { path = path, custom = custom, keras2 = origin.is_keras2(version, config) }
   local entry = models.read(config, at)
   local model = blank_weights.with_room(file:count(), path, function()

@@ -5,6 +5,7 @@ local h5_file = require "mgpu.nn.keras.h5_file"
 local layouts = require "mgpu.nn.keras.layouts"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
+local objects = require "mgpu.nn.keras.objects"
 local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
 local training = require "mgpu.nn.keras.training"
@@ -48,7 +49,7 @@ end
 --- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state, or nil in its place.
 function M.load_model(path, custom, compile)
   local archive = core.zip_read(path)
-  local config = core.json_decode(archive:read "config.json")
+  local config = objects.decode(archive:read "config.json")
   local metadata = archive:size "metadata.json" and core.json_decode(archive:read "metadata.json")
   local version = type(metadata) == "table" and metadata.keras_version
   local at = { path = path, custom = custom, keras2 = origin.is_keras2(version, config) }

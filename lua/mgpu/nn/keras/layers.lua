@@ -96,15 +96,20 @@ local function check_unused(config, known, row, at, who)
   end
 end
 
+--- knows(name) -> whether a class of our layers has the name.
+function M.knows(name)
+  for _, known in ipairs(require "mgpu.nn.layers"()) do
+    if known == name then return true end
+  end
+  return false
+end
+
 local function class_of(name, at)
   if at.custom[name] then return at.custom[name] end
-  if name == "Lambda" or name == "TFOpLambda" or name == "SlicingOpLambda" then
-    objects.fail(at, "the model has a %s layer, whose Python code cannot be run: write it as a layer", name)
+  if name == "Lambda" then
+    objects.fail(at, "the model has a Lambda layer, whose Python code cannot be run: write it as a layer")
   end
-  local layers = require "mgpu.nn.layers"
-  for _, known in ipairs(layers()) do
-    if known == name then return layers[name] end
-  end
+  if M.knows(name) then return require "mgpu.nn.layers"[name] end
   core.fail("data", ("%s: unknown layer class %q: give it with {custom = {%s = ...}}"):format(at.path, name, name))
 end
 

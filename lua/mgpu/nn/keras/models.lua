@@ -7,6 +7,8 @@ local core = require "mgpu.core"
 local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
+local operations = require "mgpu.nn.keras.operations"
+local tf_functions = require "mgpu.nn.keras.tf_functions"
 
 local M = {}
 
@@ -104,21 +106,47 @@ local function use_from(node, name, at)
   return { inputs = places, listed = #places > 1, recorded = training_of(places[1].options or {}, name, at) }
 end
 
--- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key.
--- list: the layers in our form.
+-- The function that reads a use of an entry which is an operation and no layer, and the function that recognises a
+-- place in its arguments; nil for layers.
+local function reader_of(entry, at)
+  if operations.is_operation(entry, at) then return operations.from_node, tensor_place end
+  if tf_functions.is_function(entry) then return tf_functions.from_node, plain_place end
+end
+
+-- The use number n of an operation, with its layer as `operation`.
+local function operation_use(read, entry, node, n, place, at)
+  if type(node) ~= "table" then objects.damaged(at, "a use of %q is not a list", tostring(entry.name)) end
+  local layer, places = read(entry, node, at, place)
+  if #places == 0 then objects.damaged(at, "a use of %q has no inputs", tostring(entry.name)) end
+  if n > 1 then layer.config.name = ("%s_use_%d"):format(layer.config.name, n) end
+  return { inputs = places, listed = #places > 1, operation = layer }
+end
+
+-- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key; name
+-- -> position. Adds the layers to `list`: an operation has its arguments in its uses, so each use is a layer.
 local function uses_from(config, list, at)
   local uses, by_place, position = {}, {}, {}
+  for i, entry in ipairs(config.layers) do list[i] = not reader_of(entry, at) and M.from_keras(entry, at) end
   for i, entry in ipairs(config.layers) do
     local name = type(entry) == "table" and (given(entry.name) or given((given(entry.config) or {}).name))
     if type(name) ~= "string" then objects.damaged(at, "layer %d has no name", i) end
     if position[name] then objects.damaged(at, "two layers are called %q", name) end
     position[name], by_place[name] = i, {}
     local nodes = given(entry.inbound_nodes) or {}
+    local read, place = reader_of(entry, at)
     for n, node in ipairs(type(nodes) == "table" and nodes or {}) do
-      local use = use_from(node, name, at)
-      use.layer, use.training = i, call_mode.fixed(node, use.recorded, list[i], at)
+      local use
+      if read then
+        use = operation_use(read, entry, node, n, place, at)
+        list[n == 1 and i or #list + 1] = use.operation
+      else
+        use = use_from(node, name, at)
+        use.training = call_mode.fixed(node, use.recorded, list[i], at)
+      end
+      use.layer = n > 1 and read and #list or i
       uses[#uses + 1], by_place[name][n - 1] = use, use
     end
+    if not list[i] then objects.damaged(at, "the operation %q is used nowhere", name) end
   end
   return uses, by_place, position
 end
@@ -187,7 +215,6 @@ end
 
 local function functional_from(config, at)
   local list = {}
-  for i, entry in ipairs(config.layers) do list[i] = M.from_keras(entry, at) end
   local uses, by_place, position = uses_from(config, list, at)
   local input_places = collect_places(config.input_layers, plain_place, {}, at)
   local output_places = collect_places(config.output_layers, plain_place, {}, at)
@@ -250,6 +277,7 @@ end
 -- A layer or inner model. Each layer states its policy, since layers do not inherit one from the model in Keras.
 local function to_entry(layer, style)
   if layer.is_network then return M.to_keras(layer, style) end
+  if layer.class_name == "Operation" then return operations.to_entry(layer) end
   local config = layer:get_config()
   if layer.is_input and not layer.states_policy then config.dtype = nil end
   return layers.to_layer(layer, config, style)
@@ -281,9 +309,10 @@ local function place_of(place, names, input_names)
   return { use.name, use.number, place[2] - 1 }
 end
 
--- A use of a layer as Keras 2 or 3 writes it.
-local function node_of(use, list, style, shape_of)
-  if style == "h5" then
+-- A use of a layer as Keras 2 or 3 writes it. Operations are Keras 3's in both.
+local function node_of(use, layer, list, style, shape_of)
+  local is_operation = layer.class_name == "Operation"
+  if style == "h5" and not is_operation then
     local node = {}
     for i, place in ipairs(list) do
       local options = {}
@@ -298,6 +327,7 @@ local function node_of(use, list, style, shape_of)
     tensors[i] = { class_name = "__keras_tensor__", config = { keras_history = place, dtype = s:dtype(),
       shape = layers.shape_to { unpack(s:shape(), 2) } } }
   end
+  if is_operation then return operations.to_node(layer, tensors) end
   return call_mode.mark({ args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } },
     use.training)
 end
@@ -333,7 +363,7 @@ local function functional_to(model, style)
     counts[entry] = names[n].number + 1
     for i, place in ipairs(use.inputs) do places[i] = place_of(place, names, input_names) end
     if entry.inbound_nodes == core.empty_array then entry.inbound_nodes = {} end
-    table.insert(entry.inbound_nodes, node_of(use, places, style, symbol))
+    table.insert(entry.inbound_nodes, node_of(use, model.layers[use.layer], places, style, symbol))
   end
   local inputs, outputs = {}, {}
   for i, name in ipairs(input_names) do inputs[i] = { name, 0, 0 } end

@@ -13,6 +13,30 @@ function M.given(value)
   return value
 end
 
+-- The numbers that Python writes into JSON, though JSON has no words for them, as texts.
+local WORDS = { Infinity = '"inf"', ["-Infinity"] = '"-inf"', NaN = '"nan"' }
+
+--- decode(text) -> the value of Keras's JSON, with "inf", "-inf" and "nan" for these numbers.
+function M.decode(text)
+  if text:find "Infinity" or text:find "NaN" then
+    local parts, at = {}, 1
+    while at <= #text do -- strings stay as they are
+      local quote = text:find('"', at, true) or #text + 1
+      parts[#parts + 1] = text:sub(at, quote - 1):gsub("-?%a+", WORDS)
+      local last = quote
+      repeat
+        last = text:find('["\\]', last + 1) or #text
+        local escaped = text:sub(last, last) == "\\"
+        if escaped then last = last + 1 end
+      until not escaped or last >= #text
+      parts[#parts + 1] = text:sub(quote, last)
+      at = last + 1
+    end
+    text = table.concat(parts)
+  end
+  return core.json_decode(text)
+end
+
 --- fail(at, message, ...): the file is fine, but it holds something that we do not have.
 function M.fail(at, message, ...) core.fail("unsupported", at.path .. ": " .. message:format(...)) end
 

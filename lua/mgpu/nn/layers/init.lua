@@ -2,7 +2,6 @@
 return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Activation = "activation",
   Add = "merge",
-  Arithmetic = "arithmetic",
   Average = "merge",
   AveragePooling1D = "pooling",
   AveragePooling2D = "pooling",
@@ -35,6 +34,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Maximum = "merge",
   Multiply = "merge",
   Normalization = "scaling",
+  Operation = "operation",
   PReLU = "activation",
   Permute = "reshape",
   RandomBrightness = "random_images",

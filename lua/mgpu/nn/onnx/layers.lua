@@ -1,6 +1,6 @@
 --- Layers as ops of ONNX: a function (graph, layer, value or array of values) -> the layer's output value, by class.
 --
--- onnx/images.lua has those over images and sequences, onnx/merging.lua those with several inputs. At inference
+-- onnx/images.lua has those over images and sequences, onnx/merging.lua those with several inputs, onnx/operations.lua operations. At inference
 -- dropout and noise do nothing.
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
@@ -9,7 +9,8 @@ local images = require "mgpu.nn.layers.images"
 local ops = core.ops
 
 local M = {}
-for _, part in ipairs { require "mgpu.nn.onnx.images", require "mgpu.nn.onnx.merging" } do
+for _, part in ipairs { require "mgpu.nn.onnx.images", require "mgpu.nn.onnx.merging",
+  require "mgpu.nn.onnx.operations" } do
   for name, export in pairs(part) do M[name] = export end
 end
 

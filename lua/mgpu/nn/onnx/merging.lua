@@ -1,4 +1,4 @@
---- Layers with several inputs, and arithmetic of symbolic tensors, as ops of ONNX; see onnx/layers.lua.
+--- Layers with several inputs as ops of ONNX; see onnx/layers.lua.
 local M = {}
 
 -- ---- element by element -------------------------------------------------------------------------
@@ -39,32 +39,6 @@ local function merge(op_type, finish)
 end
 M.Add, M.Subtract, M.Multiply, M.Maximum = merge "Add", merge "Sub", merge "Mul", merge "Max"
 M.Average = merge("Add", function(g, sum, n, dtype) return g:op("Div", { sum, g:number(n, dtype) }) end)
-
--- The remainder with the sign of b.
-local function remainder(g, a, b)
-  local whole = g:op("Floor", { g:op("Div", { a, b }) })
-  return g:op("Sub", { a, g:op("Mul", { whole, b }) })
-end
-
-local OPERATORS = { add = "Add", sub = "Sub", mul = "Mul", div = "Div", pow = "Pow" }
-
-local function operate(g, operator, a, b)
-  if operator == "mod" then return remainder(g, a, b) end
-  return g:op(OPERATORS[operator], { a, b })
-end
-
-function M.Arithmetic(g, layer, v)
-  if layer.operator == "neg" then return g:map(v, function(x) return g:op("Neg", { x }) end) end
-  if not layer.number then -- two inputs, which broadcast as they are
-    local name = operate(g, layer.operator, g:plain(v[1]), g:plain(v[2]))
-    return g.value(name, layer:output_shape(shapes_of(v)), v[1].dtype)
-  end
-  local number = g:number(layer.number, v.dtype)
-  return g:map(v, function(x)
-    if layer.reversed then return operate(g, layer.operator, number, x) end
-    return operate(g, layer.operator, x, number)
-  end)
-end
 
 function M.Concatenate(g, layer, vs)
   local shape = layer:output_shape(shapes_of(vs))

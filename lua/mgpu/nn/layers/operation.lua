@@ -1,0 +1,130 @@
+--- Operation {op, arguments}: an operation of keras.ops as a node of a functional model: what x * 2, 1 - x and
+--- x:mean(2) make of symbolic tensors, and what the nodes of Keras's files become.
+-- op: Keras's name of the operation's class, such as "Subtract" or "GetItem". arguments: a table by Keras's names, with
+-- {input = 1} in place of the first tensor that the layer is called with, {tensor = {{1, 2}}, dtype = "float32"} for a
+-- constant, and axes from 0, as in Keras (nn/operations/arguments.lua). It is called with a tensor, or with an array
+-- where several inputs are named. Masks end here, as in Keras. Errors: an operation that mgpu does not have; arguments
+-- that it does not take; another number of inputs.
+-- Example:
+--     local x = mgpu.Input { 2 }
+--     -- the same as outputs = 1 - x
+--     local y = L.Operation { "Subtract", { x1 = 1, x2 = { input = 1 } } } (x)
+--     print(mgpu.Model { inputs = x, outputs = y } (mgpu.tensor { { 0.25, 3 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{ 0.75, -2}}
+local arguments = require "mgpu.nn.operations.arguments"
+local core = require "mgpu.core"
+local error_line = require "mgpu.error_line"
+local Layer = require "mgpu.nn.layer"
+local layer_names = require "mgpu.nn.layer_names"
+local operations = require "mgpu.nn.operations"
+
+local Operation = Layer:extend("Operation", { positional = 2,
+  { "op", "string", required = true },
+  { "arguments", "table", required = true },
+})
+
+Operation.autocast = false -- as in Keras: an operation computes in the dtypes of its inputs
+
+-- Without a name it gets that of the operation, as in Keras.
+function Operation:make(chosen)
+  if not chosen.name then
+    local stream_name
+    chosen.name, stream_name = layer_names.new(chosen.op)
+    chosen.stream_name = chosen.stream_name or stream_name
+  end
+  return Layer.make(self, chosen)
+end
+
+function Operation:init()
+  self.row = operations.find(self.op)
+  if not self.row then
+    self:fail("the op keras.ops.%s is not supported%s", self.op, core.did_you_mean(self.op, operations.names()))
+  end
+  self.count = arguments.check(self.row, self.arguments, function(...) self:fail(...) end)
+end
+
+-- The inputs as an array. Errors: another number than the arguments name.
+function Operation:listed(x)
+  local list = type(x) == "table" and x or { x }
+  if #list ~= self.count then self:fail("takes %d input%s, got %d", self.count, self.count == 1 and "" or "s", #list) end
+  return list
+end
+
+function Operation:call(x)
+  local inputs = self:listed(x)
+  local ok, y = pcall(function() return self.row.run(arguments.values(self.row, self.arguments, inputs)) end)
+  if ok then return y end
+  local code = core.error_code()
+  if type(y) ~= "string" or code == "oom" or code == "interrupted" then error(y, 0) end
+  core.fail(code or "usage", ("%s: %s"):format(tostring(self), error_line(y)))
+end
+
+-- ---- shapes -------------------------------------------------------------------------------------
+
+local MOST_ELEMENTS = 2 ^ 31 -- of an output for one sample
+
+-- The shapes and dtypes of the outputs for inputs of these shapes, with `unknown` for sizes of -1. Nothing is computed.
+local function outputs_for(self, shapes, dtypes, unknown)
+  local inputs = {}
+  for i, shape in ipairs(shapes) do
+    local sizes = {}
+    for k, size in ipairs(shape) do sizes[k] = size == -1 and unknown or size end
+    inputs[i] = core.ops.full(sizes, 0, dtypes[i])
+  end
+  local y = core.no_grad(function() return self:call(inputs) end)
+  local several, list, kinds = type(y) == "table", {}, {}
+  for i, t in ipairs(several and y or { y }) do list[i], kinds[i] = t:shape(), t:dtype() end
+  return list, kinds, several
+end
+
+local function has_unknown(shapes)
+  for _, shape in ipairs(shapes) do
+    for _, size in ipairs(shape) do if size == -1 then return true end end
+  end
+  return false
+end
+
+-- The shapes found with two sizes in the unknown places; what differs is unknown. Sizes that only fit other inputs or
+-- arguments are tried with 1, which broadcasts.
+local function found_shapes(self, shapes, dtypes)
+  if not has_unknown(shapes) then return outputs_for(self, shapes, dtypes) end
+  local ok, a, kinds, several = pcall(outputs_for, self, shapes, dtypes, 24)
+  if not ok then
+    local again, list, their_kinds, are_several = pcall(outputs_for, self, shapes, dtypes, 1)
+    if not again then error(a, 0) end
+    return list, their_kinds, are_several
+  end
+  local b = outputs_for(self, shapes, dtypes, 36)
+  if #a ~= #b then self:fail "the number of outputs depends on the size of the batch" end
+  for i, shape in ipairs(a) do
+    for k, size in ipairs(shape) do if size ~= b[i][k] then shape[k] = -1 end end
+  end
+  return a, kinds, several
+end
+
+--- operation:output_shape(shape, dtypes) -> as Layer's. dtypes: of the inputs; without them those of the last call with
+--- symbolic tensors, or floatx.
+function Operation:output_shape(given, dtypes)
+  local shapes = self:listed(type(given[1]) == "table" and given or { given })
+  dtypes = dtypes or rawget(self, "input_dtypes") or {}
+  for i = 1, #shapes do dtypes[i] = dtypes[i] or core.floatx() end
+  local list, kinds, several
+  if self.row.shape then
+    local values = { arguments.values(self.row, self.arguments, {}) }
+    list, kinds = { self.row.shape(shapes, unpack(values, 2)) }, dtypes
+  else
+    list, kinds, several = found_shapes(self, shapes, dtypes)
+  end
+  for _, shape in ipairs(list) do
+    local n = 1
+    for _, size in ipairs(shape) do n = n * math.abs(size) end
+    if n > MOST_ELEMENTS then self:fail("an output would have %.0f elements", n) end
+  end
+  self.input_dtypes, self.output_dtypes = dtypes, kinds
+  return several and list or list[1]
+end
+
+function Operation:output_dtype(i) return self.output_dtypes[i] end
+
+return Operation

@@ -1,0 +1,75 @@
+--- Operations of keras.ops.image; see init.lua.
+local arguments = require "mgpu.tensor.arguments"
+local composite = require "mgpu.tensor.composite_ops"
+local core = require "mgpu.core"
+
+local ops = core.ops
+
+local M = {}
+
+-- Calls fn with images whose channels are last, and gives its result the form of the images again.
+local function channels_last(x, data_format, fn)
+  if data_format ~= "channels_first" then return fn(x) end
+  local one = x:rank() == 3
+  local y = fn(ops.permute(x, { order = one and { 2, 3, 1 } or { 1, 3, 4, 2 } }))
+  return ops.permute(y, { order = one and { 3, 1, 2 } or { 1, 4, 2, 3 } })
+end
+
+M.Resize = { "images | size interpolation? antialias? crop_to_aspect_ratio:boolean? pad_to_aspect_ratio:boolean? "
+  .. "fill_mode:string? fill_value:number? data_format?",
+  function(x, size, interpolation, antialias, crop, pad, _, _, data_format)
+    if crop or pad then core.fail("unsupported", "resize: crop_to_aspect_ratio and pad_to_aspect_ratio are not supported") end
+    if type(size) ~= "table" then size = { size, size } end
+    return channels_last(x, data_format, function(t)
+      return composite.image_resize(t, { size = size, interpolation = interpolation or "bilinear",
+        antialias = antialias or false })
+    end)
+  end }
+
+M.RGBToGrayscale = { "images | data_format?", function(x, data_format)
+  return channels_last(x, data_format, function(t)
+    local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = t:dtype(), device = t:device() })
+    return ops.sum(t * weights, { axis = -1, keepdims = true })
+  end)
+end }
+
+-- Which sizes before and after an axis the options give: two of before, after and the whole.
+local function around(who, before, after, target, size, sign)
+  if target then
+    local rest = sign * (target - size)
+    if before then return before, rest - before end
+    return rest - (after or 0), after or 0
+  end
+  return before or 0, after or 0
+end
+
+local SIDES = "images | top_%s:number? left_%s:number? bottom_%s:number? right_%s:number? target_height:number? "
+  .. "target_width:number? data_format?"
+
+local function sided(who, word, sign, fn)
+  return { SIDES:gsub("%%s", word), function(x, top, left, bottom, right, height, width, data_format)
+    return channels_last(x, data_format, function(t)
+      local s, rank = t:shape(), t:rank()
+      local before, after = {}, {}
+      for i = 1, rank do before[i], after[i] = 0, 0 end
+      before[rank - 2], after[rank - 2] = around(who, top, bottom, height, s[rank - 2], sign)
+      before[rank - 1], after[rank - 1] = around(who, left, right, width, s[rank - 1], sign)
+      for i = 1, rank do
+        arguments.whole(who, "a width", before[i], 0)
+        arguments.whole(who, "a width", after[i], 0)
+      end
+      return fn(t, before, after)
+    end)
+  end }
+end
+
+M.PadImages = sided("pad_images", "padding", 1, function(t, before, after)
+  return ops.pad(t, { before = before, after = after, value = 0 })
+end)
+M.CropImages = sided("crop_images", "cropping", -1, function(t, before, after)
+  local ranges = {}
+  for i, size in ipairs(t:shape()) do ranges[i] = { before[i] + 1, size - after[i] } end
+  return composite.slice(t, ranges)
+end)
+
+return M

@@ -1,0 +1,117 @@
+--- Operations of keras.ops that reduce axes, and those that run along one; see init.lua.
+local composite = require "mgpu.tensor.composite_ops"
+local core = require "mgpu.core"
+
+local ops = core.ops
+
+local M = {}
+
+local REDUCTION = "x | axis? keepdims?"
+
+-- A row for an op of ours with the options axis and keepdims.
+local function reduce(fn)
+  return { REDUCTION, function(x, axis, keepdims) return fn(x, { axis = axis, keepdims = keepdims or false }) end }
+end
+
+M.Mean, M.Std, M.Var = reduce(composite.mean), reduce(composite.std), reduce(composite.var)
+M.Sum, M.All, M.Any = reduce(ops.sum), reduce(ops.all), reduce(ops.any)
+M.Amax, M.Amin, M.Median = reduce(ops.max), reduce(ops.min), reduce(composite.median)
+M.Ptp = reduce(function(x, how) return ops.max(x, how) - ops.min(x, how) end)
+
+-- `initial` is one more element of each reduction.
+local function extreme(fn, join)
+  return { "x | axis? keepdims? initial?", function(x, axis, keepdims, initial)
+    local y = fn(x, { axis = axis, keepdims = keepdims or false })
+    return initial and join(y, initial) or y
+  end }
+end
+M.Max, M.Min = extreme(ops.max, ops.maximum), extreme(ops.min, ops.minimum)
+
+M.Prod = { "x | axis? keepdims? dtype?", function(x, axis, keepdims, dtype)
+  return ops.prod(dtype and ops.cast(x, dtype) or x, { axis = axis, keepdims = keepdims or false })
+end }
+M.CountNonzero = { "x | axis?", function(x, axis) return composite.count_nonzero(x, { axis = axis }) end }
+
+M.Average = { "x weights? | axis?", function(x, weights, axis)
+  if weights == nil then return composite.mean(x, { axis = axis }) end
+  if axis and weights:rank() == 1 and x:rank() > 1 then -- one for each element of the axis
+    local shape, at = {}, axis < 0 and axis + x:rank() + 1 or axis
+    for i = 1, x:rank() do shape[i] = i == at and weights:count() or 1 end
+    weights = ops.reshape(weights, { shape = shape })
+  end
+  local wide = ops.broadcast_to(weights, { shape = x:shape() })
+  return ops.sum(x * wide, { axis = axis }) / ops.sum(wide, { axis = axis })
+end }
+
+-- ---- without NaN --------------------------------------------------------------------------------
+
+-- A reduction for which NaN are replaced; only NaN give NaN if `all` says so.
+local function without_nan(fn, instead, all)
+  return reduce(function(x, how)
+    local absent = ops.isnan(x)
+    local y = fn(ops.where(absent, instead, x), how)
+    return all and ops.where(ops.all(absent, how), 0 / 0, y) or y
+  end)
+end
+M.Nansum, M.Nanprod = without_nan(ops.sum, 0), without_nan(ops.prod, 1)
+M.Nanmax, M.Nanmin = without_nan(ops.max, -math.huge, true), without_nan(ops.min, math.huge, true)
+M.Nanmean = reduce(function(x, how)
+  local absent = ops.isnan(x)
+  local count = ops.sum(ops.cast(ops.logical_not(absent), x:dtype()), how)
+  return ops.sum(ops.where(absent, 0, x), how) / count
+end)
+
+-- ---- positions ----------------------------------------------------------------------------------
+
+-- The op has no keepdims and wants an axis.
+local function position_of(op)
+  return { REDUCTION, function(x, axis, keepdims)
+    if axis == nil then
+      local y, ones = op(ops.reshape(x, { shape = { -1 } }), { axis = 1 }), {}
+      for i = 1, x:rank() do ones[i] = 1 end
+      return keepdims and ops.reshape(y, { shape = ones }) or y
+    end
+    local y = op(x, { axis = axis })
+    return keepdims and composite.expand_dims(y, { axis = axis }) or y
+  end }
+end
+M.Argmax, M.Argmin = position_of(ops.argmax), position_of(ops.argmin)
+
+-- ---- along an axis ------------------------------------------------------------------------------
+
+-- Without an axis of the elements in row-major order.
+local function running(fn)
+  return { "x | axis? dtype?", function(x, axis, dtype)
+    if dtype then x = ops.cast(x, dtype) end
+    if axis == nil then x, axis = ops.reshape(x, { shape = { -1 } }), 1 end
+    return fn(x, { axis = axis })
+  end }
+end
+M.Cumsum, M.Cumprod = running(ops.cumsum), running(composite.cumprod)
+
+local function quantile(scale)
+  return function(x, q, axis, method, keepdims)
+    if method and method ~= "linear" then core.fail("unsupported", ("the method %q is not supported"):format(method)) end
+    if type(q) ~= "number" then core.fail("unsupported", "q must be a number") end
+    return composite.quantile(x, { q = q * scale, axis = axis, keepdims = keepdims or false })
+  end
+end
+M.Quantile = { "x q | axis? method? keepdims?", quantile(1) }
+M.Percentile = { "x q | axis? method? keepdims?", quantile(0.01) }
+
+M.Diff = { "a | n? axis?", function(x, n, axis)
+  axis = axis or -1
+  local at = axis < 0 and axis + x:rank() + 1 or axis
+  for _ = 1, n or 1 do
+    local size, later, earlier = x:shape()[at], {}, {}
+    for i = 1, x:rank() do later[i], earlier[i] = {}, {} end
+    later[at], earlier[at] = { 2, size }, { 1, size - 1 }
+    x = composite.slice(x, later) - composite.slice(x, earlier)
+  end
+  return x
+end }
+
+M.Sort = { "x | axis?", function(x, axis) return composite.sort(x, { axis = axis or -1 }) end }
+M.Argsort = { "x | axis?", function(x, axis) return composite.argsort(x, { axis = axis or -1 }) end }
+
+return M

@@ -1,0 +1,198 @@
+-- Functional models with operations between layers: those of Keras 3 (keras.ops), of tf.keras (TFOpLambda,
+-- SlicingOpLambda, TensorFlowOpLayer) and our own. The files are written by tests/golden/make_op_nodes.py.
+
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local keras_models = require "mgpu.nn.keras.models"
+local model_config = require "mgpu.nn.model_config"
+local objects = require "mgpu.nn.keras.objects"
+
+local L = mgpu.layers
+local test = check.test
+local FOLDER = "tests/golden/op_nodes/"
+
+local can, problem = pcall(core.h5_read, FOLDER .. "few_3.15.1.h5")
+if not can and core.error_code() == "unsupported" then check.skip(problem) end
+
+-- The sums of float32 have other orders in Keras; the largest values are about 30.
+local TOLERANCE = 2e-5
+
+local function expected_of(version) return core.store_load(FOLDER .. "expected_" .. version .. ".safetensors") end
+
+local function list_of(expected, what)
+  local list = {}
+  while expected[what .. "/" .. #list + 1] do list[#list + 1] = expected[what .. "/" .. #list + 1] end
+  return list
+end
+
+-- The model of a configuration of Keras, with the weights of the script.
+local function model_from(text, path, expected, name)
+  local at = { path = path, custom = {}, keras2 = path:find "tf2" ~= nil }
+  local model = model_config.from_config(keras_models.read(objects.decode(text), at), {}, path)
+  local weights = list_of(expected, name .. "/w")
+  if #weights > 0 then model:set_weights(weights) end
+  return model
+end
+
+-- Static shapes hold for every batch, dtypes for every value.
+local function check_static(symbol, y, what)
+  local static, shape = symbol:shape(), y:shape()
+  check.equal(#static, #shape, what)
+  for i, size in ipairs(static) do check.truthy(size == -1 or size == shape[i], what .. ": static shape") end
+  check.equal(symbol:dtype(), y:dtype(), what)
+end
+
+local function check_model(model, expected, name, most)
+  local x, wanted = list_of(expected, "x"), list_of(expected, name .. "/y")
+  local y = model(x)
+  check.truthy(#y <= #wanted and #y >= (most or #wanted))
+  for i, t in ipairs(y) do
+    local what = ("%s, output %d"):format(name, i)
+    check.equal(t:shape(), wanted[i]:shape(), what)
+    if t:dtype() == "bool" then t = t:to "int32" end
+    local w = wanted[i]:dtype() == "bool" and wanted[i]:to "int32" or wanted[i]
+    if t:count() > 0 then check.near(t, w:totable(), TOLERANCE, what) end
+    check_static(model.outputs[i], y[i], what)
+  end
+end
+
+local SETS = { ["3.0.5"] = "3", ["3.4.1"] = "3", ["3.15.1"] = "3", ["tf2.4.4"] = "tf",
+  ["tf2.15.1"] = "tf" }
+
+for version, set in pairs(SETS) do
+  test(("operations in models of %s compute what they do there"):format(version), function()
+    local expected, path = expected_of(set), FOLDER .. "models_" .. version .. ".zip"
+    local archive = core.zip_read(path)
+    for _, entry in ipairs(archive:names()) do
+      local name = entry:match "^(%w+)%.json$"
+      check_model(model_from(archive:read(entry), version, expected, name), expected, name, 10)
+    end
+    archive:close()
+  end)
+end
+
+for _, file in ipairs { "few_3.0.5.keras", "few_3.15.1.keras", "few_3.4.1.h5", "few_3.15.1.h5", 
+  "few_tf2.15.1.h5" } do
+  test(file .. " predicts the same, before and after we save it", function()
+    local expected = expected_of(file:find "tf" and "tf" or "3")
+    local model = mgpu.load_model(FOLDER .. file)
+    check_model(model, expected, "few")
+    for _, ending in ipairs { ".safetensors", ".keras", ".h5" } do
+      local path = check.path("again" .. ending)
+      model:save(path)
+      check_model(mgpu.load_model(path), expected, "few")
+    end
+    local copy = mgpu.clone_model(model)
+    copy:set_weights(model:get_weights())
+    check_model(copy, expected, "few")
+  end)
+end
+
+-- ---- refused and damaged ------------------------------------------------------------------------
+
+-- The configuration of a model with one operation on x {4, 6}: its class, options, arguments and named arguments.
+local function one(class, config, args, kwargs)
+  config.name = "node"
+  local x = { class_name = "__keras_tensor__", config = { shape = { core.null, 4, 6 }, dtype = "float32",
+    keras_history = { "x", 0, 0 } } }
+  for i, value in ipairs(args) do if value == "x" then args[i] = x end end
+  return core.json_encode { class_name = "Functional", config = { name = "m", layers = {
+    { class_name = "InputLayer", name = "x", inbound_nodes = core.empty_array,
+      config = { name = "x", batch_shape = { core.null, 4, 6 }, dtype = "float32" } },
+    { class_name = class, module = "keras.src.ops.numpy", name = "node", config = config,
+      inbound_nodes = { { args = args, kwargs = kwargs or {} } } } },
+    input_layers = { { "x", 0, 0 } }, output_layers = { { "node", 0, 0 } } } }
+end
+
+local deep = { 1 }
+for _ = 1, 30 do deep = { deep } end
+
+for what, case in pairs {
+  ["an unknown operation"] = { one("Digamma", {}, { "x" }), "the op keras.ops.Digamma is not supported (layer node)",
+    "unsupported" },
+  ["an unknown option"] = { one("Mean", { axes = 1 }, { "x" }), 'Mean "node": the option axes = 1 is not supported',
+    "unsupported" },
+  ["an axis that is no number"] = { one("Mean", { axis = "a" }, { "x" }), "axis of Mean must be an axis" },
+  ["an axis out of range"] = { one("Mean", { axis = 7 }, { "x" }), "is out of range" },
+  ["a missing argument"] = { one("Reshape", {}, { "x" }), "Reshape lacks the argument newshape" },
+  ["no input"] = { one("Add", {}, { 1, 2 }), "has no inputs" },
+  ["an argument given twice"] = { one("Add", {}, { "x", 2 }, { x2 = 3 }), "x2 is given twice" },
+  ["too many arguments"] = { one("Negative", {}, { "x", 2 }), "it is called with 2 arguments", "unsupported" },
+  ["a list of other kinds"] = { one("Add", {}, { "x", { "a" } }), "element 1 is a string, not a number" },
+  ["an argument that is too deep"] = { one("Add", {}, { "x", deep }), "too deep" },
+  ["an object as an argument"] = { one("Add", {}, { "x", { class_name = "Dense", config = {} } }),
+    "an argument of class Dense is not supported", "unsupported" },
+  ["a constant of texts"] = { one("Add", {}, { "x", { class_name = "__numpy__", config = { value = "a",
+    dtype = "object" } } }), "a constant of dtype object is not supported", "unsupported" },
+  ["a huge tile"] = { one("Tile", { repeats = { 1, 1e9, 1e9 } }, { "x" }), "elements" },
+  ["a huge pad"] = { one("Pad", { pad_width = { { 0, 0 }, { 0, 1e10 }, { 0, 0 } } }, { "x" }), "elements" },
+  ["a huge mirrored pad"] = { one("Pad", { pad_width = 1e10, mode = "symmetric" }, { "x" }), "pad" },
+  ["a huge number of classes"] = { one("OneHot", { num_classes = 1e12 }, { "x" }), "elements" },
+  ["a huge shape"] = { one("BroadcastTo", { shape = { 1e6, 1e6, 1e6 } }, { "x" }), "elements" },
+  ["many parts"] = { one("Split", { indices_or_sections = 1e9, axis = 1 }, { "x" }), "more than 4096" },
+  ["a shape of other elements"] = { one("Reshape", { newshape = { -1, -1 } }, { "x" }), "cannot become" },
+  ["an index out of range"] = { one("GetItem", {}, { "x", { 0, 9 } }), "index 9 is out of range" },
+  ["an index of too many axes"] = { one("GetItem", {}, { "x", { 0, 0, 0, 0 } }), "an index of 4 entries for 3 axes" },
+  ["a slice with step 0"] = { one("GetItem", {}, { "x", { { class_name = "__slice__", config = { step = 0 } } } }),
+    "key of GetItem must be" },
+  ["a wrong dtype"] = { one("Cast", { dtype = "int4" }, { "x" }), "dtype of Cast must be a dtype that mgpu has" },
+  ["a wrong flag"] = { one("Mean", { keepdims = 3 }, { "x" }), "keepdims of Mean must be true or false" },
+} do
+  test("an error: " .. what, function()
+    check.raises(function() model_from(case[1], "file.keras", {}, "m") end, case[2], case[3] or "data")
+  end)
+end
+
+-- ---- our own ------------------------------------------------------------------------------------
+
+test("a model with operations trains, on 1 and on 3 devices alike", function()
+  local function trained(devices)
+    mgpu.seed(4)
+    local x, y = mgpu.Input { 4, 6, name = "x" }, mgpu.Input { 6, name = "y" }
+    local h = L.Dense { 5, activation = "tanh" } (x):mean(2) * 2 - 0.5
+    local table_of = { tensor = { { 1, 2, 3, 4, 5 }, { 0, 1, 0, 1, 0 } }, dtype = "float32" }
+    local g = L.Operation { "Einsum", { operands = { { input = 1 }, table_of }, subscripts = "bi,ji->bj" } } (h)
+    local model = mgpu.Model { inputs = { x, y }, outputs = L.Dense { 1 } (g / (1 + y:square():sum(2, true))) }
+    model:compile { optimizer = "sgd", loss = "mse", devices = devices }
+    local data = { mgpu.arange(144):reshape { 6, 4, 6 }:sin(), mgpu.arange(36):reshape { 6, 6 }:cos() }
+    model:fit(data, mgpu.arange(6):reshape { 6, 1 }, { batch_size = 6, epochs = 2, verbose = 0 })
+    return model:predict(data, { verbose = 0 }):totable()
+  end
+  local one_device = trained { "cpu:0" }
+  check.near(trained { "cpu:0", "cpu:1", "cpu:2" }, one_device, 1e-5) -- sums of float32 in another order
+end)
+
+test("methods of symbolic tensors compute what those of tensors do", function()
+  local x, y = mgpu.Input { 4, 6 }, mgpu.Input { 4, 6 }
+  local a, b = mgpu.arange(48):reshape { 2, 4, 6 }:sin(), mgpu.arange(48):reshape { 2, 4, 6 }:cos()
+  for what, fn in pairs {
+    mean = function(s) return s:mean(2) end, keepdims = function(s) return s:sum { axis = { 2, 3 }, keepdims = true } end,
+    reshape = function(s) return s:reshape { -1, 3, 8 } end, transpose = function(s) return s:transpose { 1, 3, 2 } end,
+    slice = function(s) return s:slice { {}, { 2, -1, 2 }, -1 } end, one = function(s) return s:slice { {}, 2 } end,
+    inner = function(s) return s:slice { {}, { 2, -2 } } end, gather = function(s) return s:argmax(2) end,
+    clip = function(s) return s:clip(-0.5, 0.5) end, softmax = function(s) return s:softmax(2) end,
+    maximum = function(s, t) return s:maximum(t) end, matmul = function(s, t) return s:matmul(t:transpose { 1, 3, 2 }) end,
+    where = function(s, t) return s:gt(0):where(s, t) end, number = function(s) return s:pow(2):minimum(0.5) end,
+    cast = function(s) return (s * 3):to "int32" end, top = function(s) return s:top_k(2) end,
+    flip = function(s) return s:flip(2):cumsum(3) end, dims = function(s) return s:expand_dims(2):squeeze(2) end,
+    repeats = function(s) return s:tile { 1, 2, 1 }:repeat_elements(2, 3) end,
+  } do
+    local out = fn(x, y)
+    local model = mgpu.Model { inputs = { x, y }, outputs = type(out) == "table" and out[1] or out }
+    check.near(model { a, b }, (fn(a, b)):totable(), 0, what)
+  end
+end)
+
+test("models with the layers that held arithmetic before are loaded", function()
+  local config = { class_name = "Model", config = { name = "old", layers = {
+    { class_name = "Input", config = { name = "x", shape = { 3 } } },
+    { class_name = "Arithmetic", config = { name = "a", operator = "sub", number = 1, reversed = true } },
+    { class_name = "Arithmetic", config = { name = "b", operator = "div" } },
+    { class_name = "Arithmetic", config = { name = "c", operator = "neg" } } },
+    uses = { { layer = 2, inputs = { { 0, 1 } } }, { layer = 3, inputs = { { 1, 1 }, { 0, 1 } }, listed = true },
+      { layer = 4, inputs = { { 2, 1 } } } },
+    inputs = { { layer = 1, shape = { 3 } } }, outputs = { { 3, 1 } } } }
+  local model = model_config.from_config(config)
+  check.near(model(mgpu.tensor { { 1, 2, 4 } }), { { 0, 0.5, 0.75 } }, 1e-7)
+end)
