@@ -36,8 +36,8 @@ HARDEN = $(if $(filter release debug,$(MODE)),-fstack-protector-strong -U_FORTIF
 LOCK   = -Wl,-z,relro,-z,now,-z,noexecstack
 
 WARN  = -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes $(WERROR)
-# No contraction to fused multiply-adds, so that the reference kernels give the same bits with every
-# compiler. The cpu device turns it on, except in its random numbers, which must equal the reference's.
+# No contraction to fused multiply-adds, so that the same expression gives the same bits wherever it stands, with every
+# compiler. The loops of the cpu device ask for fused multiply-adds by name: runtime/device/cpu/simd/fma.h.
 FLAGS = -std=gnu11 $(CFLAGS) $(MODE_$(MODE)) $(HARDEN) -fPIC -fno-math-errno -ffp-contract=off $(WARN) \
         -Iruntime
 OPENMP = -fopenmp -fno-trapping-math $(OPENMP_$(MODE))
@@ -220,7 +220,7 @@ $(PROGRAM): $(call obj,$(MAIN_C) $(BIND_C)) $(OUT)/libmgpu.so
 
 # Some tests look into a plug-in.
 cuda = $(patsubst %,$B/runtime/device/cuda/%.o,$1)
-$B/tests/c/test_cpu_loops: $(OBJECTS_cpu) $B/runtime/device/cpu/isa.o
+$B/tests/c/test_cpu_loops $B/tests/c/test_cpu_tiles: $(OBJECTS_cpu) $B/runtime/device/cpu/isa.o
 $B/tests/c/test_cuda_cache: $(call cuda,codegen/cache)
 $B/tests/c/test_cuda_source: $(call cuda,$(addprefix codegen/,source nvrtc cache))
 $B/tests/c/test_cuda_compile_ahead: $(call cuda,$(addprefix codegen/,compile_ahead nvrtc cache))

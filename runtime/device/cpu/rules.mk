@@ -1,13 +1,8 @@
 # The cpu device needs OpenMP. oneDNN's kernels are built where the library is found.
 
-# Contraction to fused multiply-adds is allowed everywhere but in the random numbers, and in the places where images are
-# read, which must equal the reference's.
-FLAGS_runtime/device/cpu = $(OPENMP) -ffp-contract=fast $(if $(HAVE_dnnl),-DMG_ONEDNN)
+FLAGS_runtime/device/cpu = $(OPENMP) $(if $(HAVE_dnnl),-DMG_ONEDNN)
 CPU_ROOMS = $(filter-out %/simd,$(patsubst %/,%,$(wildcard runtime/device/cpu/*/)))
 $(foreach room,$(CPU_ROOMS),$(eval FLAGS_$(room) = $(FLAGS_runtime/device/cpu)))
-FLAGS_runtime/device/cpu/random.c = -ffp-contract=off
-FLAGS_runtime/device/cpu/images/resize.c = -ffp-contract=off
-FLAGS_runtime/device/cpu/images/transform.c = -ffp-contract=off
 LINT_DEFS += $(if $(HAVE_dnnl),-DMG_ONEDNN)
 LINT_SKIP += $(if $(HAVE_dnnl),,$(ONEDNN_C))
 LIBS_mgpu-cpu.so = $(if $(HAVE_dnnl),-ldnnl) $(OPENMP)

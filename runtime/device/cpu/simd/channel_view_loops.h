@@ -116,7 +116,7 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
                 const REAL d = a[j] - k[j], e = a[j + step] - k[j];
                 const REAL f = a[j + 2 * step] - k[j], g = a[j + 3 * step] - k[j];
                 s[j] += (d + e) + (f + g);
-                q[j] += (d * d + e * e) + (f * f + g * g);
+                q[j] += NAME(mg_fma)(d, d, e * e) + NAME(mg_fma)(f, f, g * g);
             }
         }
         for (; r < end; r++) {
@@ -125,7 +125,7 @@ MG_INLINE void NAME(moments_lanes)(const REAL *restrict x, int64_t rows, int64_t
             for (int j = 0; j < width; j++) {
                 const REAL d = a[j] - k[j];
                 s[j] += d;
-                q[j] += d * d;
+                q[j] = NAME(mg_fma)(d, d, q[j]);
             }
         }
         /* MG_FOLD_ROWS rows are done: on in double */
@@ -167,7 +167,7 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 s[j] += b[j] + b[j + step];
-                q[j] += b[j] * (a[j] - m[j]) + b[j + step] * (a[j + step] - m[j]);
+                q[j] += NAME(mg_fma)(b[j], a[j] - m[j], b[j + step] * (a[j + step] - m[j]));
             }
         }
         if (r < end) {
@@ -175,7 +175,7 @@ MG_INLINE void NAME(products_lanes)(const REAL *restrict x, const REAL *restrict
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 s[j] += b[j];
-                q[j] += b[j] * (a[j] - m[j]);
+                q[j] = NAME(mg_fma)(b[j], a[j] - m[j], q[j]);
             }
         }
         /* MG_FOLD_ROWS rows are done: on in double */
@@ -206,7 +206,8 @@ MG_INLINE void NAME(normalise_lanes)(const REAL *restrict x, REAL *restrict y, i
     }
     for (int64_t r = 0; r < rows; r++) {
 #pragma omp simd
-        for (int j = 0; j < width; j++) y[r * step + j] = (x[r * step + j] - m[j]) * s[j] + t[j];
+        for (int j = 0; j < width; j++)
+            y[r * step + j] = NAME(mg_fma)(x[r * step + j] - m[j], s[j], t[j]);
     }
 }
 
@@ -225,8 +226,9 @@ static void NAME(normalise_past_caches)(const void *from, void *to, int64_t rows
     }
     for (int64_t r = 0; r < rows; r++, x += step, y += step)
         for (int j = 0; j < MG_TILE; j += VEC) {
-            const NAME(vec) v = (VECTOR_AT(x + j) - VECTOR_AT(m + j)) * VECTOR_AT(s + j);
-            MG_STREAM((void *)(y + j), (mg_floats)(v + VECTOR_AT(t + j)));
+            const NAME(vec) d = VECTOR_AT(x + j) - VECTOR_AT(m + j);
+            const NAME(vec) v = NAME(mg_fma_vec)(d, VECTOR_AT(s + j), VECTOR_AT(t + j));
+            MG_STREAM((void *)(y + j), (mg_floats)v);
         }
 }
 

@@ -51,7 +51,7 @@ MG_INLINE void sum_taps(const mg_conv_small *s, const float *in, const float *w,
             const float *x = in + (ky * s->wide + kx) * LANES;
             const float *tap = w + (ky * s->kw + kx) * s->k;
             UNROLL for (int k = 0; k < kernels; k++) UNROLL for (int p = 0; p < pixels; p++)
-                sum[p][k] += *(const vec *)(x + p * LANES) * tap[k];
+                sum[p][k] = add_scaled(sum[p][k], tap[k], load(x + p * LANES));
         }
     UNROLL for (int p = 0; p < pixels; p++) UNROLL for (int k = 0; k < kernels; k++) {
         if (relu) sum[p][k] = clamp(sum[p][k]);
@@ -98,8 +98,8 @@ MG_INLINE void add_products(const mg_conv_small *s, const float *in, const float
         (vec){0};
     for (int64_t ox = 0; ox < s->ow; ox++) UNROLL for (int k = 0; k < kernels; k++) {
             const vec d = *(const vec *)(dy + (ox * s->k + k) * LANES);
-            UNROLL for (int i = 0; i < taps; i++) sum[i][k] +=
-                *(const vec *)(in + (ox + i) * LANES) * d;
+            UNROLL for (int i = 0; i < taps; i++) sum[i][k] =
+                add_product(sum[i][k], load(in + (ox + i) * LANES), d);
         }
     UNROLL for (int i = 0; i < taps; i++) UNROLL for (int k = 0; k < kernels; k++) *
         (vec *)(sums + (i * s->k + k) * LANES) += sum[i][k];
@@ -148,7 +148,8 @@ MG_INLINE void add_pixels(const mg_conv_small *s, const float *dy, const float *
     for (int64_t k = 0; k < s->k; k++)
         for (int p = 0; p < pixels; p++)
             for (int v = 0; v < vectors; v++)
-                sum[p][v] += *(const vec *)(w + k * s->row + v * LANES) * dy[p * s->k + k];
+                sum[p][v] =
+                    add_scaled(sum[p][v], dy[p * s->k + k], load(w + k * s->row + v * LANES));
     for (int p = 0; p < pixels; p++)
         for (int v = 0; v < vectors; v++)
             *(vec *)(dx + p * s->across * s->c + v * LANES) += sum[p][v];

@@ -22,8 +22,8 @@ MG_INLINE void NAME(add_group)(const ELEMENT *x, int64_t step, const float *w, i
     UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
         vec pixel = NAME(mg_get)(x);
         KEEP(pixel);
-        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[i - t] +=
-            pixel * weight[t];
+        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[i - t] =
+            add_product(sum[i - t], pixel, weight[t]);
     }
 }
 
@@ -62,8 +62,8 @@ static float NAME(sum_one)(const mg_depthwise_run *r, const float *w, int64_t i,
     for (int width = WIDTH; width > 0; width--)
         for (int k = r->count[width]; k > 0; k--, g++)
             for (int t = 0; t < width; t++)
-                sum += NAME(get_one)((const ELEMENT *)g->x + (i + t) * r->step + c) *
-                       w[g->weight + t * g->apart + c];
+                sum = mg_fma_f32(NAME(get_one)((const ELEMENT *)g->x + (i + t) * r->step + c),
+                                 w[g->weight + t * g->apart + c], sum);
     return sum;
 }
 
@@ -98,7 +98,8 @@ MG_INLINE void NAME(add_to_group)(const ELEMENT *x, int64_t step, const vec *dy,
     UNROLL for (int i = 0; i < n + width - 1; i++, x += step) {
         vec pixel = NAME(mg_get)(x);
         KEEP(pixel);
-        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[t] += pixel * dy[i - t];
+        UNROLL for (int t = 0; t < width; t++) if (i >= t && i - t < n) sum[t] =
+            add_product(sum[t], pixel, dy[i - t]);
     }
     UNROLL for (int t = 0; t < width; t++) store(sums + t * apart, sum[t]);
 }
@@ -126,10 +127,11 @@ static void NAME(add_one)(const mg_depthwise_run *r, const ELEMENT *dy, int64_t 
     for (int width = WIDTH; width > 0; width--)
         for (int k = r->count[width]; k > 0; k--, g++)
             for (int t = 0; t < width; t++)
-                for (int64_t i = 0; i < r->results; i++)
-                    sums[g->weight + t * g->apart + c] +=
-                        NAME(get_one)((const ELEMENT *)g->x + (i + t) * r->step + c) *
-                        NAME(get_one)(dy + i * r->result_step + c);
+                for (int64_t i = 0; i < r->results; i++) {
+                    float *sum = sums + g->weight + t * g->apart + c;
+                    *sum = mg_fma_f32(NAME(get_one)((const ELEMENT *)g->x + (i + t) * r->step + c),
+                                      NAME(get_one)(dy + i * r->result_step + c), *sum);
+                }
 }
 
 /* Adds the channels [from, end), in whole vectors. */

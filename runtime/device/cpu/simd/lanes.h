@@ -4,6 +4,7 @@
 #ifndef MG_DEVICE_CPU_SIMD_LANES_H
 #define MG_DEVICE_CPU_SIMD_LANES_H
 
+#include "device/cpu/simd/fma.h"
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/square.h"
 #include <string.h>
@@ -19,6 +20,15 @@ MG_INLINE vec load(const float *p) {
 
 MG_INLINE void store(float *p, vec v) {
     *(vec *)p = v;
+}
+
+/* sum + a * b: see fma.h. */
+MG_INLINE vec add_product(vec sum, vec a, vec b) {
+    return mg_fma_vec_f32(a, b, sum);
+}
+
+MG_INLINE vec add_scaled(vec sum, float scale, vec v) {
+    return mg_fma_vec_f32(mg_all_f32(scale), v, sum);
 }
 
 /* LANES: floats of a vector. SIDE: side of the squares that are transposed in registers. */

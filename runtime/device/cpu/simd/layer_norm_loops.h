@@ -67,12 +67,12 @@ MG_INLINE void NAME(add_vectors)(const REAL *x, const REAL *gamma, const REAL *d
     UNROLL for (int k = 0; k < width; k++) {
         const NAME(vec) d = AT(x, k * VEC) - shift;
         sums[0][k] += d;
-        sums[1][k] += d * d;
+        sums[1][k] = NAME(mg_fma_vec)(d, d, sums[1][k]);
         if (!products && k * VEC % LINE == 0) __builtin_prefetch(x + ahead + k * VEC);
         if (!products) continue;
         const NAME(vec) g = AT(dy, k * VEC) * AT(gamma, k * VEC);
         sums[2][k] += g;
-        sums[3][k] += g * d;
+        sums[3][k] = NAME(mg_fma_vec)(g, d, sums[3][k]);
     }
 }
 
@@ -90,8 +90,8 @@ MG_INLINE NAME(row_sums)
         NAME(add_vectors)(x + j, gamma + j, dy + j, products, 1, shift, ahead, sums);
     for (; j < n; j++) {
         const REAL d = x[j] - shift, g = products ? dy[j] * gamma[j] : 0;
-        rest[0] += d, rest[1] += d * d;
-        rest[2] += g, rest[3] += g * d;
+        rest[0] += d, rest[1] = NAME(mg_fma)(d, d, rest[1]);
+        rest[2] += g, rest[3] = NAME(mg_fma)(g, d, rest[3]);
     }
     NAME(row_sums)
     s = {.d = NAME(join)(sums[0]) + (double)rest[0],
@@ -152,7 +152,8 @@ static void NAME(normalise_rows)(const void *px, const void *pgamma, const void 
         const REAL off = (REAL)(-mean[i] * (double)v);
         REAL *restrict y = (REAL *)py + i * c;
 #pragma omp simd
-        for (int64_t j = 0; j < c; j++) y[j] = (x[j] * v + off) * gamma[j] + beta[j];
+        for (int64_t j = 0; j < c; j++)
+            y[j] = NAME(mg_fma)(NAME(mg_fma)(x[j], v, off), gamma[j], beta[j]);
     }
 }
 
@@ -201,14 +202,16 @@ MG_INLINE void NAME(grad_columns)(const NAME(grad_block) * b, int64_t k, int wid
     }
     for (int64_t i = 0; i < b->n; i++) {
         const NAME(grad_factors) f = b->f[i];
+        const NAME(vec) scale = NAME(mg_all)(f.scale), off = NAME(mg_all)(f.off);
+        const NAME(vec) slope = NAME(mg_all)(f.slope), level = NAME(mg_all)(f.level);
         UNROLL for (int v = 0; v < width; v++) {
             const int64_t at = i * b->c + k + v * VEC;
-            const NAME(vec) d = AT(b->dy, at), xhat = AT(b->x, at) * f.scale + f.off;
+            const NAME(vec) d = AT(b->dy, at), xhat = NAME(mg_fma_vec)(AT(b->x, at), scale, off);
             if (with_sums) s[v] += d;
-            if (with_sums) p[v] += d * xhat;
+            if (with_sums) p[v] = NAME(mg_fma_vec)(d, xhat, p[v]);
             if (with_dx)
-                AT(b->dx, at) =
-                    d * AT(b->gamma, k + v * VEC) * f.scale + (xhat * f.slope + f.level);
+                AT(b->dx, at) = NAME(mg_fma_vec)(d * AT(b->gamma, k + v * VEC), scale,
+                                                 NAME(mg_fma_vec)(xhat, slope, level));
         }
     }
     UNROLL for (int v = 0; with_sums && v < width; v++) {
@@ -227,11 +230,14 @@ MG_INLINE void NAME(grad_rows)(const NAME(grad_block) * b, bool with_dx, bool wi
     for (; k < b->c; k++)
         for (int64_t i = 0; i < b->n; i++) {
             const NAME(grad_factors) f = b->f[i];
-            const REAL d = b->dy[i * b->c + k], xhat = b->x[i * b->c + k] * f.scale + f.off;
+            const REAL d = b->dy[i * b->c + k], x = b->x[i * b->c + k];
+            const REAL xhat = NAME(mg_fma)(x, f.scale, f.off);
+            REAL *product = b->sums + b->c + k;
             if (with_sums) b->sums[k] += d;
-            if (with_sums) b->sums[b->c + k] += d * xhat;
+            if (with_sums) *product = NAME(mg_fma)(d, xhat, *product);
             if (with_dx)
-                b->dx[i * b->c + k] = d * b->gamma[k] * f.scale + (xhat * f.slope + f.level);
+                b->dx[i * b->c + k] =
+                    NAME(mg_fma)(d * b->gamma[k], f.scale, NAME(mg_fma)(xhat, f.slope, f.level));
         }
 }
 

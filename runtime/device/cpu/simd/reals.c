@@ -4,6 +4,7 @@
  * Each *_loops.h below is included twice, with REAL set to the type, NAME(x) to a name with the
  * type's suffix and EXP to the type's exponential, and ends with a table. */
 #include "device/cpu/simd/elements.h"
+#include "device/cpu/simd/fma.h"
 #include "device/cpu/simd/gemm_halves.h"
 #include "device/cpu/simd/isa.h"
 #include "device/cpu/simd/simd.h"

@@ -7,6 +7,7 @@
 #ifndef MG_DEVICE_CPU_VECTORMATH_H
 #define MG_DEVICE_CPU_VECTORMATH_H
 
+#include "device/cpu/simd/fma.h"
 #include <math.h>
 #include <stdint.h>
 
@@ -34,17 +35,17 @@ VM_INLINE float vm_from_bits(uint32_t bits) {
  * exact. */
 VM_INLINE float vm_exp_reduced(float x, uint32_t *n) {
     const float magic = 12582912.0f;
-    const float shifted = x * 1.44269504088896341f + magic;
+    const float shifted = mg_fma_f32(x, 1.44269504088896341f, magic);
     const float k = shifted - magic;
-    const float r = (x - k * 0.693359375f) - k * -2.12194440e-4f;
+    const float r = mg_fma_f32(k, 2.12194440e-4f, mg_fma_f32(k, -0.693359375f, x));
     *n = vm_bits(shifted) - 0x4b400000u;
     float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return p * (r * r) + r;
+    p = mg_fma_f32(p, r, 1.3981999507e-3f);
+    p = mg_fma_f32(p, r, 8.3334519073e-3f);
+    p = mg_fma_f32(p, r, 4.1665795894e-2f);
+    p = mg_fma_f32(p, r, 1.6666665459e-1f);
+    p = mg_fma_f32(p, r, 5.0000001201e-1f);
+    return mg_fma_f32(p, r * r, r);
 }
 
 /* 2^n for n in -126 .. 127. */
@@ -72,7 +73,7 @@ VM_INLINE float vm_expm1(float x) {
     c = c > 89.0f ? 89.0f : c;
     const float q = vm_exp_reduced(c, &n);
     const float half = vm_power_of_two(n - 1u);
-    const float y = (half * q + (half - 0.5f)) * 2.0f;
+    const float y = mg_fma_f32(half, q, half - 0.5f) * 2.0f;
     return x == 0.0f ? x : y;
 }
 
@@ -87,18 +88,18 @@ VM_INLINE float vm_log(float x) {
     const float m = vm_from_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
     const float z = m * m;
     float p = 7.0376836292e-2f;
-    p = p * m - 1.1514610310e-1f;
-    p = p * m + 1.1676998740e-1f;
-    p = p * m - 1.2420140846e-1f;
-    p = p * m + 1.4249322787e-1f;
-    p = p * m - 1.6668057665e-1f;
-    p = p * m + 2.0000714765e-1f;
-    p = p * m - 2.4999993993e-1f;
-    p = p * m + 3.3333331174e-1f;
+    p = mg_fma_f32(p, m, -1.1514610310e-1f);
+    p = mg_fma_f32(p, m, 1.1676998740e-1f);
+    p = mg_fma_f32(p, m, -1.2420140846e-1f);
+    p = mg_fma_f32(p, m, 1.4249322787e-1f);
+    p = mg_fma_f32(p, m, -1.6668057665e-1f);
+    p = mg_fma_f32(p, m, 2.0000714765e-1f);
+    p = mg_fma_f32(p, m, -2.4999993993e-1f);
+    p = mg_fma_f32(p, m, 3.3333331174e-1f);
     float y = p * m * z;
-    y += -2.12194440e-4f * e;
-    y -= 0.5f * z;
-    y = m + y + 0.693359375f * e;
+    y = mg_fma_f32(-2.12194440e-4f, e, y);
+    y = mg_fma_f32(-0.5f, z, y);
+    y = mg_fma_f32(0.693359375f, e, m + y);
     y = x == 0.0f ? -INFINITY : y;
     y = x < 0.0f || x != x ? NAN : y;
     return x == INFINITY ? x : y;
@@ -127,20 +128,20 @@ VM_INLINE float vm_erf(float x) {
     const float a = fabsf(x) > 4.0f ? 4.0f : fabsf(x), s = x * x;
     uint32_t n;
     float q = -2.1398593e-4f;
-    q = q * a + 3.214963e-3f;
-    q = q * a + -2.2889987e-2f;
-    q = q * a + 1.0526188e-1f;
-    q = q * a + 6.357183e-1f;
-    q = q * a + 1.2851436e-1f;
-    const float e = vm_exp_reduced(-(q * a + a), &n) + 1.0f;
-    const float outer = copysignf(1.0f - e * vm_power_of_two(n), x);
+    q = mg_fma_f32(q, a, 3.214963e-3f);
+    q = mg_fma_f32(q, a, -2.2889987e-2f);
+    q = mg_fma_f32(q, a, 1.0526188e-1f);
+    q = mg_fma_f32(q, a, 6.357183e-1f);
+    q = mg_fma_f32(q, a, 1.2851436e-1f);
+    const float e = vm_exp_reduced(-mg_fma_f32(q, a, a), &n) + 1.0f;
+    const float outer = copysignf(mg_fma_f32(-e, vm_power_of_two(n), 1.0f), x);
     float p = -5.9657975e-4f;
-    p = p * s + 4.988306e-3f;
-    p = p * s + -2.676333e-2f;
-    p = p * s + 1.12817265e-1f;
-    p = p * s + -3.7612486e-1f;
-    p = p * s + 1.2837915e-1f;
-    const float inner = p * x + x;
+    p = mg_fma_f32(p, s, 4.988306e-3f);
+    p = mg_fma_f32(p, s, -2.676333e-2f);
+    p = mg_fma_f32(p, s, 1.12817265e-1f);
+    p = mg_fma_f32(p, s, -3.7612486e-1f);
+    p = mg_fma_f32(p, s, 1.2837915e-1f);
+    const float inner = mg_fma_f32(p, x, x);
     return a > 0.92f ? outer : inner;
 }
 

@@ -112,14 +112,16 @@ static void transform_runs(const float *left, int i_step, int a_step, int edge, 
             for (int a = 0; a < inner; a++)
 #pragma omp simd
                 for (int r = 0; r < RUN; r++)
-                    half[i][b][r] += left[i * i_step + a * a_step] * from[a][b][r];
+                    half[i][b][r] =
+                        mg_fma_f32(left[i * i_step + a * a_step], from[a][b][r], half[i][b][r]);
     for (int i = 0; i < edge; i++)
         for (int j = 0; j < edge; j++) {
             memset(to[i][j], 0, sizeof to[i][j]);
             for (int b = 0; b < inner; b++)
 #pragma omp simd
                 for (int r = 0; r < RUN; r++)
-                    to[i][j][r] += left[j * i_step + b * a_step] * half[i][b][r];
+                    to[i][j][r] =
+                        mg_fma_f32(left[j * i_step + b * a_step], half[i][b][r], to[i][j][r]);
         }
 }
 
@@ -314,7 +316,7 @@ MG_INLINE void multiply_tiles(const float *v, const float *u, int64_t depth, int
             vec a[TILES];
             UNROLL for (int t = 0; t < tiles; t++) a[t] = load(v + (t * depth + i) * LANES);
             UNROLL for (int o = 0; o < outputs; o++) UNROLL for (int t = 0; t < tiles; t++)
-                sum[t][o] += a[t] * u[o];
+                sum[t][o] = add_scaled(sum[t][o], u[o], a[t]);
         }
         UNROLL for (int t = 0; t < tiles; t++) UNROLL for (int o = 0; o < outputs; o++)
             store(m + (t * OUTPUTS + o) * LANES, sum[t][o]);
@@ -367,7 +369,8 @@ static void add_products(const mg_winograd_images *s, const float *v, const floa
                         load(v + t * v_row + c + i * LANES);
                     UNROLL for (int j = 0; j < KERNELS; j++) {
                         const vec b = load(d + t * d_row + k + j * LANES);
-                        UNROLL for (int i = 0; i < CHANNELS; i++) sum[i][j] += a[i] * b;
+                        UNROLL for (int i = 0; i < CHANNELS; i++) sum[i][j] =
+                            add_product(sum[i][j], a[i], b);
                     }
                 }
                 UNROLL for (int i = 0; i < CHANNELS; i++) UNROLL for (int j = 0; j < KERNELS; j++)

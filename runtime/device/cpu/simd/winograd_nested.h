@@ -27,8 +27,8 @@
 /* The elements of points p and -p from the even and the odd part of the polynomial; `step` vectors
  * apart. */
 MG_INLINE void both_signs(float p, vec even, vec odd, vec *v, int step) {
-    v[0] = even + p * odd;
-    v[step] = even - p * odd;
+    v[0] = add_scaled(even, p, odd);
+    v[step] = add_scaled(even, -p, odd);
 }
 
 /* ---- B': n pixels to n elements; elements lie `step` vectors apart ---- */
@@ -36,13 +36,17 @@ MG_INLINE void both_signs(float p, vec even, vec odd, vec *v, int step) {
 /* The elements of p and -p in a line of eight; s and q: sum and product of the other points'
  * squares. */
 MG_INLINE void image_pair_8(float p, float s, float q, const vec x[8], vec *v, int step) {
-    both_signs(p, x[6] - s * x[4] + q * x[2], x[5] - s * x[3] + q * x[1], v, step);
+    const vec even = add_scaled(add_scaled(x[6], -s, x[4]), q, x[2]);
+    const vec odd = add_scaled(add_scaled(x[5], -s, x[3]), q, x[1]);
+    both_signs(p, even, odd, v, step);
 }
 
 MG_INLINE void image_line_8(const vec x[8], vec *v, int step) {
     const float s = A2 + B2 + C2, q = A2 * B2 + A2 * C2 + B2 * C2, product = A2 * B2 * C2;
-    v[0] = x[6] - s * x[4] + q * x[2] - product * x[0];
-    v[1 * step] = x[7] - s * x[5] + q * x[3] - product * x[1];
+    const vec even = add_scaled(add_scaled(x[6], -s, x[4]), q, x[2]);
+    const vec odd = add_scaled(add_scaled(x[7], -s, x[5]), q, x[3]);
+    v[0] = add_scaled(even, -product, x[0]);
+    v[1 * step] = add_scaled(odd, -product, x[1]);
     image_pair_8(A, B2 + C2, B2 * C2, x, v + 2 * step, step);
     image_pair_8(B, A2 + C2, A2 * C2, x, v + 4 * step, step);
     image_pair_8(C, A2 + B2, A2 * B2, x, v + 6 * step, step);
@@ -50,20 +54,22 @@ MG_INLINE void image_line_8(const vec x[8], vec *v, int step) {
 
 /* The elements of p and -p in a line of six, times `scale`; q: the other point's square. */
 MG_INLINE void image_pair_6(float p, float q, float scale, const vec x[6], vec *v, int step) {
-    both_signs(p, scale * x[4] - scale * q * x[2], scale * x[3] - scale * q * x[1], v, step);
+    const vec even = add_scaled(scale * x[4], -scale * q, x[2]);
+    const vec odd = add_scaled(scale * x[3], -scale * q, x[1]);
+    both_signs(p, even, odd, v, step);
 }
 
 MG_INLINE void image_line_6(const vec x[6], vec *v, int step) {
-    v[0] = C2 * (A2 + B2) * x[2] - C2 * x[4] - A2 * B2 * C2 * x[0];
-    v[1 * step] = x[5] - (A2 + B2) * x[3] + A2 * B2 * x[1];
+    v[0] = add_scaled(add_scaled(C2 * (A2 + B2) * x[2], -C2, x[4]), -A2 * B2 * C2, x[0]);
+    v[1 * step] = add_scaled(add_scaled(x[5], -(A2 + B2), x[3]), A2 * B2, x[1]);
     image_pair_6(A, B2, A2 - C2, x, v + 2 * step, step);
     image_pair_6(B, A2, B2 - C2, x, v + 4 * step, step);
 }
 
 MG_INLINE void image_line_4(const vec x[4], vec *v, int step) {
     const float scale = (A2 - B2) * (A2 - C2);
-    v[0] = B2 * C2 * x[2] - A2 * B2 * C2 * x[0];
-    v[1 * step] = x[3] - A2 * x[1];
+    v[0] = add_scaled(B2 * C2 * x[2], -A2 * B2 * C2, x[0]);
+    v[1 * step] = add_scaled(x[3], -A2, x[1]);
     both_signs(A, scale * x[2], scale * x[1], v + 2 * step, step);
 }
 
@@ -83,8 +89,8 @@ MG_INLINE void add_result_pair(float p, const vec m[2], int results, vec y[8]) {
     const vec even = m[0] + m[1], odd = p * (m[0] - m[1]);
     float power = 1;
     UNROLL for (int i = 0; i < 7; i += 2, power *= p * p) {
-        if (i < results) y[i] += power * even;
-        if (i + 1 < results) y[i + 1] += power * odd;
+        if (i < results) y[i] = add_scaled(y[i], power, even);
+        if (i + 1 < results) y[i + 1] = add_scaled(y[i + 1], power, odd);
     }
 }
 
@@ -106,8 +112,8 @@ MG_INLINE void gradient_pair(int results, float p, const vec y[8], vec *d, int s
     vec even = y[0], odd = results > 1 ? y[1] : (vec){0};
     float power = p * p;
     UNROLL for (int i = 2; i < 7; i += 2, power *= p * p) {
-        if (i < results) even += power * y[i];
-        if (i + 1 < results) odd += power * y[i + 1];
+        if (i < results) even = add_scaled(even, power, y[i]);
+        if (i + 1 < results) odd = add_scaled(odd, power, y[i + 1]);
     }
     both_signs(p, even, odd, d, step);
 }
@@ -128,8 +134,8 @@ MG_INLINE void filter_pair(int taps, float p, float over, const vec w[6], vec *u
     vec even = over * w[0], odd = over * w[1];
     float power = over * (p * p);
     UNROLL for (int i = 2; i < 5; i += 2, power *= p * p) {
-        if (i < taps) even += power * w[i];
-        if (i + 1 < taps) odd += power * w[i + 1];
+        if (i < taps) even = add_scaled(even, power, w[i]);
+        if (i + 1 < taps) odd = add_scaled(odd, power, w[i + 1]);
     }
     both_signs(p, even, odd, u, step);
 }
@@ -147,8 +153,8 @@ MG_INLINE void add_filter_pair(int taps, float p, float over, const vec u[2], ve
     const vec even = u[0] + u[1], odd = p * (u[0] - u[1]);
     float power = over;
     UNROLL for (int i = 0; i < 5; i += 2, power *= p * p) {
-        if (i < taps) w[i] += power * even;
-        if (i + 1 < taps) w[i + 1] += power * odd;
+        if (i < taps) w[i] = add_scaled(w[i], power, even);
+        if (i + 1 < taps) w[i + 1] = add_scaled(w[i + 1], power, odd);
     }
 }
 
