@@ -37,16 +37,20 @@ static bool is_named(const mg_device *d, const mg_device_name *name) {
            strcmp(d->api->kind, name->kind) == 0;
 }
 
-/* Reads an entry such as "cpu:0=200M" and takes the limit if it names this device. */
+/* Reads an entry such as "cpu:0=200M" and takes the limit if it names this device. The name of a
+ * kind that this build or machine lacks is right, too, as in "gpu:0=4G" for all machines of a
+ * cluster. */
 static bool read_limit(char *entry, mg_device *d) {
     mg_device_name name;
     int64_t bytes;
     char *size = strchr(entry, '=');
     if (!size) return false;
     *size++ = 0;
-    const bool read = mg_device_name_parse(entry, &name) == MG_OK && parse_size(size, &bytes);
+    const mg_status named = mg_device_name_parse(entry, &name);
+    const bool read = parse_size(size, &bytes) && (named == MG_OK || named == MG_UNSUPPORTED);
     size[-1] = '=';
-    if (read && is_named(d, &name)) d->limit = bytes;
+    if (read && named == MG_OK && is_named(d, &name)) d->limit = bytes;
+    if (read && named != MG_OK) mg_error_clear();
     return read;
 }
 
