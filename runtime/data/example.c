@@ -102,7 +102,7 @@ static mg_status count_packed(span packed, mg_feature_kind kind, size_t *count) 
 
 /* Checks the list and sets its count. */
 static mg_status count_values(mg_feature *f, const uint8_t *start) {
-    span s = {.at = f->list, .end = f->list + f->bytes, .start = start}, inner;
+    span s = {.at = f->list, .end = f->list + f->bytes, .start = start}, inner = s;
     while (s.at < s.end) {
         uint64_t field;
         int type;

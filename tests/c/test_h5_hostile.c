@@ -1,7 +1,8 @@
 /* HDF5 files that libhdf5 reads without complaint, but that no model contains, and files with
  * damaged objects: mgpu-h5 refuses each with a sentence that names the object. The files are made
  * here with libhdf5; files with random damage are in tests/lua/files/h5_spec.lua. */
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE      /* memmem */
+#define H5_USE_110_API 1 /* H5Oget_info of HDF5 1.10; newer versions give no addresses */
 #include "core/io.h"
 #include "core/status.h"
 #include "device/device.h"
@@ -26,18 +27,27 @@ static hid_t create(void) {
     return H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 }
 
-/* The file cannot be loaded: MG_DATA, with this in the message after the file's name. */
-static void refused(const char *text) {
+/* Whether the last message begins with the file's name and this text. */
+static bool message_is(const char *text) {
     char expected[400];
     snprintf(expected, sizeof expected, "%s: %s", path, text);
+    return strncmp(mg_error_message(), expected, strlen(expected)) == 0;
+}
+
+/* The file cannot be loaded: MG_DATA, with one of these in the message after the file's name. */
+static void refused_as(const char *text, const char *other) {
     mg_h5_tree *tree = mg_h5_load(path);
     if (tree) {
         mg_h5_free(tree);
         fail_msg("it was read, instead of \"%s\"", text);
     }
     assert_int_equal(mg_error_code(), MG_DATA);
-    if (strncmp(mg_error_message(), expected, strlen(expected)) != 0)
-        fail_msg("expected \"%s\", got \"%s\"", expected, mg_error_message());
+    if (!message_is(text) && !message_is(other))
+        fail_msg("expected \"%s: %s\", got \"%s\"", path, text, mg_error_message());
+}
+
+static void refused(const char *text) {
+    refused_as(text, text);
 }
 
 /* A file with one dataset "group/values" of this type and shape, which holds nothing yet. */
@@ -248,7 +258,9 @@ static void damage_is_named(void **state) {
     refused("the attributes of \"group\" are damaged");
     write_group();
     damage(find("array", 6, 0) + 8 + 13); /* behind the padded name: the exponent of a float */
-    refused("the attribute \"array\" of \"group\" cannot be read");
+    /* HDF5 1.10 opens this attribute and then fails to read it; 1.14 cannot list it */
+    refused_as("the attribute \"array\" of \"group\" cannot be read",
+               "the attributes of \"group\" are damaged");
     write_group();
     damage(find("GCOL", 4, 0)); /* the heap of texts */
     refused("\"group\": an attribute cannot be read");

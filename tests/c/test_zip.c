@@ -154,7 +154,7 @@ static void many_entries_need_zip64(void **state) {
     (void)state;
     enum { N = 66000 };
     char name[16];
-    size_t n, length;
+    size_t n, length = 0;
     mg_zip_writer *w = mg_zip_create(path);
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "%d", i);
