@@ -7,43 +7,63 @@ local program = require "mgpu.program"
 
 -- ---- versions -------------------------------------------------------------------------------------
 
--- Shared libraries: file, what it is for, the Debian package that has it, and how it tells its version: C declarations
--- and a function of the loaded library.
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read "*a"
+  if file then file:close() end
+  return text
+end
+
+-- Shared libraries: the pattern of the file's name; what it is for; our file that is linked with it, which knows the
+-- name that it had when mgpulua was built (nil: it is opened by name); the Debian package that brings it; and how it
+-- tells its version: C declarations and a function of the loaded library.
 local LIBRARIES = {
-  { "libdnnl.so.2", "oneDNN's kernels of the cpu device", "libdnnl2",
+  { "libdnnl%.so%.[%d.]+", "kernels of oneDNN 2 for the cpu device", "mgpu-cpu.so", "libdnnl-dev",
     "typedef struct { int major, minor, patch; } mg_dnnl_version_t; const mg_dnnl_version_t *dnnl_version(void);",
     function(c, ffi)
       local v = ffi.cast("const mg_dnnl_version_t *", c.dnnl_version())
       return ("%d.%d.%d"):format(v.major, v.minor, v.patch)
     end },
-  { "libgomp.so.1", "its threads", "libgomp1" },
-  { "libz.so.1", "compressed files", "zlib1g", "const char *zlibVersion(void);",
+  { "libg?omp%.so%.[%d.]+", "threads of the cpu device", "mgpu-cpu.so", "libgomp1" },
+  { "libz%.so%.[%d.]+", "compressed files", "libmgpu.so", "zlib1g-dev", "const char *zlibVersion(void);",
     function(c, ffi) return ffi.string(c.zlibVersion()) end },
-  { "libjansson.so.4", "JSON", "libjansson4", "const char *jansson_version_str(void);",
+  { "libjansson%.so%.[%d.]+", "JSON", "libmgpu.so", "libjansson-dev", "const char *jansson_version_str(void);",
     function(c, ffi) return ffi.string(c.jansson_version_str()) end },
-  { "libcurl.so.4", "downloads", "libcurl4", "const char *curl_version(void);",
+  { "libcurl%.so%.[%d.]+", "downloads", "mgpu-fetch.so", "libcurl4-openssl-dev", "const char *curl_version(void);",
     function(c, ffi) return ffi.string(c.curl_version()):match "^libcurl/(%S+)" end },
-  { "libcrypto.so.3", "checksums of downloads", "libssl3", "const char *OpenSSL_version(int);",
+  { "libcrypto%.so%.[%d.]+", "checksums of downloads", "mgpu-fetch.so", "libssl-dev",
+    "const char *OpenSSL_version(int);",
     function(c, ffi) return ffi.string(c.OpenSSL_version(0)):match "%d[%w.]+" end },
-  { "libpng16.so.16", "PNG images", "libpng16-16", "const char *png_get_libpng_ver(const void *);",
+  { "libpng%d*%.so%.[%d.]+", "PNG images", "mgpu-image.so", "libpng-dev",
+    "const char *png_get_libpng_ver(const void *);",
     function(c, ffi) return ffi.string(c.png_get_libpng_ver(nil)) end },
-  { "libjpeg.so.62", "JPEG images", "libjpeg62-turbo" },
-  { "libgif.so.7", "GIF images", "libgif7" },
-  { "libwebp.so.7", "WebP images", "libwebp7", "int WebPGetDecoderVersion(void);",
+  { "libjpeg%.so%.[%d.]+", "JPEG images", "mgpu-image.so", "libjpeg-dev" },
+  { "libgif%.so%.[%d.]+", "GIF images", "mgpu-gif.so", "libgif-dev" },
+  { "libwebp%.so%.[%d.]+", "WebP images", "mgpu-webp.so", "libwebp-dev", "int WebPGetDecoderVersion(void);",
     function(c)
       local v = c.WebPGetDecoderVersion()
       return ("%d.%d.%d"):format(math.floor(v / 65536), math.floor(v / 256) % 256, v % 256)
     end },
-  { "libhdf5_serial_hl.so.100", "Keras's .h5 and .keras files", "libhdf5-hl-100" },
-  { "libreadline.so.8", "line editing of the prompt", "libreadline8", "extern const char *rl_library_version;",
+  { "libhdf5[%w_]*_hl%.so%.[%d.]+", "Keras's .h5 and .keras files", "mgpu-h5", "libhdf5-dev" },
+  { "libreadline.so.8", "line editing of the prompt", nil, "libreadline8", "extern const char *rl_library_version;",
     function(c, ffi) return ffi.string(c.rl_library_version) end },
 }
 
+-- The folder of libmgpu, where the other built files are.
+local function built_folder() return (read "/proc/self/maps" or ""):match "(/[^\n]*)/libmgpu%.so" or "." end
+
+-- The name of the library's file in this build; nil: the build does not use it. The names of the libraries that an
+-- ELF file needs are in it as C strings.
+local function file_of(library)
+  local pattern, _, user = unpack(library, 1, 3)
+  if not user then return pattern end
+  return (read(built_folder() .. "/" .. user) or ""):match("%z(" .. pattern .. ")%z")
+end
+
 -- The version that the library tells, "" if it does not; nil if it cannot be loaded.
-local function version_of(library)
+local function version_of(file, declarations, ask)
   local has_ffi, ffi = pcall(require, "ffi")
   if not has_ffi then return nil end
-  local file, _, _, declarations, ask = unpack(library)
   local ok, loaded = pcall(ffi.load, file)
   if not ok then return nil end
   if declarations then pcall(ffi.cdef, declarations) end
@@ -74,11 +94,16 @@ local function report_versions(report)
   report("Lua files and models: " .. tostring(core.root))
   report ""
   for _, library in ipairs(LIBRARIES) do
-    local version = version_of(library)
-    if version then
-      line(report, "ok", library[1], (version .. "  " .. library[2]):gsub("^  ", ""))
+    local pattern, purpose, _, package = unpack(library, 1, 4)
+    local file = file_of(library)
+    local version = file and version_of(file, library[5], library[6])
+    if not file then
+      line(report, "left out", pattern:match "^%a+",
+        ("%s: not in this build, which needs %s for it"):format(purpose, package))
+    elseif version then
+      line(report, "ok", file, (version .. "  " .. purpose):gsub("^  ", ""))
     else
-      line(report, "missing", library[1], ("%s: apt-get install %s"):format(library[2], library[3]))
+      line(report, "missing", file, ("%s: apt-get install %s"):format(purpose, package))
     end
   end
   for _, library in ipairs(NVIDIA) do
@@ -95,13 +120,6 @@ local function report_versions(report)
 end
 
 -- ---- the machine ----------------------------------------------------------------------------------
-
-local function read(path)
-  local file = io.open(path)
-  local text = file and file:read "*a"
-  if file then file:close() end
-  return text
-end
 
 local function gib(bytes) return ("%.1f GiB"):format(bytes / 2 ^ 30) end
 

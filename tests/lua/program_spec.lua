@@ -163,10 +163,24 @@ test("--list-devices names the reference device and --doctor tries it", function
   check.slow()
   text, status = run "--doctor"
   check.matches(text, "ref:0 +works, trains, matmul of 256 x 256 at [%d.]+ GFLOP/s")
-  check.matches(text, "mgpulua [%d.]+, LuaJIT 2.*ok +libdnnl[^ ]+ +%d+%.%d+.*cpu +logical CPUs .*memory +[%d.]+ GiB")
+  check.matches(text, "mgpulua [%d.]+, LuaJIT 2.*ok +libjansson.so.4 +2%.%d+.*cpu +logical CPUs .*memory +[%d.]+ GiB")
   check.matches(text, "%.safetensors files +works")
   check.falsy(text:find "FAILS", text)
   check.equal(status, 0)
+end)
+
+test("--doctor asks for the libraries that the build uses, under their names on this system", function()
+  check.slow()
+  local folder = check.program:match "^(%S*)/mgpulua"
+  local text = run "--doctor"
+  for file, names in pairs { ["mgpu-cpu.so"] = { "dnnl" }, ["libmgpu.so"] = { "z", "jansson" },
+    ["mgpu-fetch.so"] = { "curl", "crypto" }, ["mgpu-image.so"] = { "png", "jpeg" }, ["mgpu-h5"] = { "hdf5" } } do
+    local linked = check.run(("ldd %s/%s 2>/dev/null"):format(folder, file))
+    for _, name in ipairs(names) do
+      local library = linked:match("lib" .. name .. "%d*%.so%.[%d.]+") or linked:match("lib" .. name .. "%S*_hl%.so%S+")
+      check.matches(text, library and "ok +" .. library:gsub("%p", "%%%0") .. " " or "left out +lib" .. name)
+    end
+  end
 end)
 
 test("--doctor tells what is missing and how to install it, limits, and self-tests that fail", function()
