@@ -57,7 +57,7 @@ local function check_model(model, expected, name, most)
   end
 end
 
-local SETS = { ["3.0.5"] = "3", ["3.4.1"] = "3", ["3.15.1"] = "3", ["tf2.4.4"] = "tf",
+local SETS = { ["3.0.5"] = "3", ["3.4.1"] = "3", ["3.15.1"] = "3", ["tf2.3.4"] = "tf", ["tf2.4.4"] = "tf",
   ["tf2.15.1"] = "tf" }
 
 for version, set in pairs(SETS) do
@@ -73,7 +73,7 @@ for version, set in pairs(SETS) do
 end
 
 for _, file in ipairs { "few_3.0.5.keras", "few_3.15.1.keras", "few_3.4.1.h5", "few_3.15.1.h5", 
-  "few_tf2.15.1.h5" } do
+  "few_tf2.3.4.h5", "few_tf2.15.1.h5" } do
   test(file .. " predicts the same, before and after we save it", function()
     local expected = expected_of(file:find "tf" and "tf" or "3")
     local model = mgpu.load_model(FOLDER .. file)

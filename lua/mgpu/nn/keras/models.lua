@@ -9,6 +9,7 @@ local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
 local operations = require "mgpu.nn.keras.operations"
 local tf_functions = require "mgpu.nn.keras.tf_functions"
+local tf_graph_ops = require "mgpu.nn.keras.tf_graph_ops"
 
 local M = {}
 
@@ -111,6 +112,21 @@ end
 local function reader_of(entry, at)
   if operations.is_operation(entry, at) then return operations.from_node, tensor_place end
   if tf_functions.is_function(entry) then return tf_functions.from_node, plain_place end
+  if tf_graph_ops.is_graph_op(entry) then return tf_graph_ops.from_node, plain_place end
+end
+
+-- Returns a function that reads the operation at a place: what its reader RETURNS, or nil.
+local function layers_by_place(config, at)
+  local entries = {}
+  for _, entry in ipairs(config.layers) do
+    if type(entry) == "table" and type(entry.name) == "string" then entries[entry.name] = entry end
+  end
+  return function(place)
+    local entry = entries[place.name]
+    local read, recognise = reader_of(entry, at)
+    local node = read and type(entry.inbound_nodes) == "table" and entry.inbound_nodes[place.use + 1]
+    if type(node) == "table" then return read(entry, node, at, recognise) end
+  end
 end
 
 -- The use number n of an operation, with its layer as `operation`.
@@ -127,6 +143,7 @@ end
 local function uses_from(config, list, at)
   local uses, by_place, position = {}, {}, {}
   for i, entry in ipairs(config.layers) do list[i] = not reader_of(entry, at) and M.from_keras(entry, at) end
+  at.layer_at = layers_by_place(config, at) -- after inner models, which set their own
   for i, entry in ipairs(config.layers) do
     local name = type(entry) == "table" and (given(entry.name) or given((given(entry.config) or {}).name))
     if type(name) ~= "string" then objects.damaged(at, "layer %d has no name", i) end

@@ -5,6 +5,7 @@
 -- of them may be the place of a tensor, {"dense", 0, 0}. SlicingOpLambda is the same with an index in `slice_spec`.
 -- FUNCTIONS says which operation of keras.ops a function is, and what its arguments are called there.
 local arguments = require "mgpu.nn.operations.arguments"
+local computed_shapes = require "mgpu.nn.keras.computed_shapes"
 local core = require "mgpu.core"
 local keras_operations = require "mgpu.nn.keras.operations"
 local objects = require "mgpu.nn.keras.objects"
@@ -180,7 +181,9 @@ define("Matmul", "x1=a x2=b transpose_a transpose_b !adjoint_a !adjoint_b !a_is_
   end
   arguments.transpose_a, arguments.transpose_b = nil, nil
 end)
-define("Einsum", "equation", "einsum", function() return "einsum, whose tensors tf.keras does not write to its files," end)
+define("Einsum", "subscripts=equation operands=inputs", "einsum", function(arguments)
+  if not arguments.operands then return "einsum, whose tensors tf.keras does not write to its files," end
+end)
 define("Tensordot", "x1=a x2=b axes", "tensordot")
 define("Resize", "images size interpolation=method !preserve_aspect_ratio antialias", "image.resize",
   function(arguments)
@@ -260,25 +263,22 @@ local function named_arguments(node, depth)
   end
 end
 
--- The arguments by the operation's names.
-local function read_arguments(known, row, node, what)
-  local ours, at_name, values = {}, {}, {}
+-- The operation's arguments from those of the function.
+local function read_arguments(known, row, values, what)
+  local ours, at_name, names = {}, {}, {}
   for _, pair in ipairs(known.arguments) do at_name[pair[1]] = pair[2] or false end
-  values[known.arguments[1][1]] = node
-  for name, value in pairs(named_arguments(node, 1) or {}) do
-    if name ~= "name" and given(value) ~= nil then values[name] = value end
-  end
-  local names = {}
   for name in pairs(values) do names[#names + 1] = name end
   table.sort(names) -- so that inputs are numbered alike in each process
   for _, name in ipairs(names) do
     local value, our_name = values[name], at_name[name]
     if our_name then
       what.sizes = arguments.kind_of(row, our_name) == "shape"
-      if what.sizes and what.place(value) then
+      local computed = what.sizes and what.place(value)
+      local sizes = computed and computed_shapes.find(computed, what.at.layer_at)
+      if computed and not sizes then
         objects.fail(what.at, "%s: its %s is computed by the model, which is not supported", what.who, name)
       end
-      ours[our_name] = from_value(value, what, 1)
+      ours[our_name] = sizes or from_value(value, what, 1)
     elseif value ~= false then
       objects.fail(what.at, "%s: the argument %s is not supported", what.who, name)
     end
@@ -286,22 +286,33 @@ local function read_arguments(known, row, node, what)
   return ours
 end
 
---- from_node(entry, node, at, place) -> our layer's {class_name =, config =} for one use, and the places of its inputs.
-function M.from_node(entry, node, at, place)
-  local config = given(entry.config)
-  local name = type(config) == "table" and config["function"]
-  if type(name) ~= "string" then objects.damaged(at, "the layer %q names no function", tostring(entry.name)) end
+--- from_call(entry, name, values, at, place) -> our layer's {class_name =, config =} for a call of the function with
+--- these values by the names of its arguments (nil for the first one: its own), and the places of its inputs.
+function M.from_call(entry, name, values, at, place)
   local known = FUNCTIONS[name]
   if not known then
     objects.fail(at, "the function tf.%s (layer %q) is not supported", name, tostring(entry.name))
   end
   local row = keras_operations.find(known.operation, at)
   local what = { at = at, who = ("layer %q"):format(tostring(entry.name)), place = place, places = {} }
-  local ours, layer = read_arguments(known, row, node, what), { op = known.operation }
+  if values[1] ~= nil then values[known.arguments[1][1]], values[1] = values[1], nil end
+  local ours, layer = read_arguments(known, row, values, what), { op = known.operation }
   local problem = known.change and known.change(ours, layer)
   if problem then objects.fail(at, "%s: %s is not supported", what.who, problem) end
   if layer.class_name then return { class_name = layer.class_name, config = { name = entry.name } }, what.places end
   return keras_operations.layer(entry.name, keras_operations.find(layer.op, at), ours), what.places
+end
+
+--- from_node(entry, node, at, place) -> the same for one use of a layer.
+function M.from_node(entry, node, at, place)
+  local config = given(entry.config)
+  local name = type(config) == "table" and config["function"]
+  if type(name) ~= "string" then objects.damaged(at, "the layer %q names no function", tostring(entry.name)) end
+  local values = { node }
+  for key, value in pairs(named_arguments(node, 1) or {}) do
+    if key ~= "name" and type(key) == "string" and given(value) ~= nil then values[key] = value end
+  end
+  return M.from_call(entry, name, values, at, place)
 end
 
 return M
