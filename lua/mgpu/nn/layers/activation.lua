@@ -5,6 +5,7 @@ local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"
+local regularizers = require "mgpu.nn.regularizers"
 
 local ops = core.ops
 
@@ -213,5 +214,54 @@ function Softmax:call(x)
 end
 
 M.Softmax = Softmax
+
+-- ---- ThresholdedReLU ----------------------------------------------------------------------------
+
+--- ThresholdedReLU {theta = 1}: x where x > theta, 0 elsewhere (Keras 1 and 2; Keras 3 has ReLU { threshold = theta }
+--- with another formula below a maximum).
+-- x of any shape -> the same shape. Source: Konda et al., Zero-bias autoencoders, 2015.
+-- Example:
+--     print(L.ThresholdedReLU { 0.5 } (mgpu.tensor { -2, 0.5, 2 }))
+--     --> tensor {3} float32 cpu:0
+--     --> {0, 0, 2}
+local ThresholdedReLU = Layer:extend("ThresholdedReLU", { positional = 1,
+  { "theta", "number", default = 1, min = 0 } })
+
+ThresholdedReLU.supports_masking = true
+
+function ThresholdedReLU:output_shape(shape) return shape end -- luacheck: no self
+
+function ThresholdedReLU:call(x) return ops.where(ops.gt(x, self.theta), x, 0) end
+
+M.ThresholdedReLU = ThresholdedReLU
+
+-- ---- ActivityRegularization ---------------------------------------------------------------------
+
+--- ActivityRegularization {l1 = 0, l2 = 0}: adds l1 * sum |x| + l2 * sum x^2 of the average sample to the loss, and
+--- passes x on.
+-- x of any shape -> the same shape.
+-- Example:
+--     local layer = L.ActivityRegularization { l2 = 0.5 }
+--     local model = mgpu.Sequential { mgpu.Input { 2 }, layer }
+--     model:compile { optimizer = "sgd", loss = "mse" }
+--     local x = mgpu.tensor { { 2, 0 }, { 0, 4 } }
+--     -- the mean of 0.5 * 2^2 and 0.5 * 4^2
+--     print(model:evaluate(x, x, { verbose = 0 }))  --> 5
+local ActivityRegularization = Layer:extend("ActivityRegularization", { positional = 2,
+  { "l1", "number", default = 0, min = 0 },
+  { "l2", "number", default = 0, min = 0 },
+})
+
+ActivityRegularization.supports_masking = true
+
+function ActivityRegularization:init()
+  self.activity_regularizer = regularizers.L1L2 { l1 = self.l1, l2 = self.l2 }
+end
+
+function ActivityRegularization:output_shape(shape) return shape end -- luacheck: no self
+
+function ActivityRegularization:call(x) return x end -- luacheck: no self
+
+M.ActivityRegularization = ActivityRegularization
 
 return M

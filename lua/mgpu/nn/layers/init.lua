@@ -1,6 +1,7 @@
 --- mgpu.layers: for each class the file that defines it; files are loaded on first use.
 return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Activation = "activation",
+  ActivityRegularization = "activation",
   Add = "merge",
   Average = "merge",
   AveragePooling1D = "pooling",
@@ -28,6 +29,8 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Lambda = "lambda",
   LayerNormalization = "norms",
   LeakyReLU = "activation",
+  LocallyConnected1D = "locally_connected",
+  LocallyConnected2D = "locally_connected",
   Masking = "embedding",
   MaxPooling1D = "pooling",
   MaxPooling2D = "pooling",
@@ -52,6 +55,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Softmax = "activation",
   SpatialDropout2D = "dropout",
   Subtract = "merge",
+  ThresholdedReLU = "activation",
   UpSampling2D = "image_sizes",
   ZeroPadding2D = "image_sizes",
 }, {

@@ -23,7 +23,7 @@ end
 -- ---- identities ---------------------------------------------------------------------------------
 
 local function identity(_, _, v) return v end
-for _, name in ipairs { "Dropout", "SpatialDropout2D", "GaussianNoise" } do M[name] = identity end
+for _, name in ipairs { "ActivityRegularization", "Dropout", "SpatialDropout2D", "GaussianNoise" } do M[name] = identity end
 
 -- ---- weights ------------------------------------------------------------------------------------
 
@@ -113,6 +113,10 @@ end
 
 function M.LeakyReLU(g, layer, v)
   return g:map(v, function(x) return g:op("LeakyRelu", { x }, { alpha = { float = layer.negative_slope } }) end)
+end
+
+function M.ThresholdedReLU(g, layer, v)
+  return g:map(v, function(x) return g:op("ThresholdedRelu", { x }, { alpha = { float = layer.theta } }) end)
 end
 
 function M.ReLU(g, layer, v)
