@@ -9,6 +9,10 @@ return {
     "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory
     "runtime/comm/nccl/failures.c cannot make the thread that watches",
     "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory
+    "runtime/data/image_codec/gif.c out of memory: a GIF image", -- giflib's
+    "runtime/data/image_codec/webp.c out of memory: a WebP image", -- libwebp's
+    "runtime/data/image_codec/webp.c libwebp has another version",
+    "runtime/data/image_codec/webp.c does not know this kind of image", -- a format of the future
     "runtime/device/cpu/onednn/onednn.c oneDNN: ", -- it refuses what it has agreed to compute before
     "runtime/io/h5.c cannot make a file in memory",
     "runtime/io/h5.c cannot map",
@@ -64,7 +68,6 @@ return {
     "runtime/bind/data.c a cell of %d strings is damaged", -- sources make them; caches have checksums
     "runtime/bind/ops.c the attribute struct is larger than the room for it",
     "runtime/comm/nccl/calls.c there is no communicator", -- it was aborted, then, and that has a text
-    "runtime/data/image_codec/plugin.c the image has no pixels", -- libpng and libjpeg refuse such headers
     "runtime/data/sources/numpy.c the file ends too early", -- the header was compared with the sizes
     "runtime/data/sources/numpy.c the array ends too early",
     "runtime/device/cuda/autotuned_kernels.c no kernel can be prepared for it", -- our own kernel always can

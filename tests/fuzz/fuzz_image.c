@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (n && bytes[0] == 0xff)
         check_region(bytes, n, wanted, mg_jpeg_decode(bytes, n, wanted, NULL, &image), &image);
     else
-        mg_png_decode(bytes, n, wanted, &image);
+        mg_png_decode(bytes, n, wanted, NULL, &image);
     mg_free(image.pixels);
     if (mg_alloc_get_stats().live_blocks != blocks) abort();
     return 0;
