@@ -152,6 +152,9 @@ static void read_geometry(lua_State *L, mg_augment_spec *s) {
     s->resize_method = (mg_interpolation)choice(L, "method", methods);
     s->antialias = flag(L, "antialias");
     size(L, "resize", &s->resize_height, &s->resize_width);
+    s->resize_fit = flag(L, "crop_to_aspect_ratio")  ? MG_CROP_TO_FIT
+                    : flag(L, "pad_to_aspect_ratio") ? MG_PAD_TO_FIT
+                                                     : MG_STRETCH;
     s->resize_shorter = whole(L, "resize_shorter", LARGEST_SIDE);
     size(L, "center_crop", &s->center_height, &s->center_width);
     size(L, "random_crop", &s->crop_height, &s->crop_width);

@@ -115,8 +115,7 @@ static void other_dtypes_and_versions_are_unsupported(void **state) {
     use("x.npy");
     refused(DICT("<c8", "False", "(1,)"), 8, MG_UNSUPPORTED, "has dtype \"<c8\" (complex numbers");
     refused(DICT("", "False", "(1,)"), 8, MG_UNSUPPORTED, "has dtype \"\";");
-    refused(DICT("|V2", "False", "(1,)"), 2, MG_UNSUPPORTED,
-            "has dtype \"|V2\" (bfloat16?: save");
+    refused(DICT("|V2", "False", "(1,)"), 2, MG_UNSUPPORTED, "has dtype \"|V2\" (bfloat16?: save");
     refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4, MG_UNSUPPORTED,
             "structured");
     for (int version = 0; version <= 4; version += 4) {

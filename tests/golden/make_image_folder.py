@@ -36,6 +36,9 @@ def main():
         expected["smaller"], expected["int"] = read(folder, image_size=(5, 8))
         expected["larger"], expected["categorical"] = read(
             folder, image_size=(12, 20), color_mode="grayscale", label_mode="categorical")
+        for fit in ("crop", "pad"):
+            for name, size in (("wide", (6, 15)), ("tall", (9, 4)), ("square", (8, 8))):
+                expected[f"{fit}/{name}"], _ = read(folder, image_size=size, **{f"{fit}_to_aspect_ratio": True})
         expected["nearest"], _ = read(folder, image_size=(6, 9), interpolation="nearest")
     np.savez_compressed(FOLDER / "folder.npz", **expected)
     print(f"Keras {keras.__version__}", {k: (v.shape, v.dtype) for k, v in expected.items()})

@@ -120,7 +120,8 @@ local METHOD = { "method", "string", default = "bilinear", values = METHODS }
 local ANTIALIAS = { "antialias", "boolean", default = false }
 
 local SIZE = { positional = 2, HEIGHT, WIDTH }
-local RESIZE = { positional = 2, HEIGHT, WIDTH, METHOD, ANTIALIAS }
+local RESIZE = { positional = 2, HEIGHT, WIDTH, METHOD, ANTIALIAS,
+  { "crop_to_aspect_ratio", "boolean", default = false }, { "pad_to_aspect_ratio", "boolean", default = false } }
 local RANDOM_CROP = { positional = 2, HEIGHT, WIDTH, { "padding", "pair0" },
   { "fill_mode", "string", default = "constant", values = FILLS } }
 local RESIZED_CROP = { positional = 2, HEIGHT, WIDTH, METHOD, ANTIALIAS, { "area", "table", default = { 0.1, 1 } },
@@ -138,6 +139,12 @@ local function set_resize(flat, value)
   local chosen, size = with_size("resize", RESIZE, value)
   flat.method, flat.antialias = chosen.method, chosen.antialias
   if chosen.width then flat.resize = size else flat.resize_shorter = chosen.height end
+  flat.crop_to_aspect_ratio, flat.pad_to_aspect_ratio = chosen.crop_to_aspect_ratio, chosen.pad_to_aspect_ratio
+  if chosen.crop_to_aspect_ratio and chosen.pad_to_aspect_ratio then
+    fail "resize: only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true"
+  elseif (chosen.crop_to_aspect_ratio or chosen.pad_to_aspect_ratio) and not chosen.width then
+    fail "resize: crop_to_aspect_ratio and pad_to_aspect_ratio need both sides of the size, as in resize = {32, 32}"
+  end
 end
 
 local function set_random_crop(flat, value)

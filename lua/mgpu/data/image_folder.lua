@@ -14,6 +14,9 @@
 --   size              {rows, columns}, or one number for both; nil: images of their own size, which a batch refuses
 --                     unless they are equal
 --   interpolation     "bilinear", "nearest" or "area"; antialias = true: widen the bilinear kernel when shrinking
+--   crop_to_aspect_ratio, pad_to_aspect_ratio
+--                     true: resized images keep their proportions, and the sides that are too long are cut, or those
+--                     that are too short padded with black
 --   dtype             of resized images: "float32", or the whole numbers that "nearest" gives by default: "uint8"
 --                     (rounded), or "int32" with bits = 16
 --   channels          3, 1 (gray) or 4 (with alpha), whatever the file has
@@ -44,7 +47,9 @@ local options = require "mgpu.options"
 local OPTIONS = options.declare {
   { "size", "pair" }, { "dtype", "string", values = { "float32", "uint8", "int32" } },
   { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
-  { "antialias", "boolean", default = false }, { "channels", "integer", default = 3, values = { 1, 3, 4 } },
+  { "antialias", "boolean", default = false },
+  { "crop_to_aspect_ratio", "boolean", default = false }, { "pad_to_aspect_ratio", "boolean", default = false },
+  { "channels", "integer", default = 3, values = { 1, 3, 4 } },
   { "bits", "integer", default = 8, values = { 8, 16 } },
   { "labels", "string", default = "int", values = { "int", "categorical", "binary", "none" } },
   { "classes", "table" }, { "extensions", "table", default = { "bmp", "gif", "jpeg", "jpg", "png" } },
@@ -85,8 +90,11 @@ local function check_split(chosen)
 end
 
 local function check_resize(chosen, given)
-  for _, name in ipairs { "dtype", "interpolation", "antialias" } do
+  for _, name in ipairs { "dtype", "interpolation", "antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio" } do
     if given[name] ~= nil and not chosen.size then fail("option %q is for resized images: give a size too", name) end
+  end
+  if chosen.crop_to_aspect_ratio and chosen.pad_to_aspect_ratio then
+    fail "only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true"
   end
   if chosen.dtype and chosen.dtype ~= "float32" and chosen.dtype ~= WHOLE[chosen.bits] then
     fail("images of %d bits are resized to \"float32\" or %q, not %q", chosen.bits, WHOLE[chosen.bits], chosen.dtype)
@@ -102,7 +110,8 @@ local function dataset_of(source, chosen, classes, skipped)
     local dtype = chosen.dtype or chosen.interpolation == "nearest" and WHOLE[chosen.bits] or "float32"
     -- "nearest" keeps int32, which augment would not take for a dtype
     ds = ds:augment { dtype = dtype ~= "int32" and dtype or nil, resize = { chosen.size[1], chosen.size[2],
-      method = chosen.interpolation, antialias = chosen.antialias } }
+      method = chosen.interpolation, antialias = chosen.antialias,
+      crop_to_aspect_ratio = chosen.crop_to_aspect_ratio, pad_to_aspect_ratio = chosen.pad_to_aspect_ratio } }
   end
   ds.classes = chosen.labels ~= "none" and classes or nil
   ds.skipped = chosen.skip_bad and skipped or nil

@@ -42,6 +42,9 @@ typedef enum mg_standardize {
 } mg_standardize;
 
 /* The options of mg_augment_new; all zero: a transform that changes nothing. */
+/* How an image gets other proportions: stretched, cut at two sides, or padded with cval there. */
+typedef enum mg_fit { MG_STRETCH, MG_CROP_TO_FIT, MG_PAD_TO_FIT } mg_fit;
+
 typedef struct mg_augment_spec {
     uint64_t seed;
     int dtype; /* an mg_dtype of the result, or -1: see mg_augment_new */
@@ -53,6 +56,7 @@ typedef struct mg_augment_spec {
     mg_interpolation resize_method; /* for resize and the random resized crop */
     bool antialias;
     int64_t resize_height, resize_width; /* 0: no resize */
+    mg_fit resize_fit;                   /* of an image of other proportions */
     int64_t resize_shorter;              /* size of the shorter side; 0: not used */
     int64_t center_height, center_width; /* center crop; 0: none */
     int64_t crop_height, crop_width;     /* random crop; 0: none */

@@ -32,6 +32,40 @@ mg_sizes mg_augment_resized(const mg_augment_spec *s, mg_sizes z) {
                       shorter_side(z.width, z.height, s->resize_shorter), z.channels};
 }
 
+/* The part of `this` side of an image that remains when the other side, whole, gets the size
+ * `other_to`. With Keras's arithmetic, as the padding. */
+static int64_t side_to_fit(int64_t this, int64_t to, int64_t other, int64_t other_to) {
+    const int64_t n = (int64_t)((float)(other * to) / (float)other_to);
+    return n > this ? this : n < 1 ? 1 : n;
+}
+
+/* A side of n positions becomes `to` of them: n / ratio, and what is left is outside. */
+static mg_status pad_to_fit(const mg_augment_spec *s, mg_axis *a, int64_t n, int64_t to,
+                            float ratio) {
+    const float size = (float)n / ratio, left = floorf(((float)to - size) / 2);
+    const int64_t whole = size < 1 ? 1 : (int64_t)size;
+    MG_TRY(mg_axis_resize(a, 0, n, whole, s->resize_method, s->antialias));
+    return mg_axis_crop(a, left > 0 ? -(int64_t)left : 0, to, MG_FILL_CONSTANT);
+}
+
+/* The tables of a resize to the size z. */
+static mg_status make_resize(const mg_augment_spec *s, const mg_pixels *in, mg_sizes z,
+                             mg_axis *rows, mg_axis *columns) {
+    const int64_t height = in->height, width = in->width;
+    int64_t h = height, w = width;
+    if (s->resize_fit == MG_PAD_TO_FIT) {
+        const float ratio = fmaxf((float)width / (float)z.width, (float)height / (float)z.height);
+        MG_TRY(pad_to_fit(s, rows, height, z.height, ratio));
+        return pad_to_fit(s, columns, width, z.width, ratio);
+    }
+    if (s->resize_fit == MG_CROP_TO_FIT) {
+        h = side_to_fit(height, z.height, width, z.width);
+        w = side_to_fit(width, z.width, height, z.height);
+    }
+    MG_TRY(mg_axis_resize(rows, (height - h) / 2, h, z.height, s->resize_method, s->antialias));
+    return mg_axis_resize(columns, (width - w) / 2, w, z.width, s->resize_method, s->antialias);
+}
+
 /* The tables of rows and columns: resize, crops, or the random resized crop. */
 static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_augment_choice *c,
                              const mg_pixels *in, mg_axis *rows, mg_axis *columns) {
@@ -43,8 +77,7 @@ static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_
         return mg_axis_resize(columns, w.column, w.width, s->zoomed_width, s->resize_method,
                               s->antialias);
     }
-    MG_TRY(mg_axis_resize(rows, 0, in->height, z.height, s->resize_method, s->antialias));
-    MG_TRY(mg_axis_resize(columns, 0, in->width, z.width, s->resize_method, s->antialias));
+    MG_TRY(make_resize(s, in, z, rows, columns));
     if (s->center_height) {
         const int64_t h = s->center_height, w = s->center_width;
         MG_TRY(mg_axis_crop(rows, (z.height - h) / 2, h, MG_FILL_CONSTANT));
@@ -64,7 +97,7 @@ static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_
 
 mg_status mg_augment_region(const mg_augment_spec *s, mg_row_key key, mg_sizes z, mg_region *r) {
     *r = (mg_region){.height = z.height, .width = z.width};
-    if (!crops(s) && !s->zoomed_height) return MG_OK;
+    if (!crops(s) && !s->zoomed_height && s->resize_fit != MG_CROP_TO_FIT) return MG_OK;
     const mg_augment_choice choice = mg_augment_choose(s, key, z.height, z.width);
     const mg_pixels in = {.height = z.height, .width = z.width, .channels = z.channels};
     mg_axis rows = {0}, columns = {0};

@@ -86,6 +86,35 @@ test("a folder is read as Keras's image_dataset_from_directory reads it", functi
   check.equal(x:dtype(), "uint8")
 end)
 
+test("images keep their proportions as in Keras, cut or padded", function()
+  local files = {}
+  for name, image in pairs { ["b/z.png"] = "rgb", ["b/a/2.png"] = "gray", ["b/a.b/1.png"] = "palette",
+    ["B/1.png"] = "interlaced", ["c/10.PNG"] = "rgba", ["c/9.png"] = "gray" } do
+    files[name] = check.read("tests/golden/images/" .. image .. ".png")
+  end
+  local top, expected = make(files), core.store_load "tests/golden/images/folder.npz"
+  for name, size in pairs { wide = { 6, 15 }, tall = { 9, 4 }, square = { 8, 8 } } do
+    local cut = folder(top, { size = size, crop_to_aspect_ratio = true }):batch(6):iter()()
+    check.near(cut, expected["crop/" .. name], 1e-6) -- float32, as above
+    local padded = folder(top, { size = size, pad_to_aspect_ratio = true }):batch(6):iter()()
+    check.near(padded, expected["pad/" .. name], 1e-6)
+  end
+  -- one row of pixels, which would shrink to none
+  mgpu.image.save(top .. "/B/1.png", mgpu.ones({ 1, 40 }))
+  local x = folder(top, { size = { 4, 4 }, pad_to_aspect_ratio = true, channels = 1, classes = { "B" } }):iter()()
+  check.equal(x:reshape { 4, 4 }:sum(2), { 0, 1020, 0, 0 })
+  x = folder(top, { size = { 40, 1 }, crop_to_aspect_ratio = true, channels = 1, classes = { "B" } }):iter()()
+  check.equal(x:reshape { 40 }:min():item(), 255)
+end)
+
+test("a cut to proportions reads the same of a JPEG file as of the whole image", function()
+  local jpeg = mgpu.image.encode_jpeg(mgpu.rand { 40, 90, 3 })
+  local x = folder(make { ["a/1.jpg"] = jpeg }, { size = { 20, 20 }, crop_to_aspect_ratio = true }):iter()()
+  local ds = mgpu.data.from_tensors(mgpu.image.decode(jpeg):reshape { 1, 40, 90, 3 })
+  local whole = ds:augment { resize = { 20, 20, crop_to_aspect_ratio = true }, dtype = "float32" }:iter()()
+  check.equal(x, whole:totable())
+end)
+
 test("damaged images are errors that name the file, or are skipped", function()
   local top = two_classes()
   check.write(top .. "/cat/3.jpg", "GIF88a")
@@ -145,6 +174,9 @@ test("wrong options and folders are refused", function()
   refused('option "classes": "cat" is there twice', { classes = { "cat", "cat" } })
   refused('option "classes": entry 1 must be a name, got "%.%."', { classes = { ".." } })
   refused('option "extensions" is empty', { extensions = {} })
+  refused('option "pad_to_aspect_ratio" is for resized images', { pad_to_aspect_ratio = true })
+  refused("only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true",
+    { size = 8, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true })
   refused("validation_split and subset .* are given together", { validation_split = 0.5 })
   refused("validation_split needs a seed", { validation_split = 0.5, subset = "both" })
   refused("`seed` needs validation_split", { seed = 1 })

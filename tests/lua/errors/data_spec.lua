@@ -59,6 +59,12 @@ cases {
   { "augment with three areas", function()
     data.from_tensors { images() }:augment { random_resized_crop = { 4, 4, area = { 0.1, 0.2, 0.3 } } }
   end, 'augment: random_resized_crop: option "area" must be {least, greatest}, got {0.1, 0.2, 0.3}' },
+  { "a resize that cuts and pads", function()
+    data.from_tensors { images() }:augment { resize = { 4, 4, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true } }
+  end, "augment: resize: only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true" },
+  { "a resize of the shorter side that cuts", function()
+    data.from_tensors { images() }:augment { resize = { 4, crop_to_aspect_ratio = true } }
+  end, "augment: resize: crop_to_aspect_ratio and pad_to_aspect_ratio need both sides of the size, as in" },
   { "a crop larger than the image with its padding", function()
     data.from_tensors { images() }:augment { random_crop = { 9, 6, padding = 1 } }
   end, "augment: random_crop wants 9 rows, but the image has 8 with its padding: give a smaller size, or `resize`",
