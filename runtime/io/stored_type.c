@@ -104,8 +104,8 @@ static mg_status check_range(const unsigned char *bytes, size_t n, const char *p
         memcpy(&v, bytes + i * sizeof v, sizeof v);
         if (v > INT64_MAX)
             return mg_fail(MG_UNSUPPORTED,
-                           "%s: array \"%.80s\": element %zu is %llu, which no dtype of tensors "
-                           "holds: uint64 is read as int64, up to 9223372036854775807",
+                           "%s: %.80s: element %zu is %llu, which no dtype of tensors holds: "
+                           "uint64 is read as int64, up to 9223372036854775807",
                            path, name, i, (unsigned long long)v);
     }
     return MG_OK;

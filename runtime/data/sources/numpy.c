@@ -50,6 +50,15 @@ static mg_status copy_row(const numpy_source *s, const array_rows *a, int64_t ro
     return check_booleans(s, a, row, dst);
 }
 
+/* The elements are at the end of the row's cell. */
+static mg_status widen_row(const numpy_source *s, const array_rows *a, int64_t row, void *dst) {
+    char name[32];
+    snprintf(name, sizeof name, "row %lld", (long long)row);
+    if (mg_stored_widen(a->stored, dst, a->n, a->path, name) == MG_OK) return MG_OK;
+    mg_error_prefix(s->who);
+    return mg_error_code();
+}
+
 /* From the file. */
 static mg_status read_row(const numpy_source *s, const array_rows *a, int64_t row, void *dst) {
     const int64_t at = row * (int64_t)a->row_bytes;
@@ -64,13 +73,7 @@ static mg_status read_row(const numpy_source *s, const array_rows *a, int64_t ro
         return MG_IO;
     }
     if (a->big_endian) mg_npy_swap(end, mg_stored_size(a->stored, a->dtype), a->n);
-    char name[32];
-    snprintf(name, sizeof name, "row %lld", (long long)row);
-    if (a->stored && mg_stored_widen(a->stored, dst, a->n, a->path, name) != MG_OK) {
-        mg_error_prefix(s->who);
-        return mg_error_code();
-    }
-    return check_booleans(s, a, row, dst);
+    return a->stored ? widen_row(s, a, row, dst) : check_booleans(s, a, row, dst);
 }
 
 static mg_status numpy_read(mg_source *base, int64_t row, mg_cell cell[]) {

@@ -68,7 +68,7 @@ test("rows of arrays are widened as whole arrays are, from the file and from mem
   local it = data.npy(FOLDER .. "too_large.npy"):iter()
   it()
   check.equal(it():totable(), 2 ^ 63) -- 2^63 - 1 as a Lua number
-  check.raises(it, "npy: .*row 2\": element 0 is 9223372036854775808, which no dtype of tensors holds", "unsupported")
+  check.raises(it, "npy: .*large.npy: row 2: element 0 is 9223372036854775808, which no dtype of tensors holds", "unsupported")
 end)
 
 test("every dtype of safetensors is read", function()
@@ -117,9 +117,9 @@ end)
 
 test("an integer that no dtype holds is an error that names it", function()
   check.raises(function() mgpu.load(FOLDER .. "too_large.npy") end,
-    'array "arr_0": element 2 is 9223372036854775808, which no dtype of tensors holds', "unsupported")
+    'large.npy: arr_0: element 2 is 9223372036854775808, which no dtype of tensors holds', "unsupported")
   check.raises(function() mgpu.load(FOLDER .. "too_large.safetensors") end,
-    'array "x": element 1 is 18446744073709551615, which no dtype of tensors holds', "unsupported")
+    'large.safetensors: x: element 1 is 18446744073709551615, which no dtype of tensors holds', "unsupported")
   if has_h5 then
     check.raises(function() mgpu.load(FOLDER .. "too_large.h5") end,
       '"x": element 1 is 9223372036854775808, which no dtype of tensors holds', "data")
@@ -248,7 +248,7 @@ test("wrong calls are refused, and nothing is written", function()
 end)
 
 test("a failing disk leaves the old file, or the whole new one", function()
-  for _, ending in ipairs(ENDINGS) do
+  for _, ending in ipairs { "npy", "npz", "safetensors", has_h5 and "h5" } do
     local path, failures = check.path("x." .. ending), 0
     local x = ending == "npy" and mgpu.ones { 4 } or { x = mgpu.ones { 4 } }
     mgpu.save(path, x)
