@@ -10,9 +10,6 @@ return {
     "runtime/comm/nccl/failures.c cannot make the thread that watches",
     "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory
     "runtime/data/image_codec/gif.c out of memory: a GIF image", -- giflib's
-    "runtime/data/image_codec/webp.c out of memory: a WebP image", -- libwebp's
-    "runtime/data/image_codec/webp.c libwebp has another version",
-    "runtime/data/image_codec/webp.c does not know this kind of image", -- a format of the future
     "runtime/device/cpu/onednn/onednn.c oneDNN: ", -- it refuses what it has agreed to compute before
     "runtime/io/h5.c cannot make a file in memory",
     "runtime/io/h5.c cannot map",

@@ -45,7 +45,7 @@ def write_numpy():
     np.save(FOLDER / "uint16_big.npy", arrays["uint16_big"])
     np.save(FOLDER / "too_large.npy", np.array([1, 2**63 - 1, 2**63, 2**64 - 1], "uint64"))
     refused = {"complex64": np.ones(2, "complex64"), "complex128": np.ones(2, "complex128"), "text": np.array(["ab"]),
-               "bytes": np.array([b"ab"]), "longdouble": np.ones(1, "longdouble"), "void": np.ones(1, ml_dtypes.bfloat16),
+               "bytes": np.array([b"ab"]), "longdouble": np.zeros(1, "longdouble"), "void": np.ones(1, ml_dtypes.bfloat16),
                "dates": np.array(["2000-01-01"], "datetime64[D]"), "times": np.array([1], "timedelta64[s]")}
     for name, x in refused.items():
         np.save(FOLDER / f"{name}.npy", x)
@@ -87,6 +87,10 @@ def write_h5():
         f["yes"] = np.array([True, False])
     single = {"too_large": np.array([5, 2**63], "uint64"), "complex": np.ones(2, "complex64"),
               "colors": np.array([0, 2], h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, "int8"))}
+    lists = np.empty(1, object)
+    lists[0] = np.arange(3, dtype="int32")
+    single |= {"text": np.array(["ab"], h5py.string_dtype()), "longdouble": np.zeros(1, "longdouble"),
+               "lists": lists.astype(h5py.vlen_dtype("int32"))}
     for name, x in single.items():
         with h5py.File(FOLDER / f"{name}.h5", "w") as f:
             f.create_dataset("x", data=x, dtype=x.dtype)

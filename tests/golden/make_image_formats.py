@@ -94,7 +94,22 @@ def rle4():
 def write_gif():
     rgb = Image.fromarray(pixels(3)).quantize(16)
     rgb.save(FOLDER / "palette.gif", interlace=False)
-    rgb.save(FOLDER / "interlaced.gif", interlace=True)
+    # Pillow interlaces no images as small as these: rows in the order of the four passes, and the flag for it
+    order = [i for first, step in ((0, 8), (4, 8), (2, 4), (1, 2)) for i in range(first, HEIGHT, step)]
+    rows = Image.fromarray(np.asarray(rgb)[order], "P")
+    rows.putpalette(rgb.getpalette())
+    rows.save(FOLDER / "interlaced.gif", interlace=False)
+    data = bytearray((FOLDER / "interlaced.gif").read_bytes())
+    size = 3 * 2 ** (data[10] % 8 + 1)
+    data[13 + size + 9] |= 0x40
+    (FOLDER / "interlaced.gif").write_bytes(data)
+    # the palette is that of the image, not of the screen
+    data = bytearray((FOLDER / "palette.gif").read_bytes())
+    flags, palette = data[10], data[13:13 + size]
+    descriptor = data[13 + size:13 + size + 10]
+    descriptor[9] |= flags & 0x87
+    (FOLDER / "own_palette.gif").write_bytes(data[:10] + bytes([flags & 0x70]) + data[11:13] + descriptor + palette
+                                             + data[13 + size + 10:])
     rgb.save(FOLDER / "transparent.gif", transparency=3)
     Image.fromarray(pixels(1).squeeze()).save(FOLDER / "gray.gif")
     others = [Image.fromarray(255 - pixels(3)).quantize(8), Image.fromarray(pixels(3)[::-1]).quantize(4)]

@@ -86,16 +86,14 @@ static mg_status read_row(reader *r, const ColorMapObject *colors, int transpare
 
 static mg_status read_rows(reader *r, const ColorMapObject *colors, int transparent,
                            const mg_image *image) {
-    static const struct {
+    static const struct pass {
         int first, step;
-    } passes[] = {{0, 8}, {4, 8}, {2, 4}, {1, 2}}, whole = {0, 1};
+    } interlaced[] = {{0, 8}, {4, 8}, {2, 4}, {1, 2}}, plain[] = {{0, 1}};
     const GifImageDesc *d = &r->gif->Image;
-    for (int pass = 0; pass < (d->Interlace ? 4 : 1); pass++) {
-        const int first = d->Interlace ? passes[pass].first : whole.first;
-        const int step = d->Interlace ? passes[pass].step : whole.step;
-        for (int row = first; row < d->Height; row += step)
+    const struct pass *p = d->Interlace ? interlaced : plain, *end = p + (d->Interlace ? 4 : 1);
+    for (; p < end; p++)
+        for (int row = p->first; row < d->Height; row += p->step)
             MG_TRY(read_row(r, colors, transparent, row, image));
-    }
     return MG_OK;
 }
 

@@ -3,27 +3,34 @@
 #include "data/image.h"
 #include <webp/decode.h>
 
-enum {
-    /* An image of one color takes hardly any bytes, whatever its size. */
-    PIXELS_PER_BYTE = 1 << 20,
-    RIFF_HEADER = 8 /* "RIFF" and the size of what follows */
-};
+/* An image of one color takes hardly any bytes, whatever its size. */
+enum { PIXELS_PER_BYTE = 1 << 20 };
 
-/* libwebp would read a file that lacks its last bytes. */
+/* Whether the file has fewer bytes than its header says: libwebp does not mind if the last ones are
+ * missing. */
 static bool is_truncated(const uint8_t *bytes, size_t n) {
-    uint32_t size = 0;
+    uint32_t size = 0; /* without the 8 bytes "RIFF" and size */
     for (int i = 3; i >= 0; i--) size = size << 8 | bytes[4 + i];
-    return n < RIFF_HEADER || n - RIFF_HEADER < size;
+    return n - 8 < size;
 }
 
 static mg_status fail(VP8StatusCode code) {
-    switch (code) {
-    case VP8_STATUS_OUT_OF_MEMORY: return mg_fail(MG_OOM, "out of memory: a WebP image");
-    case VP8_STATUS_UNSUPPORTED_FEATURE:
-        return mg_fail(MG_UNSUPPORTED, "WebP: libwebp does not know this kind of image");
-    case VP8_STATUS_NOT_ENOUGH_DATA: return mg_fail(MG_DATA, "WebP: the file is truncated");
-    default: return mg_fail(MG_DATA, "WebP: the file is damaged");
-    }
+    static const struct {
+        VP8StatusCode code;
+        mg_status status;
+        const char *text;
+    } failures[] = {
+        {VP8_STATUS_OUT_OF_MEMORY, MG_OOM, "out of memory"},
+        {VP8_STATUS_INVALID_PARAM, MG_UNSUPPORTED,
+         "libwebp has another version than when mgpulua was built"},
+        {VP8_STATUS_UNSUPPORTED_FEATURE, MG_UNSUPPORTED,
+         "libwebp does not know this kind of image"},
+        {VP8_STATUS_NOT_ENOUGH_DATA, MG_DATA, "the file is truncated"},
+        {VP8_STATUS_OK, MG_DATA, "the file is damaged"}, /* any other code */
+    };
+    int i = 0;
+    while (failures[i].code != code && failures[i].code != VP8_STATUS_OK) i++;
+    return mg_fail(failures[i].status, "WebP: %s", failures[i].text);
 }
 
 /* Decodes four channels, which are reduced afterwards to those wanted. */
@@ -31,9 +38,7 @@ static mg_status decode(const uint8_t *bytes, size_t n, int channels, mg_image *
     WebPDecoderConfig config;
     if (is_truncated(bytes, n))
         return mg_fail(MG_DATA, "WebP: the file is truncated: it ends after %zu bytes", n);
-    if (!WebPInitDecoderConfig(&config))
-        return mg_fail(MG_UNSUPPORTED,
-                       "WebP: libwebp has another version than when mgpu was built");
+    if (!WebPInitDecoderConfig(&config)) return fail(VP8_STATUS_INVALID_PARAM);
     const VP8StatusCode header = WebPGetFeatures(bytes, n, &config.input);
     if (header != VP8_STATUS_OK) return fail(header);
     if (config.input.has_animation)

@@ -29,25 +29,35 @@ int type_of(hid_t type) {
 }
 
 mg_h5_stored stored_of(hid_t type) {
-    const int is_signed = H5Tget_sign(type) == H5T_SGN_2;
+    static const struct {
+        size_t size;
+        H5T_sign_t sign;
+        mg_h5_stored stored;
+    } integers[] = {{1, H5T_SGN_2, MG_H5_FROM_I8},
+                    {2, H5T_SGN_2, MG_H5_FROM_I16},
+                    {2, H5T_SGN_NONE, MG_H5_FROM_U16},
+                    {4, H5T_SGN_NONE, MG_H5_FROM_U32},
+                    {8, H5T_SGN_NONE, MG_H5_FROM_U64}};
     if (H5Tget_class(type) != H5T_INTEGER) return MG_H5_NOT_WIDENED;
-    switch (H5Tget_size(type)) {
-    case 1: return is_signed ? MG_H5_FROM_I8 : MG_H5_NOT_WIDENED;
-    case 2: return is_signed ? MG_H5_FROM_I16 : MG_H5_FROM_U16;
-    case 4: return is_signed ? MG_H5_NOT_WIDENED : MG_H5_FROM_U32;
-    case 8: return is_signed ? MG_H5_NOT_WIDENED : MG_H5_FROM_U64;
-    default: return MG_H5_NOT_WIDENED;
-    }
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
+        if (integers[i].size == H5Tget_size(type) && integers[i].sign == H5Tget_sign(type))
+            return integers[i].stored;
+    return MG_H5_NOT_WIDENED;
 }
 
 const char *why_not(hid_t type) {
-    switch (H5Tget_class(type)) {
-    case H5T_STRING: return "text";
-    case H5T_COMPOUND: return "a compound type; save the parts of complex numbers as two datasets";
-    case H5T_FLOAT: return "a float of a size that tensors do not have; save it as float32";
-    case H5T_ENUM: return "an enumeration; save it as integers";
-    default: return "neither numbers nor booleans";
-    }
+    static const struct {
+        H5T_class_t kind;
+        const char *text;
+    } kinds[] = {
+        {H5T_STRING, "text"},
+        {H5T_COMPOUND, "a compound type; save the parts of complex numbers as two datasets"},
+        {H5T_FLOAT, "a float of a size that tensors do not have; save it as float32"},
+        {H5T_ENUM, "an enumeration; save it as integers"},
+        {H5T_NO_CLASS, "neither numbers nor booleans"}};
+    int i = 0;
+    while (kinds[i].kind != H5Tget_class(type) && kinds[i].kind != H5T_NO_CLASS) i++;
+    return kinds[i].text;
 }
 
 /* IEEE half precision, for which libhdf5 has a name only from version 1.14 on. */

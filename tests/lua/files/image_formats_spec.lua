@@ -12,7 +12,7 @@ local BUILD = check.program:match "^(.*)/[^/]*$" -- the folder of the build that
 local FOLDER = "tests/golden/image_formats/"
 local BMP = { "rgb", "gray", "palette", "one_bit", "rgba", "four_bits", "core", "top_down", "five", "six",
   "unused_byte", "alpha", "rle8", "rle4" }
-local GIF = { "palette", "interlaced", "transparent", "gray", "animated", "part" }
+local GIF = { "palette", "own_palette", "interlaced", "transparent", "gray", "animated", "part" }
 local WEBP = { "lossy", "lossless", "alpha", "lossy_alpha" }
 local CMYK = { "cmyk", "progressive_cmyk", "ycck" }
 -- Libraries of other versions may round differently: libjpeg by 1, which CMYK doubles, and lossy WebP.
@@ -169,6 +169,12 @@ test("what a BMP header says is checked before memory is taken", function()
   refused(with(with(rle, 18, 4, 16000), 22, 4, 5000), "too few for an image of 16000 x 5000")
   refused(with(alpha, 54, 4, 0xf0f00000), "the bits of a color are not side by side", "unsupported")
   refused(with(bytes_of "six.bmp", 54, 4, 0xff0000), "the bits of a color are not side by side", "unsupported")
+  -- masks of four colors behind a short header
+  check.equal(image.decode(with(with(alpha, 14, 4, 40), 30, 4, 6)), image.decode(alpha):totable())
+  -- two bits a pixel, in rows of 4 bytes: 0 1 2 3, 3 2 1 0, 1
+  local two = with(bytes_of "four_bits.bmp", 28, 2, 2):sub(1, 106) .. ("\27\228\64\0"):rep(7)
+  local colors = image.decode(with(bytes_of "four_bits.bmp", 28, 2, 4):sub(1, 106) .. ("\1\35\50\16\16\0\0\0"):rep(7))
+  check.equal(image.decode(two), colors:totable())
   -- a palette of more colors than pixels can have is as large as they can
   check.equal(image.decode(with(bytes_of "core.bmp", 14, 4, 12)):shape(), { 7, 9, 3 })
   refused(bytes_of "core.bmp":sub(1, 100), "BMP: the file is truncated")

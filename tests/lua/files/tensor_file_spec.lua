@@ -144,6 +144,9 @@ test("what tensors cannot hold is refused by name", function()
   refused("F6.safetensors", "dtype F6_E2M3: several elements share a byte")
   if has_h5 then
     refused("complex.h5", '"x" has a type that tensors do not have: a compound type; save the parts of complex', "data")
+    refused("text.h5", '"x" has a type that tensors do not have: text', "data")
+    refused("longdouble.h5", '"x" has a type that tensors do not have: a float of a size that', "data")
+    refused("lists.h5", '"x" has a type that tensors do not have: neither numbers nor booleans', "data")
     refused("colors.h5", '"x" has a type that tensors do not have: an enumeration', "data")
   end
 end)
