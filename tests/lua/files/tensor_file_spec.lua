@@ -68,7 +68,8 @@ test("rows of arrays are widened as whole arrays are, from the file and from mem
   local it = data.npy(FOLDER .. "too_large.npy"):iter()
   it()
   check.equal(it():totable(), 2 ^ 63) -- 2^63 - 1 as a Lua number
-  check.raises(it, "npy: .*large.npy: row 2: element 0 is 9223372036854775808, which no dtype of tensors holds", "unsupported")
+  check.raises(it, "npy: .*large.npy: row 2: element 0 is 9223372036854775808, which no dtype of tensors holds",
+    "unsupported")
 end)
 
 test("every dtype of safetensors is read", function()
