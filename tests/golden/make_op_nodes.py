@@ -42,6 +42,8 @@ def array(*shape):
 def keras3_models(x, b, a, ids):
     """Models by name for Keras 3; newer operations only where it has them."""
     from keras import layers as L, ops
+    from keras.src.applications.convnext import LayerScale
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
     grid = ops.reshape(x, (-1, 2, 2, 6))
     models = {
         "few": [1 - x, ops.mean(x[:, 1:3], axis=1), L.Dense(2, name="dense")(ops.relu(a)) ** 2, *ops.split(b, 2, axis=1)],
@@ -74,6 +76,10 @@ def keras3_models(x, b, a, ids):
                    ops.image.resize(grid, (3, 5)),
                    L.Dense(3, name="last")(ops.mean(x, axis=1)) * ops.sum(a, axis=-1, keepdims=True)],
     }
+    wide = L.Dense(6, name="wide")(x)
+    # MobileNetV3's hard swish, ConvNeXt's and InceptionResNetV2's residual blocks
+    models["scaled"] = [L.Multiply()([x, L.ReLU(6.0)(x + 3.0) * (1.0 / 6.0)]), x + LayerScale(0.1, 6)(wide),
+                        CustomScaleLayer(0.17)([b, wide])]
     if hasattr(ops, "rms_normalization"):
         models["neural"] += [ops.normalize(x), ops.normalize(x, axis=1, order=1), ops.rms_normalization(x),
                              ops.layer_normalization(x, gamma=array(6), beta=array(6)), x[..., 0:1], ops.stop_gradient(x),

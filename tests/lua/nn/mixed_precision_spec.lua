@@ -130,6 +130,7 @@ local CASES = {
   Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } },
   Average = { {}, { ROW, ROW } }, Operation = { { "Multiply", { x1 = { input = 1 }, x2 = 3 } }, ROW },
   AveragePooling1D = { {}, STEPS }, AveragePooling2D = { {}, IMAGE }, BatchNormalization = { {}, IMAGE },
+  CustomScaleLayer = { { 0.1 }, { ROW, ROW } }, LayerScale = { { 0.1, 12 }, ROW },
   CenterCrop = { { 2, 2 }, IMAGE }, Normalization = { { mean = 0.5, variance = 2 }, ROW },
   RandomBrightness = { { 0.2 }, IMAGE }, RandomContrast = { { 0.2 }, IMAGE }, RandomCrop = { { 2, 2 }, IMAGE },
   RandomFlip = { {}, IMAGE }, RandomRotation = { { 0.1 }, IMAGE }, RandomTranslation = { { 0.1, 0.1 }, IMAGE },

@@ -11,15 +11,18 @@ local M = {}
 local given = objects.given
 
 -- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras 2's
--- name of an option; newer: options that Keras 2 does not have, left out where they have their default.
+-- name of an option; newer: options that Keras 2 does not have, left out where they have their default; module: where
+-- Keras has the class, if not in keras.layers.
 local ROWS = {
   BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
   Concatenate = { axes = { axis = true } },
   Conv2DTranspose = { unused = { groups = 1 } },
+  CustomScaleLayer = { module = "keras.src.applications.inception_resnet_v2" },
   DepthwiseConv2D = { unused = { groups = 1 } },
   Dot = { axes = { axes = true } },
   Embedding = { unused = { input_length = "any" } },
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
+  LayerScale = { module = "keras.src.applications.convnext" },
   LeakyReLU = { renamed = { negative_slope = "alpha" } },
   Normalization = { axes = { axis = true } },
   PReLU = { axes = { shared_axes = true } },
@@ -199,8 +202,8 @@ function M.to_layer(layer, config, style)
       out[key] = "linear"
     end
   end
-  return { class_name = name, config = out, module = ours and "keras.layers" or core.null,
-    registered_name = ours and core.null or name }
+  return { class_name = name, config = out, module = ours and (row.module or "keras.layers") or core.null,
+    registered_name = ours and not row.module and core.null or name }
 end
 
 return M

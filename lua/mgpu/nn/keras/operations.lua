@@ -158,12 +158,18 @@ local function to_value(value, tensors)
   return list
 end
 
---- to_entry(layer) -> Keras's entry without its nodes. Errors: an operation that Keras 3 does not have.
+--- to_entry(layer) -> Keras's entry without its nodes. Up to 3.11 Keras takes a name beside options for none of its
+--- operations; the entry has it.
 function M.to_entry(layer)
-  local row, config = layer.row, { name = layer.name }
+  local row, config, options = layer.row, {}, false
   for _, argument in ipairs(row.arguments) do
-    if argument.option then config[argument.name] = to_value(layer.arguments[argument.name], {}) end
+    if argument.option then
+      local value = layer.arguments[argument.name]
+      if value == nil then value = (row.written or {})[argument.name] end
+      config[argument.name], options = to_value(value, {}), true
+    end
   end
+  if not options then config.name = layer.name end
   return { class_name = row.name, config = config, module = "keras.src.ops." .. row.module,
     registered_name = row.name }
 end

@@ -335,4 +335,30 @@ end
 
 M.Dot = Dot
 
+-- ---- CustomScaleLayer ---------------------------------------------------------------------------
+
+--- CustomScaleLayer {scale} {a, b}: a + scale * b; of InceptionResNetV2 (Szegedy et al., 2016) in keras.applications.
+-- The inputs broadcast as those of M.Add. Errors: other than two inputs.
+-- Example:
+--     print(L.CustomScaleLayer { 0.1 } { mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 10, 20 } } })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{2, 4}}
+local CustomScaleLayer = Layer:extend("CustomScaleLayer", { positional = 1,
+  { "scale", "number", required = true },
+})
+
+CustomScaleLayer.build, CustomScaleLayer.compute_mask = M.Add.build, M.any_mask
+
+function CustomScaleLayer:output_shape(shapes)
+  M.check_inputs(self, shapes, 2)
+  return M.Add.output_shape(self, shapes)
+end
+
+function CustomScaleLayer:call(xs)
+  M.shapes_of(self, xs, 2)
+  return M.Add.call(self, { xs[1], xs[2] * self.scale })
+end
+
+M.CustomScaleLayer = CustomScaleLayer
+
 return M

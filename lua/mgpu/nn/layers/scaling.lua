@@ -1,4 +1,4 @@
---- Preprocessing of numbers: fixed scales, and means and variances of the data.
+--- Scales: fixed and learned scales, means and variances of the data.
 -- RETURNS the classes by name.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
@@ -231,5 +231,42 @@ function Normalization:call(x)
 end
 
 M.Normalization = Normalization
+
+-- ---- LayerScale ---------------------------------------------------------------------------------
+
+--- LayerScale {init_values, projection_dim}: each channel multiplied by a weight that begins small; of ConvNeXt (Liu et
+--- al., 2022) in keras.applications.
+-- x {batch, ..., projection_dim} -> the same shape. Weight: gamma {projection_dim}, init_values at the start. Errors:
+-- another number of channels.
+-- Example:
+--     print(L.LayerScale { 0.5, 2 } (mgpu.tensor { { 1, 3 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{0.5, 1.5}}
+local LayerScale = Layer:extend("LayerScale", { positional = 2,
+  { "init_values", "number", required = true },
+  { "projection_dim", "integer", min = 1, required = true },
+})
+
+local function check_channels(self, shape)
+  local channels = shape[#shape]
+  if channels ~= self.projection_dim and channels ~= -1 then
+    self:fail("the input has %d channels, the layer is for %d", channels, self.projection_dim)
+  end
+end
+
+function LayerScale:build(shape)
+  check_channels(self, shape)
+  self.gamma = self:add_weight { name = "gamma", shape = { self.projection_dim },
+    initializer = require "mgpu.nn.initializers".constant { self.init_values } }
+end
+
+function LayerScale:output_shape(shape) return shape end -- luacheck: no self
+
+function LayerScale:call(x)
+  check_channels(self, x:shape())
+  return x * self.gamma
+end
+
+M.LayerScale = LayerScale
 
 return M

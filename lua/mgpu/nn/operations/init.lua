@@ -8,7 +8,8 @@
 -- the arguments, which the function gets in this order, and the function, which computes with our tensors. Those before
 -- "|" are arguments of the call in Keras, those behind it options of the operation; "?": may be missing; "name:kind" if
 -- the kind is not the one that arguments.lua gives to the name. shape: a rule for the output's shape, where calling
--- the function with zeros cannot tell it (layers/operation.lua).
+-- the function with zeros cannot tell it (layers/operation.lua). written: options that files of ours state, since
+-- Keras's default has changed.
 local arguments = require "mgpu.nn.operations.arguments"
 
 local M = {}
@@ -25,7 +26,7 @@ local function load_rows()
   for _, subject in ipairs(SUBJECTS) do
     for name, row in pairs(require("mgpu.nn.operations." .. subject[1])) do
       rows[name] = { name = name, module = subject[2], arguments = arguments.declare(row[1]), run = row[2],
-        shape = row.shape }
+        shape = row.shape, written = row.written }
     end
   end
 end

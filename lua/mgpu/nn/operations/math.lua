@@ -16,7 +16,7 @@ end }
 M.TopK = { "x | k sorted?", function(x, k)
   local values, positions = composite.top_k(x, { k = k, axis = -1 })
   return { values, positions }
-end }
+end, written = { sorted = true } }
 
 M.InTopK = { "targets predictions | k", function(targets, predictions, k)
   local rank = predictions:rank()
