@@ -338,7 +338,7 @@ M.Dot = Dot
 -- ---- CustomScaleLayer ---------------------------------------------------------------------------
 
 --- CustomScaleLayer {scale} {a, b}: a + scale * b; of InceptionResNetV2 (Szegedy et al., 2016) in keras.applications.
--- The inputs broadcast as those of M.Add. Errors: other than two inputs.
+-- The inputs broadcast as those of Add. Errors: other than two inputs.
 -- Example:
 --     print(L.CustomScaleLayer { 0.1 } { mgpu.tensor { { 1, 2 } }, mgpu.tensor { { 10, 20 } } })
 --     --> tensor {1, 2} float32 cpu:0

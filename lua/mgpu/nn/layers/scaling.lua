@@ -1,4 +1,4 @@
---- Scales: fixed and learned scales, means and variances of the data.
+--- Layers that scale numbers: by fixed or learned factors, or by means and variances of the data.
 -- RETURNS the classes by name.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
