@@ -232,13 +232,8 @@ end
 
 -- ---- DepthwiseConv2D ----------------------------------------------------------------------------
 
--- The depthwise convolution of t {batch, rows, columns, channels} with kernel {rows, columns, channels,
--- depth_multiplier}: a grouped one with a group for each channel.
 local function depthwise(self, t, kernel)
-  local s, k = t:shape(), kernel:shape()
-  return ops.conv2d(t, ops.reshape(kernel, { shape = { k[1], k[2], 1, k[3] * k[4] } }), {
-    strides = self.strides, dilations = self.dilation_rate, groups = k[3],
-    pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
+  return images.depthwise(t, kernel, self.strides, self.dilation_rate, self.padding, self.span)
 end
 
 local function init_depthwise(self)

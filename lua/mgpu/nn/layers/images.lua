@@ -112,4 +112,13 @@ function M.pads(padding, rows, columns, windows, strides)
   return pads
 end
 
+--- depthwise(t, kernel, strides, dilations, padding, span) -> the depthwise convolution of t {batch, rows, columns,
+--- channels} with kernel {rows, columns, channels, multiplier}: a grouped one with a group for each channel.
+function M.depthwise(t, kernel, strides, dilations, padding, span)
+  local s, k = t:shape(), kernel:shape()
+  return ops.conv2d(t, ops.reshape(kernel, { shape = { k[1], k[2], 1, k[3] * k[4] } }), {
+    strides = strides, dilations = dilations, groups = k[3],
+    pads = M.pads(padding, s[2], s[3], span, strides) })
+end
+
 return M

@@ -45,14 +45,14 @@ function Operation:init()
 end
 
 -- The inputs as an array. Errors: another number than the arguments name.
-function Operation:listed(x)
+local function listed(self, x)
   local list = type(x) == "table" and x or { x }
   if #list ~= self.count then self:fail("takes %d input%s, got %d", self.count, self.count == 1 and "" or "s", #list) end
   return list
 end
 
 function Operation:call(x)
-  local inputs = self:listed(x)
+  local inputs = listed(self, x)
   local ok, y = pcall(function() return self.row.run(arguments.values(self.row, self.arguments, inputs)) end)
   if ok then return y end
   local code = core.error_code()
@@ -106,7 +106,7 @@ end
 --- operation:output_shape(shape, dtypes) -> as Layer's. dtypes: of the inputs; without them those of the last call with
 --- symbolic tensors, or floatx.
 function Operation:output_shape(given, dtypes)
-  local shapes = self:listed(type(given[1]) == "table" and given or { given })
+  local shapes = listed(self, type(given[1]) == "table" and given or { given })
   dtypes = dtypes or rawget(self, "input_dtypes") or {}
   for i = 1, #shapes do dtypes[i] = dtypes[i] or core.floatx() end
   local list, kinds, several

@@ -2,7 +2,6 @@
 --- {batch, rows, columns, channels}; see init.lua.
 local arguments = require "mgpu.tensor.arguments"
 local core = require "mgpu.core"
-local DepthwiseConv2D = require "mgpu.nn.layers.depthwise_conv2d"
 local images = require "mgpu.nn.layers.images"
 
 local ops = core.ops
@@ -78,7 +77,7 @@ local function convolve(t, kernel, strides, dilations, padding, span)
 end
 
 M.Conv = define("conv", "inputs kernel", convolve)
-M.DepthwiseConv = define("depthwise_conv", "inputs kernel", DepthwiseConv2D.convolve)
+M.DepthwiseConv = define("depthwise_conv", "inputs kernel", images.depthwise)
 
 M.SeparableConv = { "inputs depthwise_kernel pointwise_kernel " .. WINDOWS,
   function(x, depthwise, pointwise, strides, padding, data_format, dilation)
