@@ -5,35 +5,14 @@
 --     local model = mgpu.models.mnist_cnn {}
 --     -- parameters, and how many of them are trainable
 --     print(model:count_params())  --> 2354250 2353738
-local core = require "mgpu.core"
-local mgpu = require "mgpu"
-local options = require "mgpu.options"
-local L = mgpu.layers
+local L = require "mgpu".layers
 
-local MNIST_CNN = options.declare {
-  { "input_shape", "shape", default = { 28, 28, 1 } },
-  { "classes", "integer", default = 10, min = 1 },
-  { "dropout", "table", default = { 0.25, 0.5 } },
-}
-
-return function(given)
-  local chosen = options.check("mnist_cnn", MNIST_CNN, given == nil and {} or given)
-  local dropout = chosen.dropout
-  if #dropout ~= 2 then
-    core.fail("usage", ('mnist_cnn: option "dropout" must be two rates, got %d'):format(#dropout))
-  end
-  return mgpu.Sequential {
-    name = "mnist_cnn",
-    L.Input(chosen.input_shape),
+return require "mgpu.zoo.mnist".define("mnist_cnn", function()
+  return {
     L.Conv2D { 32, 3, activation = "relu" },
     L.Conv2D { 256, 3, activation = "relu" },
     L.BatchNormalization {},
     L.Conv2D { 128, 3, activation = "relu" },
     L.MaxPooling2D { 2 },
-    L.Dropout { dropout[1] },
-    L.Flatten {},
-    L.Dense { 128, activation = "relu" },
-    L.Dropout { dropout[2] },
-    L.Dense { chosen.classes, activation = "softmax" },
   }
-end
+end)

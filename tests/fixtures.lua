@@ -45,6 +45,16 @@ function M.in_float64(fn)
   if not ok then error(message, 0) end
 end
 
+--- What fn(...) prints.
+function M.printed(fn, ...)
+  local texts, output = {}, mgpu.output
+  mgpu.output = function(text) texts[#texts + 1] = text end
+  local ok, message = pcall(fn, ...)
+  mgpu.output = output
+  if not ok then error(message, 0) end
+  return table.concat(texts)
+end
+
 --- What fn(...) writes to stderr through Lua, and its result.
 function M.stderr_of(fn, ...)
   local before, text = io.stderr, ""

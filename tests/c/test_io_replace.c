@@ -26,24 +26,10 @@
 /* The temporary folder of these tests, emptied before each one. */
 static char folder[] = "/tmp/mgpu-test-replace-XXXXXX";
 
-/* A path in the tests' folder. The text is valid until the eighth call after this one. */
-static const char *in_folder(const char *name) {
-    static char paths[8][256];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+#include "text_files.h"
 
-/* Writes the text byte by byte and commits it; gives the file up after a failure. */
 static mg_status write_text(const char *path, const char *text) {
-    mg_file *f = mg_io_create(path);
-    if (!f) return mg_error_code();
-    mg_status status = mg_io_reserve(f, (int64_t)strlen(text));
-    for (const char *p = text; *p && status == MG_OK; p++) status = mg_io_write(f, p, 1);
-    if (status == MG_OK) return mg_io_commit(f);
-    mg_io_close(f);
-    return status;
+    return write_bytes(path, text, true);
 }
 
 static void assert_contents(const char *path, const char *expected) {

@@ -69,44 +69,11 @@ local rules = { -- class = { declared, function(self, w) }
 
 local SHORT = { max_norm = "MaxNorm", unit_norm = "UnitNorm", min_max_norm = "MinMaxNorm", non_neg = "NonNeg" }
 
-local names = {}
-for name in pairs(rules) do names[#names + 1] = name end
-for name in pairs(SHORT) do names[#names + 1] = name end
-table.sort(names)
-
--- ---- constraints --------------------------------------------------------------------------------
-
-local meta = { __call = function(self, w) return rules[self.class_name][2](self, w) end,
-  __tostring = function(self) return "constraint " .. self.class_name end }
-meta.__index = {
-  get_config = function(self)
-    local config = {}
-    for _, option in ipairs(rules[self.class_name][1]) do config[option[1]] = self[option[1]] end
-    return { class_name = self.class_name, config = config }
-  end,
-}
-
-local function make(name, given)
-  local class = SHORT[name] or name
-  if not rules[class] then
-    core.fail("usage", ("unknown constraint %q%s"):format(tostring(name), core.did_you_mean(name, names)))
-  end
-  local made = options.check(class, rules[class][1], given or {})
+-- Raises if the bounds of a MinMaxNorm are in the wrong order.
+local function check(class, made)
   if class == "MinMaxNorm" and made.min_value > made.max_value then
     core.fail("usage", ("MinMaxNorm: min_value %g exceeds max_value %g"):format(made.min_value, made.max_value))
   end
-  made.class_name = class
-  return setmetatable(made, meta)
-end
-
---- get(value) -> a constraint; value: a name, a constraint, a saved configuration, or function(tensor) -> tensor.
-function M.get(value)
-  if type(value) == "function" or getmetatable(value) == meta then return value end
-  if type(value) == "string" then return make(value) end
-  if type(value) == "table" and type(value.class_name) == "string" then
-    return make(value.class_name, value.config)
-  end
-  core.fail("usage", "a constraint is a name, a function, or made by mgpu.constraints")
 end
 
 -- ---- the constraints of variables ----------------------------------------------------------------
@@ -131,10 +98,4 @@ function M.apply(variables)
   end
 end
 
-return setmetatable(M, {
-  __index = function(_, name)
-    make(name) -- raises for an unknown name
-    return function(given) return make(name, given) end
-  end,
-  __call = function() return names end,
-})
+return require "mgpu.nn.named_rules".define(M, { kind = "constraint", rules = rules, short = SHORT, check = check })

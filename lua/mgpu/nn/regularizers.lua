@@ -68,45 +68,6 @@ local SHORT = { l1 = "L1", l2 = "L2", l1_l2 = "L1L2",
 -- By its short name alone "l1_l2" has other defaults, as in Keras 2.
 local SHORT_OPTIONS = { l1_l2 = { l1 = 0.01, l2 = 0.01 } }
 
-local names = {}
-for name in pairs(rules) do names[#names + 1] = name end
-for name in pairs(SHORT) do names[#names + 1] = name end
-table.sort(names)
 
-local meta = { __call = function(self, w) return rules[self.class_name][2](self, w) end,
-  __tostring = function(self) return "regularizer " .. self.class_name end }
-meta.__index = {
-  get_config = function(self)
-    local config = {}
-    for _, option in ipairs(rules[self.class_name][1]) do config[option[1]] = self[option[1]] end
-    return { class_name = self.class_name, config = config }
-  end,
-}
-
-local function make(name, given)
-  local class = SHORT[name] or name
-  if not rules[class] then
-    core.fail("usage", ("unknown regularizer %q%s"):format(tostring(name), core.did_you_mean(name, names)))
-  end
-  local made = options.check(class, rules[class][1], given == nil and SHORT_OPTIONS[name] or given or {})
-  made.class_name = class
-  return setmetatable(made, meta)
-end
-
---- get(value) -> a regularizer; value: a name, a regularizer, a saved configuration, or function(tensor) -> scalar.
-function M.get(value)
-  if type(value) == "function" or getmetatable(value) == meta then return value end
-  if type(value) == "string" then return make(value) end
-  if type(value) == "table" and type(value.class_name) == "string" then
-    return make(value.class_name, value.config)
-  end
-  core.fail("usage", "a regularizer is a name, a function, or made by mgpu.regularizers")
-end
-
-return setmetatable(M, {
-  __index = function(_, name)
-    make(name) -- raises for an unknown name
-    return function(given) return make(name, given) end
-  end,
-  __call = function() return names end,
-})
+return require "mgpu.nn.named_rules".define(M, { kind = "regularizer", rules = rules, short = SHORT,
+  alone = SHORT_OPTIONS })

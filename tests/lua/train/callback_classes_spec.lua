@@ -6,6 +6,7 @@ local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local test = check.test
+local printed = fixtures.printed
 local L = mgpu.layers
 local C = mgpu.callbacks
 
@@ -17,16 +18,6 @@ local function fit(callbacks, options, model)
   options.callbacks = callbacks
   model = model or fixtures.linear { metrics = "mae" }
   return model:fit(X, Y, options), model
-end
-
--- What is printed while fn runs.
-local function printed(fn, ...)
-  local texts, output = {}, mgpu.output
-  mgpu.output = function(text) texts[#texts + 1] = text end
-  local ok, message = pcall(fn, ...)
-  mgpu.output = output
-  if not ok then error(message, 0) end
-  return table.concat(texts)
 end
 
 -- ---- names and options --------------------------------------------------------------------------

@@ -5,6 +5,7 @@ local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local test = check.test
+local printed = fixtures.printed
 local C = mgpu.callbacks
 
 local X, Y = fixtures.line(12)
@@ -20,16 +21,6 @@ local function weights_of(model)
   local list = {}
   for i, w in ipairs(model:get_weights()) do list[i] = w:totable() end
   return list
-end
-
--- What is printed while fn runs.
-local function printed(fn, ...)
-  local texts, output = {}, mgpu.output
-  mgpu.output = function(text) texts[#texts + 1] = text end
-  local ok, message = pcall(fn, ...)
-  mgpu.output = output
-  if not ok then error(message, 0) end
-  return table.concat(texts)
 end
 
 -- The names of the files in the folder.

@@ -4,6 +4,18 @@ local Schedule = require "mgpu.nn.schedules.schedule"
 
 local M = {}
 
+local RATE = { "initial_learning_rate", "number", required = true, min = 0 }
+local STEPS = { "decay_steps", "number", required = true, above = 0 }
+local ALPHA = { "alpha", "number", default = 0, min = 0 }
+local DECAY = { RATE, STEPS, { "decay_rate", "number", required = true, min = 0 },
+  { "staircase", "boolean", default = false } }
+
+-- How many times decay_steps have passed, rounded down with staircase.
+local function decays(self, step, m)
+  local p = step / self.decay_steps
+  return self.staircase and m.floor(p) or p
+end
+
 -- ---- ExponentialDecay ---------------------------------------------------------------------------
 
 --- ExponentialDecay {initial_learning_rate, decay_steps, decay_rate, staircase = false}
@@ -17,16 +29,9 @@ local M = {}
 --     model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = rate }, loss = "mse" }
 M.ExponentialDecay = Schedule.define {
   class = "ExponentialDecay",
-  declared = {
-    { "initial_learning_rate", "number", required = true, min = 0 },
-    { "decay_steps", "number", required = true, above = 0 },
-    { "decay_rate", "number", required = true, min = 0 },
-    { "staircase", "boolean", default = false },
-  },
+  declared = DECAY,
   rate = function(self, step, m)
-    local p = step / self.decay_steps
-    if self.staircase then p = m.floor(p) end
-    return self.initial_learning_rate * m.pow(self.decay_rate, p)
+    return self.initial_learning_rate * m.pow(self.decay_rate, decays(self, step, m))
   end,
 }
 
@@ -41,16 +46,9 @@ M.ExponentialDecay = Schedule.define {
 --     print(rate(0), rate(100), rate(300))  --> 1 0.5 0.25
 M.InverseTimeDecay = Schedule.define {
   class = "InverseTimeDecay",
-  declared = {
-    { "initial_learning_rate", "number", required = true, min = 0 },
-    { "decay_steps", "number", required = true, above = 0 },
-    { "decay_rate", "number", required = true, min = 0 },
-    { "staircase", "boolean", default = false },
-  },
+  declared = DECAY,
   rate = function(self, step, m)
-    local p = step / self.decay_steps
-    if self.staircase then p = m.floor(p) end
-    return self.initial_learning_rate / (1 + self.decay_rate * p)
+    return self.initial_learning_rate / (1 + self.decay_rate * decays(self, step, m))
   end,
 }
 
@@ -70,8 +68,8 @@ M.InverseTimeDecay = Schedule.define {
 M.PolynomialDecay = Schedule.define {
   class = "PolynomialDecay",
   declared = {
-    { "initial_learning_rate", "number", required = true, min = 0 },
-    { "decay_steps", "number", required = true, above = 0 },
+    RATE,
+    STEPS,
     { "end_learning_rate", "number", default = 0.0001, min = 0 },
     { "power", "number", default = 1, min = 0 },
     { "cycle", "boolean", default = false },
@@ -137,8 +135,9 @@ M.PiecewiseConstantDecay = Schedule.define {
 
 -- ---- CosineDecay --------------------------------------------------------------------------------
 
-local function cosine(self, from, step, m)
-  local wave = 0.5 * (1 + m.cos(math.pi * (step / self.decay_steps)))
+-- `from`, after a share of half a cosine's period, whose peak is `high`.
+local function cosine(self, from, share, high, m)
+  local wave = 0.5 * high * (1 + m.cos(math.pi * share))
   return from * ((1 - self.alpha) * wave + self.alpha)
 end
 
@@ -156,9 +155,9 @@ end
 M.CosineDecay = Schedule.define {
   class = "CosineDecay",
   declared = {
-    { "initial_learning_rate", "number", required = true, min = 0 },
-    { "decay_steps", "number", required = true, above = 0 },
-    { "alpha", "number", default = 0, min = 0 },
+    RATE,
+    STEPS,
+    ALPHA,
     { "warmup_target", "number", min = 0 },
     { "warmup_steps", "number", default = 0, min = 0 },
   },
@@ -169,9 +168,9 @@ M.CosineDecay = Schedule.define {
   end,
   rate = function(self, step, m)
     local start, warm, target = self.initial_learning_rate, self.warmup_steps, self.warmup_target
-    if not target then return cosine(self, start, m.minimum(step, self.decay_steps), m) end
+    if not target then return cosine(self, start, m.minimum(step, self.decay_steps) / self.decay_steps, 1, m) end
     step = m.minimum(step, self.decay_steps + warm)
-    local decayed = cosine(self, target, step - warm, m)
+    local decayed = cosine(self, target, (step - warm) / self.decay_steps, 1, m)
     if warm == 0 then return decayed end
     return m.where(m.lt(step, warm), (target - start) * (step / warm) + start, decayed)
   end,
@@ -208,16 +207,15 @@ end
 M.CosineDecayRestarts = Schedule.define {
   class = "CosineDecayRestarts",
   declared = {
-    { "initial_learning_rate", "number", required = true, min = 0 },
+    RATE,
     { "first_decay_steps", "number", required = true, above = 0 },
     { "t_mul", "number", default = 2, min = 1 },
     { "m_mul", "number", default = 1, min = 0 },
-    { "alpha", "number", default = 0, min = 0 },
+    ALPHA,
   },
   rate = function(self, step, m)
     local i, share = period(self.t_mul, step / self.first_decay_steps, m)
-    local wave = 0.5 * m.pow(self.m_mul, i) * (1 + m.cos(math.pi * share))
-    return self.initial_learning_rate * ((1 - self.alpha) * wave + self.alpha)
+    return cosine(self, self.initial_learning_rate, share, m.pow(self.m_mul, i), m)
   end,
 }
 
