@@ -70,14 +70,15 @@ mg_variable *bind_to_variable(lua_State *L, int index) {
 /* ---- from Lua values ---- */
 
 /* The dtype of a number beside the tensor `like`: that of the tensor, unless the number would lose
- * its fraction or not fit. */
+ * its fraction or not fit: then a wider one. */
 static mg_dtype number_dtype(double v, const mg_tensor *like) {
     if (!like) return floatx;
     const mg_dtype t = (mg_dtype)like->dtype;
     if (mg_dtype_is_float(t)) return t; /* float16 beside 0.1 stays float16 */
     if (v != floor(v) || !isfinite(v)) return MG_F32;
-    if (t == MG_BOOL) return MG_I32;
-    return t == MG_U8 && (v < 0 || v > 255) ? MG_I32 : t;
+    if (t == MG_U8 && v >= 0 && v <= UINT8_MAX) return t;
+    if (t < MG_I64 && v >= INT32_MIN && v <= INT32_MAX) return MG_I32;
+    return v >= -0x1p63 && v < 0x1p63 ? MG_I64 : MG_F32;
 }
 
 /* Pushes a tensor of one number; borrowed. */

@@ -168,11 +168,12 @@ static mg_comm_operand *operand_of(const local_comm *c, int r, int i) {
     return &c->table[r * MG_BUCKET_TENSORS + i];
 }
 
-/* NaN wins in a maximum or minimum: it is the only number unlike itself. */
-#define REDUCER(name, type)                                                                        \
+/* NaN wins in a maximum or minimum: it is the only number unlike itself. Sums are made in the type
+ * `sum`: those of integers wrap around, as unsigned numbers do. */
+#define REDUCER(name, type, sum)                                                                   \
     static void name(type *restrict acc, const type *restrict in, int64_t n, int op) {             \
         if (op == MG_REDUCE_SUM)                                                                   \
-            for (int64_t i = 0; i < n; i++) acc[i] = (type)(acc[i] + in[i]);                       \
+            for (int64_t i = 0; i < n; i++) acc[i] = (type)((sum)acc[i] + (sum)in[i]);             \
         else if (op == MG_REDUCE_MAX)                                                              \
             for (int64_t i = 0; i < n; i++)                                                        \
                 acc[i] = acc[i] >= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
@@ -180,11 +181,11 @@ static mg_comm_operand *operand_of(const local_comm *c, int r, int i) {
             for (int64_t i = 0; i < n; i++)                                                        \
                 acc[i] = acc[i] <= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
     }
-REDUCER(reduce_f32, float)
-REDUCER(reduce_f64, double)
-REDUCER(reduce_i32, int32_t)
-REDUCER(reduce_i64, int64_t)
-REDUCER(reduce_u8, uint8_t)
+REDUCER(reduce_f32, float, float)
+REDUCER(reduce_f64, double, double)
+REDUCER(reduce_i32, int32_t, uint32_t)
+REDUCER(reduce_i64, int64_t, uint64_t)
+REDUCER(reduce_u8, uint8_t, unsigned)
 
 /* bool and the 16-bit floats: computed in double, and rounded after every rank. */
 static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op) {

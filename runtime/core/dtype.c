@@ -102,15 +102,21 @@ static int64_t saturate(double v, double low, double high, int64_t min, int64_t 
     return v <= low ? min : v >= high ? max : (int64_t)v;
 }
 
-/* Loops over n elements: EACH writes typed elements from src, LOAD writes doubles from typed
- * elements. */
+static int64_t clamp(int64_t v, int64_t min, int64_t max) {
+    return v < min ? min : v > max ? max : v;
+}
+
+/* Loops over n elements: EACH writes typed elements from src; LOAD writes doubles, and LOAD_INT64
+ * writes int64, from typed elements. */
 #define EACH(type, expression)                                                                     \
     for (size_t i = 0; i < n; i++) ((type *)dst)[i] = (expression)
-#define LOAD(type, expression)                                                                     \
+#define LOAD_AS(number, type, expression)                                                          \
     for (size_t i = 0; i < n; i++) {                                                               \
         const type v = ((const type *)src)[i];                                                     \
-        dst[i] = (double)(expression);                                                             \
+        dst[i] = (number)(expression);                                                             \
     }
+#define LOAD(type, expression) LOAD_AS(double, type, expression)
+#define LOAD_INT64(type, expression) LOAD_AS(int64_t, type, expression)
 
 /* Every type but int64 is represented exactly. */
 void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n) {
@@ -141,6 +147,26 @@ void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n) {
     case MG_F32: EACH(float, (float)src[i]); break;
     case MG_F64: EACH(double, src[i]); break;
     case MG_N_DTYPES: break;
+    }
+}
+
+void mg_to_int64(int64_t *dst, const void *src, mg_dtype t, size_t n) {
+    switch (t) {
+    case MG_BOOL: LOAD_INT64(uint8_t, v != 0) break;
+    case MG_U8: LOAD_INT64(uint8_t, v) break;
+    case MG_I32: LOAD_INT64(int32_t, v) break;
+    case MG_I64: memcpy(dst, src, n * sizeof *dst); break;
+    default: break;
+    }
+}
+
+void mg_from_int64(void *dst, const int64_t *src, mg_dtype t, size_t n) {
+    switch (t) {
+    case MG_BOOL: EACH(uint8_t, src[i] != 0); break;
+    case MG_U8: EACH(uint8_t, (uint8_t)clamp(src[i], 0, UINT8_MAX)); break;
+    case MG_I32: EACH(int32_t, (int32_t)clamp(src[i], INT32_MIN, INT32_MAX)); break;
+    case MG_I64: memcpy(dst, src, n * sizeof *src); break;
+    default: break;
     }
 }
 

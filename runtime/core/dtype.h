@@ -33,12 +33,27 @@ static inline bool mg_dtype_is_half(mg_dtype t) {
     return t == MG_BF16 || t == MG_F16;
 }
 mg_dtype mg_dtype_promote(mg_dtype a, mg_dtype b);
+/* The dtype of sums and products of elements: int64 for integers and bool, otherwise t. */
+static inline mg_dtype mg_dtype_of_sums(mg_dtype t) {
+    return mg_dtype_is_float(t) ? t : MG_I64;
+}
 
 /* Convert n elements between a typed row-major buffer and doubles. Float to integer truncates and
  * saturates; NaN becomes 0; anything non-zero becomes true. Rounding to f16, bf16 and f32 is to
  * nearest even. */
 void mg_to_double(double *dst, const void *src, mg_dtype t, size_t n);
 void mg_from_double(void *dst, const double *src, mg_dtype t, size_t n);
+/* Convert n elements between a buffer of an integer dtype or bool and int64. A number out of range
+ * saturates; anything non-zero becomes true. */
+void mg_to_int64(int64_t *dst, const void *src, mg_dtype t, size_t n);
+void mg_from_int64(void *dst, const int64_t *src, mg_dtype t, size_t n);
+/* Sum and product of int64, which wrap around. (In C the overflow of a signed sum is undefined.) */
+static inline int64_t mg_int64_add(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static inline int64_t mg_int64_multiply(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 /* The value nearest to v that `t` can hold. */
 double mg_dtype_round(mg_dtype t, double v);
 

@@ -216,9 +216,8 @@ static double identity_of(int sharding, mg_dtype dtype) {
     if (dtype == MG_BOOL || dtype == MG_U8)
         return sharding == MG_PARTIAL_MAX ? 0 : dtype == MG_BOOL ? 1 : 255;
     if (!integer) return sharding == MG_PARTIAL_MAX ? -INFINITY : INFINITY;
-    /* the largest doubles that fit the integer type */
-    const double limit = dtype == MG_I32 ? 2147483647.0 : 9223372036854774784.0;
-    return sharding == MG_PARTIAL_MAX ? -limit : limit;
+    /* a literal saturates at the limits of its dtype */
+    return sharding == MG_PARTIAL_MAX ? -0x1p63 : 0x1p63;
 }
 
 /* The op over the device's own inputs, its result in the given sharding. A shape attribute is

@@ -94,6 +94,7 @@ static mg_status sort_infer(mg_infer *f) {
 static mg_status scan_infer(mg_infer *f) {
     mg_axis_attrs *a = f->attrs;
     f->shape = *mg_infer_shape(f, 0);
+    f->dtype = mg_dtype_of_sums(f->dtype);
     MG_TRY(mg_infer_axis(f, &a->axis, f->shape.rank));
     if (mg_shape_equal(&f->shape, mg_infer_shape(f, 1))) return MG_OK;
     return mg_infer_fail(f, MG_USAGE, "shapes %s and %s differ", MG_SHAPE_TEXT(&f->shape),
@@ -241,15 +242,8 @@ static void sort_ref(const mg_ref *r) {
     }
 }
 
-static void scan_ref(const mg_ref *r) {
-    const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_axis_attrs *)r->attrs)->axis);
-    for (int64_t k = 0; k < v.outer * v.inner; k++) {
-        int64_t at = k / v.inner * v.n * v.inner + k % v.inner;
-        double sum = 0;
-        for (int64_t i = 0; i < v.n; i++, at += v.inner)
-            r->out[at] = sum = i ? r->in[0][at] * sum + r->in[1][at] : r->in[1][at];
-    }
-}
+#define LOOPS "ops/scan_loops.h"
+#include "ops/both_numbers.h"
 
 /* ---- split rules ---- */
 
@@ -310,7 +304,8 @@ static const mg_op along_axis_rows[] = {
      .split = sort_split,
      .ref = sort_ref},
     {.name = "linear_scan",
-     .doc = "s[i] = a[i] * s[i - 1] + b[i] along an axis, from s = 0",
+     .doc = "s[i] = a[i] * s[i - 1] + b[i] along an axis, from s = 0; integers and bool "
+            "give int64",
      .example = "local decay, input = mgpu.full({ 4 }, 0.5), mgpu.tensor { 8, 0, 0, 8 }\n"
                 "print(decay:linear_scan(input)) -- 8, 8 / 2 + 0, 4 / 2 + 0, 2 / 2 + 8\n"
                 "--> tensor {4} float32 cpu:0\n"
@@ -322,7 +317,8 @@ static const mg_op along_axis_rows[] = {
      .infer = scan_infer,
      .grad = scan_grad,
      .split = scan_split,
-     .ref = scan_ref},
+     .ref = scan_ref,
+     .ref_integers = scan_ref_integers},
 };
 
 const mg_op_family mg_ops_along_axis = {"along_axis", along_axis_rows,

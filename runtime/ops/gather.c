@@ -100,20 +100,8 @@ static mg_status scatter_infer(mg_infer *f) {
     return MG_OK;
 }
 
-/* Adds in the order of the ids, so equal ids add up in the same order every time. */
-static void scatter_ref(const mg_ref *r) {
-    const mg_scatter_attrs *a = r->attrs;
-    const mg_axis_view v = picked_view(&r->shape, a->axis, &r->in_shape[1]);
-    mg_fill(r->out, mg_shape_count(&r->shape), 0);
-    for (int64_t o = 0; o < v.outer; o++)
-        for (int64_t i = 0; i < v.n; i++) {
-            const double id = r->in[1][i];
-            if (!(id >= 0 && id < (double)a->size)) continue;
-            const double *dy = r->in[0] + (o * v.n + i) * v.inner;
-            double *dx = r->out + (o * a->size + (int64_t)id) * v.inner;
-            for (int64_t j = 0; j < v.inner; j++) dx[j] += dy[j];
-        }
-}
+#define LOOPS "ops/scatter_loops.h"
+#include "ops/both_numbers.h"
 
 /* With respect to dy only: each slice was added once, so its gradient is gathered back. */
 static mg_tensor *scatter_grad(mg_tensor *y, mg_tensor *dy, int i) {
@@ -203,7 +191,8 @@ static const mg_op gather_rows[] = {
      .infer = scatter_infer,
      .grad = scatter_grad,
      .split = scatter_split,
-     .ref = scatter_ref},
+     .ref = scatter_ref,
+     .ref_integers = scatter_ref_integers},
     {.name = "scatter_last",
      .doc = "for each of `size` places the position of the last id that names it, or -1; int32",
      .min_inputs = 1,

@@ -6,7 +6,8 @@
  *
  * If a has one axis, it is treated as a row; if b has one axis, as a column. The added axis is
  * dropped from y again, and transposing has no effect on such an operand. A gradient is summed over
- * leading axes along which its operand was broadcast.
+ * leading axes along which its operand was broadcast. Products of integers and bool are int64, and
+ * wrap around.
  *
  * Bias (third input, added along the last axis) and the attribute relu exist for the simplify pass,
  * which sets them in finished plans, after gradients were taken. They have no gradient. */
@@ -69,6 +70,7 @@ static mg_status matmul_infer(mg_infer *f) {
         return mg_infer_fail(f, MG_USAGE, "inputs need at least one axis: %s x %s",
                              MG_SHAPE_TEXT(a), MG_SHAPE_TEXT(b));
     const matmul_dims p = matmul_dims_of(a, b, f->attrs);
+    f->dtype = mg_dtype_of_sums(f->dtype);
     if (p.k != p.k_b)
         return mg_infer_fail(f, MG_USAGE, "inner sizes differ: %s%s x %s%s (%lld and %lld)",
                              MG_SHAPE_TEXT(a), p.turn_a ? " transposed" : "", MG_SHAPE_TEXT(b),
@@ -125,41 +127,8 @@ static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* ---- the reference kernel ---- */
 
-/* y {m, n} = a b for one pair of matrices. The inner loop runs along n. */
-static void multiply_matrices(const matmul_dims *p, const double *a, const double *b, double *y) {
-    const int64_t a_row = p->turn_a ? 1 : p->k, a_inner = p->turn_a ? p->m : 1;
-    const int64_t b_inner = p->turn_b ? 1 : p->n, b_column = p->turn_b ? p->k : 1;
-    for (int64_t i = 0; i < p->m; i++) {
-        for (int64_t j = 0; j < p->n; j++) y[i * p->n + j] = 0;
-        for (int64_t l = 0; l < p->k; l++)
-            for (int64_t j = 0; j < p->n; j++)
-                y[i * p->n + j] += a[i * a_row + l * a_inner] * b[l * b_inner + j * b_column];
-    }
-}
-
-static void add_bias_and_relu(const mg_ref *r, int64_t columns) {
-    const int64_t count = mg_shape_count(&r->shape);
-    const bool relu = ((const mg_matmul_attrs *)r->attrs)->relu;
-    for (int64_t i = 0; i < count; i++) {
-        if (r->n_inputs == 3) r->out[i] += r->in[2][i % columns];
-        if (relu && r->out[i] < 0) r->out[i] = 0;
-    }
-}
-
-static void matmul_ref(const mg_ref *r) {
-    const matmul_dims p = matmul_dims_of(&r->in_shape[0], &r->in_shape[1], r->attrs);
-    const mg_shape lead_a = leading_axes(&p.a), lead_b = leading_axes(&p.b);
-    mg_shape batch = {0};
-    mg_shape_broadcast(&lead_a, &lead_b, &batch, "matmul"); /* cannot fail: inference has done it */
-    mg_loop at_a = {.shape = batch}, at_b = {.shape = batch};
-    mg_shape_strides(&lead_a, &batch, at_a.stride);
-    mg_shape_strides(&lead_b, &batch, at_b.stride);
-    const int64_t n = mg_shape_count(&batch);
-    for (int64_t i = 0; i < n; i++, mg_loop_next(&at_a), mg_loop_next(&at_b))
-        multiply_matrices(&p, r->in[0] + at_a.offset * p.m * p.k,
-                          r->in[1] + at_b.offset * p.k * p.n, r->out + i * p.m * p.n);
-    add_bias_and_relu(r, p.n);
-}
+#define LOOPS "ops/matmul_loops.h"
+#include "ops/both_numbers.h"
 
 /* ---- split rule ---- */
 
@@ -202,7 +171,7 @@ static bool matmul_split(mg_split *s) {
 
 static const mg_op matmul_rows[] = {
     {.name = "matmul",
-     .doc = "{..., m, k} x {..., k, n} = {..., m, n}",
+     .doc = "{..., m, k} x {..., k, n} = {..., m, n}; integers and bool give int64",
      .example =
          "local a, b = mgpu.tensor { { 1, 2 }, { 3, 4 } }, mgpu.tensor { { 1, 0 }, { 10, 1 } }\n"
          "print(a:matmul(b))\n"
@@ -220,7 +189,8 @@ static const mg_op matmul_rows[] = {
      .infer = matmul_infer,
      .grad = matmul_grad,
      .split = matmul_split,
-     .ref = matmul_ref},
+     .ref = matmul_ref,
+     .ref_integers = matmul_ref_integers},
 };
 
 const mg_op_family mg_ops_matmul = {"matmul", matmul_rows,

@@ -55,7 +55,7 @@ typedef struct mg_infer {
     mg_dtype dtype; /* preset to the first input's */
 } mg_infer;
 
-/* ---- the reference kernel: readable, row-major, in double ---- */
+/* ---- the reference kernel: readable, row-major, in double or int64 ---- */
 
 typedef struct mg_ref {
     const mg_op *op;
@@ -64,9 +64,11 @@ typedef struct mg_ref {
     const mg_shape *in_shape; /* one per input */
     const mg_dtype *in_dtype;
     const double *const *in;
-    mg_shape shape; /* of the output */
+    const int64_t *const *in_integers; /* for ref_integers, as out_integers: no doubles are made */
+    mg_shape shape;                    /* of the output */
     mg_dtype dtype;
     double *out; /* rounded to dtype afterwards */
+    int64_t *out_integers;
     mg_rng_state rng;
     int64_t first; /* of a draw: position of its first element in the whole draw */
 } mg_ref;
@@ -122,6 +124,9 @@ struct mg_op {
      * sharded inputs and reduce the partial ones. */
     bool (*split)(mg_split *s);
     void (*ref)(const mg_ref *r);
+    /* The same for integers and bool, in int64: exact, and sums and products wrap around. NULL: ref
+     * computes integers too, in double. */
+    void (*ref_integers)(const mg_ref *r);
 };
 
 typedef struct mg_op_family {

@@ -5,9 +5,10 @@
  * attribute `axes` lists them in ascending order, each once; given none, it lists all. cumsum keeps
  * the shape.
  *
- * Dtypes: sums and products of bool and uint8 are int32, argmax and argmin int32, all and any bool;
- * otherwise the input's dtype. An empty sum is 0 and an empty product 1; max and min of no elements
- * are errors. A NaN wins max, min, argmax and argmin.
+ * Dtypes: sums and products of bool and integers are int64, and wrap around; argmax and argmin are
+ * int32 (int64 if the axis is too long for that), all and any bool; otherwise the input's dtype. An
+ * empty sum is 0 and an empty product 1; max and min of no elements are errors. A NaN wins max,
+ * min, argmax and argmin.
  *
  * Gradients: sum repeats dy; max and min divide dy among equal winners; prod multiplies dy by the
  * product of the other factors (the hidden op prod_grad, exact with zeros among the factors);
@@ -83,14 +84,9 @@ static mg_status reduced_infer(mg_infer *f) {
     return MG_OK;
 }
 
-/* Narrow integers would overflow at once. */
-static mg_dtype sum_dtype(mg_dtype t) {
-    return t == MG_BOOL || t == MG_U8 ? MG_I32 : t;
-}
-
 /* Shape rule of sum and prod. */
 static mg_status sum_infer(mg_infer *f) {
-    f->dtype = sum_dtype(f->dtype);
+    f->dtype = mg_dtype_of_sums(f->dtype);
     return reduced_infer(f);
 }
 
@@ -117,7 +113,7 @@ static mg_status argmax_infer(mg_infer *f) {
     MG_TRY(mg_infer_axis(f, &a->axis, x->rank));
     const mg_ints axes = {.n = 1, .v = {a->axis}};
     f->shape = dropped_shape(x, &axes);
-    f->dtype = MG_I32;
+    f->dtype = x->dim[a->axis] > INT32_MAX ? MG_I64 : MG_I32;
     if (x->dim[a->axis] == 0 && mg_shape_count(&f->shape) > 0)
         return mg_infer_fail(f, MG_USAGE, "axis %lld of shape %s is empty", (long long)a->axis + 1,
                              MG_SHAPE_TEXT(x));
@@ -127,7 +123,7 @@ static mg_status argmax_infer(mg_infer *f) {
 /* The shape of x. */
 static mg_status cumsum_infer(mg_infer *f) {
     f->shape = *mg_infer_shape(f, 0);
-    f->dtype = sum_dtype(f->dtype);
+    f->dtype = mg_dtype_of_sums(f->dtype);
     return mg_infer_axis(f, &((mg_axis_attrs *)f->attrs)->axis, f->shape.rank);
 }
 
@@ -146,37 +142,8 @@ static mg_status prod_grad_infer(mg_infer *f) {
 
 /* ---- reference kernels ---- */
 
-/* Every element of the result begins as `start`; step(result, v) is then called for each element v
- * of its group, in row-major order. The walk goes over the input, with stride 0 in the result along
- * reduced axes. */
-static void fold_elements(const mg_ref *r, double start, double (*step)(double sofar, double v)) {
-    const mg_reduce_attrs *a = r->attrs;
-    const mg_shape kept = kept_shape(&r->in_shape[0], &a->axes);
-    const int64_t n_in = mg_shape_count(&r->in_shape[0]);
-    mg_loop to = {.shape = r->in_shape[0]};
-    mg_shape_strides(&kept, &r->in_shape[0], to.stride);
-    mg_fill(r->out, mg_shape_count(&r->shape), start);
-    for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to))
-        r->out[to.offset] = step(r->out[to.offset], r->in[0][i]);
-}
-
-/* The steps of fold_elements: each returns the new `sofar` after element v. */
-static double sum_step(double sofar, double v) {
-    return sofar + v;
-}
-
-static double prod_step(double sofar, double v) {
-    return sofar * v;
-}
-
-/* v wins if it is larger or NaN. A NaN in sofar stays, because no comparison with it holds. */
-static double max_step(double sofar, double v) {
-    return v > sofar || v != v ? v : sofar;
-}
-
-static double min_step(double sofar, double v) {
-    return v < sofar || v != v ? v : sofar;
-}
+#define LOOPS "ops/reduce_loops.h"
+#include "ops/both_numbers.h"
 
 /* Truth values: 0 is false, all else true, NaN included. */
 static double all_step(double sofar, double v) {
@@ -187,66 +154,12 @@ static double any_step(double sofar, double v) {
     return sofar != 0 || v != 0;
 }
 
-static void sum_ref(const mg_ref *r) {
-    fold_elements(r, 0, sum_step);
-}
-
-static void prod_ref(const mg_ref *r) {
-    fold_elements(r, 1, prod_step);
-}
-
-static void max_ref(const mg_ref *r) {
-    fold_elements(r, -INFINITY, max_step);
-}
-
-static void min_ref(const mg_ref *r) {
-    fold_elements(r, INFINITY, min_step);
-}
-
 static void all_ref(const mg_ref *r) {
     fold_elements(r, 1, all_step);
 }
 
 static void any_ref(const mg_ref *r) {
     fold_elements(r, 0, any_step);
-}
-
-/* The position of the first NaN, or else of the first largest of sign * x: sign is 1 for argmax, -1
- * for argmin. */
-static void arg_ref(const mg_ref *r, double sign) {
-    const mg_axis_view v =
-        mg_axis_view_of(&r->in_shape[0], ((const mg_axis_attrs *)r->attrs)->axis);
-    for (int64_t o = 0; o < v.outer; o++)
-        for (int64_t j = 0; j < v.inner; j++) {
-            const double *x = r->in[0] + o * v.n * v.inner + j;
-            int64_t best = 0;
-            for (int64_t i = 1; i < v.n; i++) {
-                const double now = sign * x[i * v.inner], top = sign * x[best * v.inner];
-                if (now > top || (now != now && top == top)) best = i;
-            }
-            r->out[o * v.inner + j] = (double)best;
-        }
-}
-
-static void argmax_ref(const mg_ref *r) {
-    arg_ref(r, 1);
-}
-
-static void argmin_ref(const mg_ref *r) {
-    arg_ref(r, -1);
-}
-
-/* Each element is the sum of those before it along the axis and itself. */
-static void cumsum_ref(const mg_ref *r) {
-    const mg_axis_view v = mg_axis_view_of(&r->shape, ((const mg_axis_attrs *)r->attrs)->axis);
-    for (int64_t o = 0; o < v.outer; o++)
-        for (int64_t j = 0; j < v.inner; j++) {
-            double sum = 0;
-            for (int64_t i = 0; i < v.n; i++) {
-                const int64_t at = (o * v.n + i) * v.inner + j;
-                r->out[at] = sum += r->in[0][at];
-            }
-        }
 }
 
 /* One bool for all inputs: guards are made of it. */
@@ -432,7 +345,7 @@ static bool all_finite_split(mg_split *s) {
 #define REDUCTION(id, text) .name = id, .doc = text, .min_inputs = 1, .max_inputs = 1
 
 static const mg_op reduce_rows[] = {
-    {REDUCTION("sum", "sum over axes; bool and uint8 give int32"),
+    {REDUCTION("sum", "sum over axes; integers and bool give int64"),
      .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
                 "print(t:sum():item())  --> 21\n"
                 "print(t:sum(2)) -- over the columns: one sum for each row\n"
@@ -443,14 +356,14 @@ static const mg_op reduce_rows[] = {
                 "--> {{ 6},\n"
                 "-->  {15}}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = sum_grad,
-     .split = sum_split, .ref = sum_ref},
-    {REDUCTION("prod", "product over axes; bool and uint8 give int32"),
+     .split = sum_split, .ref = sum_ref, .ref_integers = sum_ref_integers},
+    {REDUCTION("prod", "product over axes; integers and bool give int64"),
      .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
                 "print(t:prod(1))\n"
                 "--> tensor {3} float32 cpu:0\n"
                 "--> { 4, 10, 18}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = sum_infer, .grad = prod_grad,
-     .ref = prod_ref},
+     .ref = prod_ref, .ref_integers = prod_ref_integers},
     {REDUCTION("max", "largest element over axes; ties share the gradient"),
      .example = "local t = mgpu.tensor { { 1, 9, 3 }, { 4, 5, 6 } }\n"
                 "print(t:max():item())  --> 9\n"
@@ -458,14 +371,14 @@ static const mg_op reduce_rows[] = {
                 "--> tensor {2} float32 cpu:0\n"
                 "--> {9, 6}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
-     .split = max_split, .ref = max_ref},
+     .split = max_split, .ref = max_ref, .ref_integers = max_ref_integers},
     {REDUCTION("min", "smallest element over axes; ties share the gradient"),
      .example = "local t = mgpu.tensor { { 1, 9, 3 }, { 4, 5, 6 } }\n"
                 "print(t:min { axis = 1, keepdims = true })\n"
                 "--> tensor {1, 3} float32 cpu:0\n"
                 "--> {{1, 5, 3}}",
      MG_ATTRS(mg_reduce_attrs, reduce_attrs), .infer = max_infer, .grad = max_grad,
-     .split = min_split, .ref = min_ref},
+     .split = min_split, .ref = min_ref, .ref_integers = min_ref_integers},
     {REDUCTION("all", "true where all elements over axes are non-zero"),
      .example = "local t = mgpu.tensor { { 1, 2 }, { 3, 0 } }\n"
                 "print(t:all():item())  --> false\n"
@@ -491,12 +404,12 @@ static const mg_op reduce_rows[] = {
                 "--> tensor {3} int32 cpu:0\n"
                 "--> {1, 0, 0}",
      MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
-     .ref = argmax_ref},
+     .ref = argmax_ref, .ref_integers = argmax_ref_integers},
     {REDUCTION("argmin", "0-based position of the first smallest element along an axis, int32"),
      .example = "print(mgpu.tensor { 4, 1, 3, 1 }:argmin():item())  --> 1",
      MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = argmax_infer, .split = argmax_split,
-     .ref = argmin_ref},
-    {REDUCTION("cumsum", "running sum along an axis"),
+     .ref = argmin_ref, .ref_integers = argmin_ref_integers},
+    {REDUCTION("cumsum", "running sum along an axis; integers and bool give int64"),
      .example = "local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 } }\n"
                 "print(t:cumsum())\n"
                 "--> tensor {2, 3} float32 cpu:0\n"
@@ -507,7 +420,7 @@ static const mg_op reduce_rows[] = {
                 "--> {{1, 2, 3},\n"
                 "-->  {5, 7, 9}}",
      MG_ATTRS(mg_axis_attrs, axis_attrs), .infer = cumsum_infer, .grad = cumsum_grad,
-     .split = argmax_split, .ref = cumsum_ref},
+     .split = argmax_split, .ref = cumsum_ref, .ref_integers = cumsum_ref_integers},
     {.name = "all_finite",
      .doc = "true if no element of any input is infinite or NaN; a scalar",
      .example = "local a, b = mgpu.tensor { 1, 2 }, mgpu.tensor { 1 / 0 }\n"

@@ -221,8 +221,9 @@ static void reductions_compile(void **state) {
         mg_string_buffer t = {0};
         for (int k = 0; k < N_OPS; k++)
             mg_string_buffer_add(&t, "#define IS_%s %d\n", ops[k], k == op);
-        mg_string_buffer_add(&t, "#define WIDE %d\n#define WIDE_INDEX %d\n",
-                             is_wide((mg_dtype)type), forms[form].wide_index);
+        mg_string_buffer_add(&t, "#define WIDE %d\n#define INTEGER %d\n#define WIDE_INDEX %d\n",
+                             type == MG_F64, !mg_dtype_is_float((mg_dtype)type),
+                             forms[form].wide_index);
         mg_string_buffer_add(
             &t, "#define ROWS %d\n#define TEAM %d\n#define THREADS 256\n#define RUN 64\n",
             forms[form].rows, forms[form].team);
@@ -248,8 +249,10 @@ static void scans_and_searches_compile(void **state) {
             static const char *const headers[] = {"scan", "scan", "finite"};
             mg_string_buffer t = {0};
             if (kind == 2 && !mg_dtype_is_float((mg_dtype)type)) continue;
-            mg_string_buffer_add(&t, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS 256\n",
-                                 kind == 1 || is_wide((mg_dtype)type));
+            mg_string_buffer_add(&t, "#define WIDE %d\n#define INTEGER %d\n",
+                                 kind == 1 || type == MG_F64,
+                                 kind == 0 && !mg_dtype_is_float((mg_dtype)type));
+            mg_string_buffer_add(&t, "#define WIDE_INDEX 1\n#define THREADS 256\n");
             mg_string_buffer_add(
                 &t, "#define IS_SUM %d\n#define VECTOR 2\n#define IN %s\n#define OUT %s\n",
                 kind == 0, mg_element_name((mg_dtype)type), mg_element_name((mg_dtype)type));

@@ -69,6 +69,28 @@ static void integers_truncate_and_saturate(void **state) {
     assert_true(converted(MG_BOOL, NAN) == 1);
 }
 
+/* Conversions between integers clamp too. Their sums and products wrap around, and are int64
+ * whatever the dtype; those of floats keep it. */
+static void sums_of_integers_are_int64(void **state) {
+    (void)state;
+    const int64_t given[] = {-1, INT64_MIN, INT64_MAX, 7};
+    int64_t back[4], place[4];
+    static const int64_t expected[][4] = {[MG_BOOL] = {1, 1, 1, 1},
+                                          [MG_U8] = {0, 0, UINT8_MAX, 7},
+                                          [MG_I32] = {-1, INT32_MIN, INT32_MAX, 7},
+                                          [MG_I64] = {-1, INT64_MIN, INT64_MAX, 7}};
+    for (int t = 0; t < MG_N_DTYPES; t++) {
+        const bool is_float = mg_dtype_is_float((mg_dtype)t);
+        assert_int_equal(mg_dtype_of_sums((mg_dtype)t), is_float ? t : MG_I64);
+        if (is_float) continue;
+        mg_from_int64(place, given, (mg_dtype)t, 4);
+        mg_to_int64(back, place, (mg_dtype)t, 4);
+        assert_memory_equal(back, expected[t], sizeof back);
+    }
+    assert_true(mg_int64_add(INT64_MAX, 1) == INT64_MIN);
+    assert_true(mg_int64_multiply(INT64_MAX, 2) == -2);
+}
+
 /* All 65,536 float16 and bfloat16 values survive a conversion to float32 and back; NaN may change
  * its bits, but stays NaN. */
 static void every_half_comes_back_as_it_was(void **state) {
@@ -137,6 +159,7 @@ int main(void) {
         cmocka_unit_test(names_are_kerass_and_their_short_forms),
         cmocka_unit_test(the_wider_type_wins),
         cmocka_unit_test(integers_truncate_and_saturate),
+        cmocka_unit_test(sums_of_integers_are_int64),
         cmocka_unit_test(every_half_comes_back_as_it_was),
         cmocka_unit_test(doubles_round_once_to_the_nearest_even_half),
         cmocka_unit_test(halves_overflow_to_infinity_and_underflow_to_zero),

@@ -86,7 +86,23 @@ local function some_axes(rank)
   return #axes > 0 and axes or { random(rank) }
 end
 
+-- Integers up to the ends of their dtypes, which sums and products leave.
+local INTEGERS = { bool = { 0, 1 }, uint8 = { 0, 1, 7, 255 }, int32 = { -2 ^ 31, 2 ^ 31 - 1, 3, -1 },
+  int64 = { -2 ^ 53, 2 ^ 53 - 1, 3, -1 } }
+local INTEGER_DTYPES = { "bool", "uint8", "int32", "int64" }
+
+local function reduction_of_integers()
+  local name, shape = pick { "sum", "prod", "max", "min", "cumsum", "argmax", "argmin" }, shape_of(random(4))
+  local dtype = pick(INTEGER_DTYPES)
+  local case = { name, { shape, choose = INTEGERS[dtype] }, dtypes = { dtype }, grad = false }
+  local one = name:find "^arg" or name == "cumsum"
+  case.axis = one and random(#shape) or some_axes(#shape)
+  if not one then case.keepdims = random(2) == 1 end
+  return case
+end
+
 local function reduction()
+  if random(3) == 1 then return reduction_of_integers() end
   local name, shape = pick { "sum", "sum", "max", "min", "prod", "all", "any" }, shape_of(random(5))
   local case = { name, { shape, 0.5, 1.5 }, axis = some_axes(#shape), keepdims = random(2) == 1,
     tol = 1e-5 }

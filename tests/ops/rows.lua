@@ -189,6 +189,25 @@ for _, name in ipairs { "argmax", "argmin" } do
 end
 case { "cumsum", { { 4, 5, 3 }, -1, 1 }, axis = 2, tol = 5e-6, why = SUMMED.why }
 case { "all_finite", { { 4, 5 }, -1, 1 }, { { 3 }, -1, 1 }, grad = false }
+-- Integers near the ends of their dtypes: sums and products are int64 and wrap around.
+for _, of in ipairs { { "bool", { 0, 1, 1 } }, { "uint8", { 0, 1, 200, 255, 3 } },
+  { "int32", { -2 ^ 31, 2 ^ 31 - 1, 5, -7 } }, { "int64", { -2 ^ 53, 2 ^ 53 - 1, 3, -1 } } } do
+  local dtypes, numbers = { of[1] }, of[2]
+  for _, name in ipairs { "sum", "prod", "max", "min", "all", "any" } do
+    for _, o in ipairs { { { 5, 7, 66, 3 }, { 2, 4 } }, { { 9, 130 }, 1 }, { { 9, 130 }, 2 }, { { 3, 70001 }, 2 },
+      { { 20001, 4 }, 1 }, { { 30000 } } } do
+      case { name, { o[1], choose = numbers }, axis = o[2], grad = false, dtypes = dtypes }
+    end
+  end
+  for _, name in ipairs { "argmax", "argmin", "cumsum" } do
+    for _, o in ipairs { { { 5, 7, 66 }, 2 }, { { 3, 20001 }, 2 }, { { 20001, 3 }, 1 }, { { 400, 2 }, 2 } } do
+      case { name, { o[1], choose = numbers }, axis = o[2], grad = false, dtypes = dtypes }
+    end
+  end
+  local matrices, more = { { 2, 5, 9 }, choose = numbers }, { { 9, 4 }, choose = numbers }
+  case { "matmul", matrices, more, grad = false, dtypes = dtypes }
+  case { "linear_scan", matrices, matrices, axis = 3, grad = false, dtypes = dtypes }
+end
 
 -- ---- movement -----------------------------------------------------------------------------------
 

@@ -94,12 +94,12 @@ function M.slice_rows(t, start, ...)
       text(shape))
   end
   if start:dtype():find "float" then fail("slice_rows: start must hold integers, got %s", start:dtype()) end
-  start = ops.cast(start, "int32")
+  start = ops.cast(start, "int64")
   for k, n in ipairs(size) do
     if n > shape[1 + k] then fail("slice_rows: %d entries of an axis of %d", n, shape[1 + k]) end
     local first = core.methods.slice(start, { {}, { k, k } })
     guard_ids("slice_rows", first, shape[1 + k] - n + 1, "a part of axis " .. 1 + k)
-    local ids, ones = first + ops.iota({ 1, n }, 2, "int32"), {}
+    local ids, ones = first + ops.iota({ 1, n }, 2, "int64"), {}
     for i = 1, #shape do ones[i] = i == 1 and shape[1] or i == 1 + k and n or 1 end
     t = ops.take_along_axis(t, fitted("slice_rows", t, ops.reshape(ids, { shape = ones }), 1 + k), { axis = 1 + k })
   end
@@ -149,8 +149,9 @@ local function check_sizes(who, shape)
 end
 
 --- scatter(ids, values, shape) -> zeros of that shape with the values added where ids say; equal ids add up.
--- ids {..., k}: positions from 0 along the first k axes; values {..., the other axes of shape}. As tf.scatter_nd.
--- Gradient: to the values. Errors: an id outside, found when it is computed.
+-- ids {..., k}: positions from 0 along the first k axes; values {..., the other axes of shape}. As tf.scatter_nd, but
+-- integers and bool give int64, as sums of them do. Gradient: to the values. Errors: an id outside, found when it is
+-- computed.
 -- Example:
 --     local ids = mgpu.tensor({ { 3 }, { 0 }, { 3 } }, { dtype = "int32" })
 --     print(mgpu.scatter(ids, mgpu.tensor { 1, 2, 10 }, { 5 })) -- place 3 gets 1 + 10
@@ -161,11 +162,13 @@ function M.scatter(ids, values, ...)
   ids, values = as_tensor("scatter", ids), as_tensor("scatter", values)
   check_sizes("scatter", shape)
   local flat, n, rest = places("scatter", ids, shape)
-  local y = ops.scatter_add(listed("scatter", values, ids, rest), flat, { axis = 1, size = n })
+  local rows = listed("scatter", values, ids, rest)
+  if not rows:dtype():find "float" then rows = ops.cast(rows, "int64") end
+  local y = ops.scatter_add(rows, flat, { axis = 1, size = n })
   return ops.reshape(y, { shape = shape })
 end
 
---- scatter_add(t, ids, values) -> t with the values added where ids say; see scatter.
+--- scatter_add(t, ids, values) -> t with the values added where ids say, in the dtype of t; see scatter.
 -- Example:
 --     local t = mgpu.zeros { 2, 3 }
 --     local ids = mgpu.tensor({ { 0, 1 }, { 1, 2 } }, { dtype = "int32" }) -- row 0 column 1, row 1 column 2
@@ -176,7 +179,9 @@ end
 function M.scatter_add(t, ids, values, ...)
   read_options("scatter_add", {}, ...)
   t = as_tensor("scatter_add", t)
-  return t + ops.cast(M.scatter(ids, values, { shape = t:shape() }), t:dtype())
+  local sums, dtype = M.scatter(ids, values, { shape = t:shape() }), t:dtype()
+  if sums:dtype() ~= "int64" then sums = ops.cast(sums, dtype) end -- int64 is cast once t is added
+  return ops.cast(t + sums, dtype)
 end
 
 --- scatter_update(t, ids, values) -> t with the values in place of what was there; of equal ids the last one counts.

@@ -3,20 +3,26 @@ local core = require "mgpu.core"
 local arguments = require "mgpu.tensor.arguments"
 
 local M, ops = {}, core.ops
-local as_tensor, axis_set, floating, read_options = arguments.as_tensor, arguments.axis_set, arguments.floating,
-  arguments.read_options
+local as_tensor, axis_set, read_options = arguments.as_tensor, arguments.axis_set, arguments.read_options
 
 local REDUCTION = { "axis", "keepdims" }
 
--- rule(who, t, axis, keepdims) for a reduction. As in Keras, float16 and bfloat16 are summed in float32 and the result
--- is cast back.
-local function reduce_in_float32(rule, who, t, ...)
+-- The dtypes in which reductions are computed whose results have fractions. The result has the dtype of the elements,
+-- or float32 if they are integers. As in Keras, float16 and bfloat16 are reduced in float32.
+local COMPUTED_IN = { float16 = "float32", bfloat16 = "float32", bool = "float32", uint8 = "float32",
+  int32 = "float64", int64 = "float64" }
+-- A mean divides the sum, which is exact in int64. Only sums of int64 may leave its range.
+local MEAN_COMPUTED_IN = { float16 = "float32", bfloat16 = "float32", int64 = "float64" }
+
+-- rule(who, t, axis, keepdims) for a reduction.
+local function reduce(rule, computed_in, who, t, ...)
   local axis, keepdims = read_options(who, REDUCTION, ...)
-  t = floating(as_tensor(who, t))
+  t = as_tensor(who, t)
   axis_set(who, axis, t:rank()) -- raises under this op's name, not under the name of an op inside
   local dtype = t:dtype()
-  if dtype ~= "float16" and dtype ~= "bfloat16" then return rule(who, t, axis, keepdims) end
-  return ops.cast(rule(who, ops.cast(t, "float32"), axis, keepdims), dtype)
+  local wide = computed_in[dtype]
+  if not wide then return rule(who, t, axis, keepdims) end
+  return ops.cast(rule(who, ops.cast(t, wide), axis, keepdims), dtype:find "float" and dtype or "float32")
 end
 
 local function mean_over(who, t, axis, keepdims)
@@ -42,12 +48,12 @@ end
 --     print(t:mean(2)) -- of each row
 --     --> tensor {2} float32 cpu:0
 --     --> {2, 5}
-function M.mean(t, ...) return reduce_in_float32(mean_over, "mean", t, ...) end
+function M.mean(t, ...) return reduce(mean_over, MEAN_COMPUTED_IN, "mean", t, ...) end
 
 --- var(t, axis = all, keepdims = false) -> the variance: the mean squared distance from the mean (biased).
 -- Example:
 --     print(mgpu.tensor { 1, 2, 3, 4 }:var():item())  --> 1.25
-function M.var(t, ...) return reduce_in_float32(variance, "var", t, ...) end
+function M.var(t, ...) return reduce(variance, COMPUTED_IN, "var", t, ...) end
 
 --- std(t, axis = all, keepdims = false) -> the standard deviation: the square root of var.
 -- Example:
@@ -56,14 +62,14 @@ function M.var(t, ...) return reduce_in_float32(variance, "var", t, ...) end
 --     --> tensor {2, 2} float32 cpu:0
 --     --> {{-1, -1},
 --     -->  { 1,  1}}
-function M.std(t, ...) return reduce_in_float32(deviation, "std", t, ...) end
+function M.std(t, ...) return reduce(deviation, COMPUTED_IN, "std", t, ...) end
 
 --- norm(t, axis = all, keepdims = false) -> the Euclidean norm: the square root of the sum of squares.
 -- Example:
 --     print(mgpu.tensor { { 3, 4 }, { 5, 12 } }:norm(2)) -- of each row
 --     --> tensor {2} float32 cpu:0
 --     --> { 5, 13}
-function M.norm(t, ...) return reduce_in_float32(length, "norm", t, ...) end
+function M.norm(t, ...) return reduce(length, COMPUTED_IN, "norm", t, ...) end
 
 -- As Keras: the largest element is taken out first, so that nothing overflows; one that is infinite stays.
 local function log_of_sum(_, t, axis, keepdims)
@@ -77,12 +83,12 @@ end
 -- Example:
 --     local t = mgpu.tensor { 1000, 1000 }
 --     print(("%.2f %s"):format(t:logsumexp():item(), t:exp():sum():log():item()))  --> 1000.69 inf
-function M.logsumexp(t, ...) return reduce_in_float32(log_of_sum, "logsumexp", t, ...) end
+function M.logsumexp(t, ...) return reduce(log_of_sum, COMPUTED_IN, "logsumexp", t, ...) end
 
---- count_nonzero(t, axis = all, keepdims = false) -> how many elements are not 0; int32.
+--- count_nonzero(t, axis = all, keepdims = false) -> how many elements are not 0; int64.
 -- Example:
 --     print(mgpu.tensor { { 0, 1 }, { 2, 3 } }:count_nonzero(1)) -- in each column
---     --> tensor {2} int32 cpu:0
+--     --> tensor {2} int64 cpu:0
 --     --> {1, 2}
 function M.count_nonzero(t, ...)
   local axis, keepdims = read_options("count_nonzero", REDUCTION, ...)
@@ -91,8 +97,8 @@ function M.count_nonzero(t, ...)
   return ops.sum(ops.ne(t, 0), { axis = axis, keepdims = keepdims })
 end
 
---- cumprod(t, axis = 1) -> the running product along the axis; bool and uint8 give int32. The gradient is right for
---- zeros too: it divides by nothing.
+--- cumprod(t, axis = 1) -> the running product along the axis; integers and bool give int64. The gradient is right
+--- for zeros too: it divides by nothing.
 -- Example:
 --     print(mgpu.tensor { 1, 2, 3, 4 }:cumprod())
 --     --> tensor {4} float32 cpu:0
@@ -102,7 +108,6 @@ function M.cumprod(t, ...)
   t = as_tensor("cumprod", t)
   local shape, line = t:shape(), {}
   local at = arguments.axis_at("cumprod", axis or 1, #shape)
-  if t:dtype() == "bool" or t:dtype() == "uint8" then t = ops.cast(t, "int32") end
   for i, size in ipairs(shape) do line[i] = i == at and size or 1 end
   local is_first = ops.eq(ops.iota(line, at, "int32"), 0) -- the recurrence begins with t itself
   return ops.linear_scan(t, ops.where(is_first, t, ops.cast(core.tensor(0), t:dtype())), { axis = at })

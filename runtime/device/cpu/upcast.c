@@ -2,9 +2,8 @@
  *
  * float16 and bfloat16 become float32, and results are rounded once. So sums of halves are made in
  * float32, as everywhere, and whatever float32 is good at (Winograd, threads) serves halves too.
- * Integers that are reduced become float32 or float64, where they are exact (int64 up to 2^53, as
- * on ref); small ids become int32. Element-wise groups and ops that only move elements take all
- * dtypes without copies. */
+ * Small ids become int32. Element-wise groups, reductions and ops that only move elements take
+ * integers without copies. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cpu/upcast.h"
@@ -36,15 +35,12 @@ static bool is_one_of(const char *op, const char *const *list) {
 
 /* The dtype in which the kernel gets port i. */
 static mg_dtype upcast_dtype(const mg_kernel_plan *plan, int i) {
-    static const char *const reductions[] = {"sum", "prod",   "max",    "min", "any",
-                                             "all", "argmax", "argmin", NULL};
     static const char *const readers[] = {"gather", "scatter_add", "sparse_softmax_cross_entropy",
                                           "sparse_softmax_cross_entropy_grad", NULL};
     const mg_dtype own = port_of(plan, i)->value->dtype;
     const bool small = own == MG_BOOL || own == MG_U8;
     if (mg_dtype_is_half(own)) return MG_F32;
     if (mg_dtype_is_float(own)) return own;
-    if (i == 0 && is_one_of(plan->step->op->name, reductions)) return small ? MG_F32 : MG_F64;
     return i == 1 && small && is_one_of(plan->step->op->name, readers) ? MG_I32 : own;
 }
 
@@ -150,11 +146,8 @@ static mg_status upcast_prepare(mg_kernel_plan *plan) {
 
 /* Converts n elements to a wider dtype. */
 static void upcast_elements(void *dst, mg_dtype to, const void *src, mg_dtype from, int n) {
-    const mg_simd_conversions *loops = mg_simd_used->conversions;
     if (to == MG_F32)
-        loops->load_f32(dst, src, from, n);
-    else if (to == MG_F64)
-        loops->load_f64(dst, src, from, n);
+        mg_simd_used->conversions->load_f32(dst, src, from, n);
     else
         for (int i = 0; i < n; i++) ((int32_t *)dst)[i] = ((const uint8_t *)src)[i];
 }

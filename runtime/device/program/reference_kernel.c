@@ -2,8 +2,9 @@
  * interpreting its expression element by element. Slow and exact: the oracle that other kernels are
  * tested against, and the fallback for ops without a kernel on a device.
  *
- * Reference functions compute in double. Operands are converted to double in scratch memory (those
- * of float64 are read in place), and the result is rounded to its dtype. */
+ * Reference functions compute in double, or in int64 if all operands are integers and the op's row
+ * has a function for these. Operands are converted in scratch memory (those of that type are read
+ * in place), and the result is rounded to its dtype. */
 #include "core/alloc.h"
 #include "device/program/program.h"
 #include "ops/elementwise.h"
@@ -12,15 +13,24 @@
 typedef struct reference_state { /* of an op's call: what mg_ref points to; one allocation */
     mg_shape *shapes;            /* per input */
     mg_dtype *dtypes;
+    mg_dtype number; /* MG_F64 or MG_I64: in which the function computes */
 } reference_state;
 
-/* Scratch memory for a value converted to double. */
-static size_t double_bytes(const mg_value *v) {
-    return v->dtype == MG_F64 ? 0 : (size_t)mg_shape_count(&v->shape) * sizeof(double);
+/* The type in which the step is computed. */
+static mg_dtype number_of(const mg_kernel_plan *plan) {
+    const mg_step *s = plan->step;
+    bool floats = !s->op->ref_integers || mg_dtype_is_float(plan->out[0].value->dtype);
+    for (int i = 0; i < s->n_in; i++) floats |= mg_dtype_is_float(plan->in[i].value->dtype);
+    return floats ? MG_F64 : MG_I64;
+}
+
+/* Scratch memory for a value that is converted to `number`. */
+static size_t converted_bytes(const mg_value *v, mg_dtype number) {
+    return v->dtype == number ? 0 : (size_t)mg_shape_count(&v->shape) * mg_dtype_size(number);
 }
 
 /* Checks that the step can be run, and computes the size of the scratch memory, which holds the
- * addresses of the operands, then the operands converted to double, then the result in double. */
+ * addresses of the operands, then the converted operands, then the result before its conversion. */
 static mg_status reference_prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
@@ -37,11 +47,12 @@ static mg_status reference_prepare(mg_kernel_plan *plan) {
     if (!state) return MG_OOM;
     state->shapes = (mg_shape *)(state + 1);
     state->dtypes = (mg_dtype *)(state->shapes + n);
-    plan->scratch = n * sizeof(double *) + double_bytes(plan->out[0].value);
+    state->number = number_of(plan);
+    plan->scratch = n * sizeof(void *) + converted_bytes(plan->out[0].value, state->number);
     for (size_t i = 0; i < n; i++) {
         state->shapes[i] = plan->in[i].value->shape;
         state->dtypes[i] = plan->in[i].value->dtype;
-        plan->scratch += double_bytes(plan->in[i].value);
+        plan->scratch += converted_bytes(plan->in[i].value, state->number);
     }
     plan->state = state;
     return MG_OK;
@@ -55,31 +66,42 @@ static mg_status run_op(const mg_call *call) {
     const mg_step *s = plan->step;
     const reference_state *state = plan->state;
     const mg_value *out = plan->out[0].value;
-    const double **in = call->scratch; /* n_in addresses, followed by the converted operands */
-    double *scratch = (double *)(in + s->n_in);
-    mg_ref r = {.op = s->op,
-                .attrs = s->attrs,
-                .n_inputs = s->n_in,
-                .in_shape = state->shapes,
-                .in_dtype = state->dtypes,
-                .in = in,
-                .shape = out->shape,
-                .dtype = out->dtype,
-                .rng = call->rng,
-                .first = call->first};
+    const size_t n_out = (size_t)mg_shape_count(&out->shape);
+    const bool integers = state->number == MG_I64;
+    const void **in = call->scratch; /* n_in addresses, followed by the converted operands */
+    int64_t *scratch = (int64_t *)(in + s->n_in); /* of numbers of either type: 8 bytes each */
     for (int i = 0; i < s->n_in; i++) {
         const mg_value *v = plan->in[i].value;
         const size_t n = (size_t)mg_shape_count(&v->shape);
         in[i] = call->in[i];
-        if (v->dtype == MG_F64) continue;
-        mg_to_double(scratch, call->in[i], v->dtype, n);
+        if (v->dtype == state->number) continue;
+        if (integers)
+            mg_to_int64(scratch, call->in[i], v->dtype, n);
+        else
+            mg_to_double((double *)scratch, call->in[i], v->dtype, n);
         in[i] = scratch;
         scratch += n;
     }
-    r.out = out->dtype == MG_F64 ? call->out[0] : scratch;
-    s->op->ref(&r);
-    if (out->dtype != MG_F64)
-        mg_from_double(call->out[0], r.out, out->dtype, (size_t)mg_shape_count(&out->shape));
+    void *result = out->dtype == state->number ? call->out[0] : scratch;
+    const mg_ref r = {.op = s->op,
+                      .attrs = s->attrs,
+                      .n_inputs = s->n_in,
+                      .in_shape = state->shapes,
+                      .in_dtype = state->dtypes,
+                      .in = integers ? NULL : (const double *const *)in,
+                      .in_integers = integers ? (const int64_t *const *)in : NULL,
+                      .shape = out->shape,
+                      .dtype = out->dtype,
+                      .out = integers ? NULL : result,
+                      .out_integers = integers ? result : NULL,
+                      .rng = call->rng,
+                      .first = call->first};
+    (integers ? s->op->ref_integers : s->op->ref)(&r);
+    if (result != scratch) return MG_OK;
+    if (integers)
+        mg_from_int64(call->out[0], result, out->dtype, n_out);
+    else
+        mg_from_double(call->out[0], result, out->dtype, n_out);
     return MG_OK;
 }
 

@@ -114,7 +114,7 @@ static int64_t plane_of(const mg_winograd_conv *s, const mg_winograd_region *r, 
 static void publish(mg_winograd_planes from, int64_t floats, mg_winograd_planes to) {
     const mg_simd_movement *move = mg_simd_used->movement;
     for (int e = 0; e < from.high * from.wide; e++)
-        move->stream(to.at + e * to.plane, from.at + e * from.plane, (int)floats);
+        move->stream(to.at + e * to.plane, from.at + e * from.plane, floats);
     move->end_stream();
 }
 

@@ -211,7 +211,7 @@ static block block_at(const group *g, const place *p, int k, int64_t first) {
 static void copy_rows(const group *g, const place *p, int64_t first) {
     const block only = block_at(g, p, 0, first);
     const int64_t size = g->walk->size, bytes = only.n * size;
-    void (*stream)(float *, const float *, int) = mg_simd_used->movement->stream;
+    void (*stream)(float *, const float *, int64_t) = mg_simd_used->movement->stream;
     if (g->n == 1 && !g->streamed) {
         for (int64_t r = 0; r < only.rows; r++)
             memcpy(only.dst + r * only.to_row * size, only.src + r * only.from_row * size,
@@ -222,8 +222,7 @@ static void copy_rows(const group *g, const place *p, int64_t first) {
         for (int k = 0; k < g->n; k++) {
             const block b = block_at(g, p, k, first + r);
             if (g->streamed)
-                stream((float *)(void *)b.dst, (const float *)(const void *)b.src,
-                       (int)(b.n * size / 4));
+                stream((float *)(void *)b.dst, (const float *)(const void *)b.src, b.n * size / 4);
             else
                 memcpy(b.dst, b.src, (size_t)(b.n * size));
         }

@@ -10,12 +10,11 @@ enum {
 };
 
 const mg_simd_folds *mg_folds_of(mg_dtype t) {
-    return mg_simd_used->folds[mg_simd_index(t)];
+    return mg_simd_used->folds[mg_dtype_is_half(t) ? MG_F32 : t];
 }
 
 const char *mg_folds_refuse(const mg_kernel_plan *plan) {
-    const mg_dtype t = plan->in[0].value->dtype;
-    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
+    return mg_dtype_is_half(plan->in[0].value->dtype) ? "16-bit floats" : NULL;
 }
 
 /* ---- cutting ---- */

@@ -72,7 +72,7 @@ mg_unit_rows mg_channel_view_read(const mg_channel_view *s, mg_piece p, const vo
 void mg_channel_view_write(const mg_channel_view *s, mg_piece p, const float *copy, void *y,
                            mg_dtype t);
 
-/* The loops for elements of a floating dtype; halves are given to them as floats. */
+/* The loops for elements of a dtype; halves are given to them as floats. */
 const mg_simd_folds *mg_folds_of(mg_dtype t);
 /* Why the loops cannot take the dtype of input 0 in place; NULL if they can. */
 const char *mg_folds_refuse(const mg_kernel_plan *plan);

@@ -29,9 +29,13 @@ static const mg_folding *reduction_of(const mg_call *call) {
 }
 
 /* Writes result i in the dtype of the output. */
-static void put_result(const mg_call *call, int64_t i, double v) {
+static void put_result(const mg_call *call, int64_t i, mg_partial v) {
     const mg_dtype t = call->plan->out[0].value->dtype;
-    mg_from_double((char *)call->out[0] + i * (int64_t)mg_dtype_size(t), &v, t, 1);
+    void *place = (char *)call->out[0] + i * (int64_t)mg_dtype_size(t);
+    if (mg_dtype_is_float(call->plan->in[0].value->dtype))
+        mg_from_double(place, &v.real, t, 1);
+    else
+        mg_from_int64(place, &v.integer, t, 1);
 }
 
 /* The address of element i of the input. */
@@ -72,7 +76,7 @@ static mg_channel_view view_of(const mg_kernel_plan *plan) {
 
 /* Reduces the lanes of unit u to `part`. */
 static void reduce_unit(const mg_call *call, const mg_channel_view *s, const mg_folding *r,
-                        int64_t u, double *part) {
+                        int64_t u, mg_partial *part) {
     const mg_dtype t = call->plan->in[0].value->dtype;
     const mg_piece unit = mg_channel_view_piece(s, u);
     float copy[MG_HALVES_PART];
@@ -85,17 +89,17 @@ static void reduce_unit(const mg_call *call, const mg_channel_view *s, const mg_
 
 /* Joins the units' results of the lanes from `lane` on, at most JOINED, in the order of the units.
  */
-static void join_units(const mg_channel_view *s, const mg_folding *r, const double *parts,
-                       int64_t lane, double *total) {
+static void join_units(const mg_channel_view *s, const mg_folding *r, const mg_partial *parts,
+                       int64_t lane, mg_partial *total) {
     const int64_t row = s->tiles * s->width, n = mg_smaller(JOINED, row - lane);
     for (int64_t j = lane; j < lane + n; j++) total[j] = r->start;
     r->fold(parts + lane, s->chunks, row, (int)n, total + lane);
 }
 
 /* The result of a channel from those of its lanes. */
-static double join_lanes(const mg_channel_view *s, const mg_folding *r, const double *total,
-                         int64_t channel) {
-    double v = total[channel];
+static mg_partial join_lanes(const mg_channel_view *s, const mg_folding *r, const mg_partial *total,
+                             int64_t channel) {
+    mg_partial v = total[channel];
     for (int64_t j = channel + s->channels; j < s->lanes; j += s->channels)
         v = r->join(v, total[j]);
     return v;
@@ -105,9 +109,10 @@ static double join_lanes(const mg_channel_view *s, const mg_folding *r, const do
  * those that they share evenly. */
 static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_folding *r) {
     const int64_t units = mg_channel_view_units(s), rest = s->tail > 0 ? s->tiles : 0;
-    const mg_folding *doubles = mg_folds_of(MG_F64)->reductions;
-    doubles += r - mg_folds_of(call->plan->in[0].value->dtype)->reductions;
-    double *parts = call->scratch, *total = parts + units * s->width;
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    const mg_folding *wide = mg_folds_of(mg_dtype_is_float(t) ? MG_F64 : MG_I64)->reductions;
+    wide += r - mg_folds_of(t)->reductions;
+    mg_partial *parts = call->scratch, *total = parts + units * s->width;
 #pragma omp parallel num_threads(units > 1 ? mg_cpu_team(mg_count(&call->plan->in[0])) : 1)
     {
 #pragma omp for schedule(static) nowait
@@ -117,7 +122,7 @@ static void reduce_view(const mg_call *call, const mg_channel_view *s, const mg_
             reduce_unit(call, s, r, u, parts + u * s->width);
 #pragma omp for schedule(static)
         for (int64_t lane = 0; lane < s->lanes; lane += JOINED)
-            join_units(s, doubles, parts, lane, total);
+            join_units(s, wide, parts, lane, total);
 #pragma omp for schedule(static)
         for (int64_t c = 0; c < s->channels; c++) put_result(call, c, join_lanes(s, r, total, c));
     }
@@ -151,7 +156,7 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
 #pragma omp parallel for schedule(static) if (count > MG_SERIAL_BELOW)
     for (int64_t o = 0; o < outputs; o++) {
         const int64_t first = offset_of(g, false, g->n - 2, o);
-        double v = r->start;
+        mg_partial v = r->start;
         for (int64_t i = 0; i < runs; i++)
             v = r->join(v, r->run(element_at(call, first + offset_of(g, true, g->n - 2, i)), run));
         put_result(call, o, v);
@@ -200,7 +205,7 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
         const int64_t column = u % tiles * MG_TILE, o = u / tiles;
         const int64_t first = offset_of(g, false, g->n - 2, o) + column;
         const int width = (int)(run - column < MG_TILE ? run - column : MG_TILE);
-        double v[MG_TILE];
+        mg_partial v[MG_TILE];
         for (int j = 0; j < width; j++) v[j] = r->start;
         for (int64_t i = 0; i < times; i++)
             r->fold(element_at(call, first + offset_of(g, true, g->n - 3, i)), rows, run, width, v);
@@ -217,7 +222,7 @@ static const char *reduce_accepts(const mg_kernel_plan *plan) {
 /* Scratch: the lanes of each unit, then those of all. */
 static mg_status reduce_prepare(mg_kernel_plan *plan) {
     const mg_channel_view s = view_of(plan);
-    plan->scratch = (size_t)((s.chunks + 1) * s.tiles * s.width) * sizeof(double);
+    plan->scratch = (size_t)((s.chunks + 1) * s.tiles * s.width) * sizeof(mg_partial);
     return MG_OK;
 }
 
@@ -249,29 +254,36 @@ static mg_status argmax_run(const mg_call *call) {
     const int64_t axis = ((const mg_axis_attrs *)call->plan->step->attrs)->axis;
     const mg_axis_view v = mg_axis_view_of(&x->shape, axis);
     const mg_simd_folds *f = mg_folds_of(x->dtype);
-    const int sign = strcmp(call->plan->step->op->name, "argmax") == 0 ? 1 : -1;
+    const bool largest = strcmp(call->plan->step->op->name, "argmax") == 0;
+    const bool wide = call->plan->out[0].value->dtype == MG_I64;
 #pragma omp parallel for schedule(static) if (v.outer * v.n * v.inner > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < v.outer * v.inner; i++)
-        f->largest(element_at(call, i / v.inner * v.n * v.inner + i % v.inner),
-                   (int32_t *)call->out[0] + i, v.n, v.inner, sign);
+    for (int64_t i = 0; i < v.outer * v.inner; i++) {
+        const void *first = element_at(call, i / v.inner * v.n * v.inner + i % v.inner);
+        const int64_t at = f->extreme(first, v.n, v.inner, largest);
+        if (wide)
+            ((int64_t *)call->out[0])[i] = at;
+        else
+            ((int32_t *)call->out[0])[i] = (int32_t)at;
+    }
     return MG_OK;
 }
 
-/* Running sums in double. A unit is a tile of up to MG_TILE neighbouring columns; threads share the
- * units. */
+/* Running sums in double or int64. A unit is a tile of up to MG_TILE neighbouring columns; threads
+ * share the units. */
 static mg_status cumsum_run(const mg_call *call) {
     const mg_value *x = call->plan->in[0].value;
     const mg_axis_view v =
         mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)call->plan->step->attrs)->axis);
     const mg_simd_folds *f = mg_folds_of(x->dtype);
     const int64_t tiles = (v.inner + MG_TILE - 1) / MG_TILE;
+    const int64_t out_size = (int64_t)mg_dtype_size(call->plan->out[0].value->dtype);
 #pragma omp parallel for schedule(static) num_threads(mg_cpu_team(v.outer *v.n *v.inner))
     for (int64_t unit = 0; unit < v.outer * tiles; unit++) {
         const int64_t column = unit % tiles * MG_TILE, left = v.inner - column;
         const int64_t first = unit / tiles * v.n * v.inner + column;
         const int64_t width = left < MG_TILE ? left : MG_TILE;
-        f->cumsum((const char *)call->in[0] + first * f->size,
-                  (char *)call->out[0] + first * f->size, v.n, v.inner, width);
+        f->cumsum(element_at(call, first), (char *)call->out[0] + first * out_size, v.n, v.inner,
+                  width);
     }
     return MG_OK;
 }

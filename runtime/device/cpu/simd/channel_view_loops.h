@@ -1,87 +1,7 @@
-/* Reductions over the rows of a channel view (reduce/channel_view.h), for one type: see reals.c.
+/* Batch norm over the rows of a channel view (reduce/channel_view.h), for one type: see reals.c. The table
+ * at the end has the reductions of fold_loops.h too.
  *
- * Sums are made in REAL over MG_FOLD_ROWS rows, four rows at a time, and then added up in double,
- * so that the error stays that of a few roundings however many rows there are. Products are made in
- * double throughout, because they soon leave float32's range. The loops are compiled for full
- * tiles, for blocks of 16 lanes and for any width: a width that the compiler knows makes faster
- * loops. */
-
-/* Defines a reduction over `rows` rows of `width` lanes, and one over a run of elements. `type` is
- * the type of partial results; step4 and step1 say how four elements p, q, t and u, or one, join
- * the partial result s[j]. */
-#define FOLD(name, type, start, step4, step1)                                                      \
-    MG_INLINE void NAME(name##_lanes)(const REAL *restrict x, int64_t rows, int64_t step,          \
-                                      int width, double *restrict result) {                        \
-        for (int64_t first = 0; first < rows; first += MG_FOLD_ROWS) {                             \
-            const int64_t end = first + MG_FOLD_ROWS < rows ? first + MG_FOLD_ROWS : rows;         \
-            type s[MG_TILE];                                                                       \
-            int64_t r = first;                                                                     \
-            for (int j = 0; j < width; j++) s[j] = start;                                          \
-            for (; r + 4 <= end; r += 4) {                                                         \
-                const REAL *a = x + r * step;                                                      \
-                _Pragma("omp simd") for (int j = 0; j < width; j++) {                              \
-                    const REAL p = a[j], q = a[j + step], t = a[j + 2 * step];                     \
-                    const REAL u = a[j + 3 * step];                                                \
-                    s[j] = step4;                                                                  \
-                }                                                                                  \
-            }                                                                                      \
-            for (; r < end; r++) {                                                                 \
-                const REAL *a = x + r * step;                                                      \
-                _Pragma("omp simd") for (int j = 0; j < width; j++) {                              \
-                    const REAL p = a[j];                                                           \
-                    s[j] = step1;                                                                  \
-                }                                                                                  \
-            }                                                                                      \
-            for (int j = 0; j < width; j++) result[j] = name##_of(result[j], (double)s[j]);        \
-        }                                                                                          \
-    }                                                                                              \
-    static void NAME(name)(const void *x, int64_t rows, int64_t step, int width, double *result) { \
-        if (width == MG_TILE)                                                                      \
-            NAME(name##_lanes)(x, rows, step, MG_TILE, result);                                    \
-        else if (width == MG_LANES)                                                                \
-            NAME(name##_lanes)(x, rows, step, MG_LANES, result);                                   \
-        else                                                                                       \
-            NAME(name##_lanes)(x, rows, step, width, result);                                      \
-    }                                                                                              \
-    static double NAME(run_##name)(const void *run, int64_t n) {                                   \
-        const REAL *x = run;                                                                       \
-        double lanes[MG_TILE], result = (double)(start);                                           \
-        const int64_t rows = n / MG_TILE;                                                          \
-        if (rows) {                                                                                \
-            for (int j = 0; j < MG_TILE; j++) lanes[j] = (double)(start);                          \
-            NAME(name##_lanes)(x, rows, MG_TILE, MG_TILE, lanes);                                  \
-            for (int half = MG_TILE / 2; half > 0; half /= 2)                                      \
-                for (int j = 0; j < half; j++) lanes[j] = name##_of(lanes[j], lanes[j + half]);    \
-            result = lanes[0];                                                                     \
-        }                                                                                          \
-        for (int64_t i = rows * MG_TILE; i < n; i++) result = name##_of(result, (double)x[i]);     \
-        return result;                                                                             \
-    }
-
-/* ---- reductions ---- */
-
-/* The larger of two numbers, or NaN if either is NaN: two selects, which compilers vectorise. */
-static inline REAL NAME(max2)(REAL a, REAL b) {
-    const REAL larger = b > a ? b : a;
-    return b != b ? b : larger;
-}
-static inline REAL NAME(min2)(REAL a, REAL b) {
-    const REAL smaller = b < a ? b : a;
-    return b != b ? b : smaller;
-}
-/* Partial sums, maxima and minima are kept in REAL. Any and all are 0 or 1, and are computed
- * without branches. */
-FOLD(sum, REAL, 0, s[j] + ((p + q) + (t + u)), s[j] + p)
-FOLD(prod, double, 1, s[j] * (((double)p * (double)q) * ((double)t * (double)u)), s[j] * (double)p)
-FOLD(max, REAL, (REAL)-INFINITY, NAME(max2)(NAME(max2)(s[j], NAME(max2)(p, q)), NAME(max2)(t, u)),
-     NAME(max2)(s[j], p))
-FOLD(min, REAL, (REAL)INFINITY, NAME(min2)(NAME(min2)(s[j], NAME(min2)(p, q)), NAME(min2)(t, u)),
-     NAME(min2)(s[j], p))
-FOLD(any, REAL, 0, (s[j] != 0) | (p != 0) | (q != 0) | (t != 0) | (u != 0), (s[j] != 0) | (p != 0))
-FOLD(all, REAL, 1, (s[j] != 0) & (p != 0) & (q != 0) & (t != 0) & (u != 0), (s[j] != 0) & (p != 0))
-#undef FOLD
-
-/* ---- batch norm ---- */
+ * Sums are made in REAL over MG_FOLD_ROWS rows and then added up in double, as there. */
 
 /* Per lane, a number near its values: the median of the first, middle and last row, so that one
  * outlier cannot spoil it; 0 if that is not finite. */
@@ -256,19 +176,6 @@ static bool NAME(finite)(const void *elements, int64_t n) {
     return !bad;
 }
 
-/* The index of the first maximum, or with sign -1 of the first minimum; NaN wins over every
- * number. */
-static void NAME(largest)(const void *elements, int32_t *at, int64_t n, int64_t step, int sign) {
-    const REAL *x = elements, s = (REAL)sign;
-    REAL top = s * x[0];
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++) {
-        const REAL now = s * x[i * step];
-        if (now > top || (now != now && top == top)) best = i, top = now;
-    }
-    *at = (int32_t)best;
-}
-
 /* y[j] = the sum of the n runs' elements j. The callers keep n so small that sums in double would
  * not help. */
 static void NAME(sum_runs)(const void *elements, const int64_t *offset, int n, int64_t run,
@@ -290,30 +197,11 @@ static void NAME(sum_runs)(const void *elements, const int64_t *offset, int n, i
     }
 }
 
-/* Running sums, in double. */
-static void NAME(cumsum)(const void *elements, void *result, int64_t n, int64_t step,
-                         int64_t width) {
-    const REAL *x = elements;
-    REAL *y = result;
-    double sum[MG_TILE] = {0};
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < width; j++)
-            y[i * step + j] = (REAL)(sum[j] += (double)x[i * step + j]);
-}
-
-/* A row of the table: the op's name and its functions. */
-#define REDUCTION(id, start)                                                                       \
-    { #id, start, id##_of, NAME(id), NAME(run_##id) }
 const mg_simd_folds MG_ISA_NAME(NAME(mg_simd_folds)) = {
-    .reductions = {REDUCTION(sum, 0), REDUCTION(prod, 1), REDUCTION(max, -INFINITY),
-                   REDUCTION(min, INFINITY), REDUCTION(any, 0), REDUCTION(all, 1)},
+    FOLD_TABLE,
     .moments = NAME(moments),
     .products = NAME(products),
     .normalise = NAME(normalise),
     .sum_runs = NAME(sum_runs),
     .finite = NAME(finite),
-    .cumsum = NAME(cumsum),
-    .largest = NAME(largest),
-    .size = sizeof(REAL),
 };
-#undef REDUCTION

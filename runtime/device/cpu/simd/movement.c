@@ -8,8 +8,8 @@
 /* ---- streams ---- */
 
 /* Copies with plain stores if dst is not aligned. dst may be src. */
-static void stream(float *dst, const float *src, int n) {
-    int i = 0;
+static void stream(float *dst, const float *src, int64_t n) {
+    int64_t i = 0;
     if ((uintptr_t)dst % MG_VECTOR == 0)
         for (; i + MG_WIDTH <= n; i += MG_WIDTH)
             MG_STREAM(dst + i, *(const mg_loose_floats *)(src + i));

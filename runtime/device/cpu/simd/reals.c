@@ -13,34 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- joining two partial results of a reduction ---- */
-
-/* Sum, product, maximum, minimum, any and all of two partial results. In max and min, NaN wins over
- * every number. */
-static inline double sum_of(double a, double b) {
-    return a + b;
-}
-
-static inline double max_of(double a, double b) {
-    return b > a || b != b ? b : a;
-}
-
-static inline double min_of(double a, double b) {
-    return b < a || b != b ? b : a;
-}
-
-static inline double prod_of(double a, double b) {
-    return a * b;
-}
-
-static inline double any_of(double a, double b) {
-    return a != 0 || b != 0;
-}
-
-static inline double all_of(double a, double b) {
-    return a != 0 && b != 0;
-}
-
 /* ---- the part of a window that lies inside the image ---- */
 
 typedef struct span { /* pixels low .. high - 1 along one axis */
@@ -77,10 +49,25 @@ static inline void exchange_f64(const double *from, int64_t from_row, double *to
 #define VEC ((int64_t)(MG_VECTOR / sizeof(REAL)))
 #define VECTOR_AT(p) (*(const NAME(vec) *)(const void *)(p))
 
+/* For fold_loops.h. */
+#define ELEMENT REAL
+#define VALUE(v) (v)
+#define SUM REAL
+#define PRODUCT double
+#define TOTAL double
+#define MEMBER real
+#define RUNNING REAL
+#define PLUS(a, b) ((a) + (b))
+#define TIMES(a, b) ((a) * (b))
+#define LEAST (REAL) - INFINITY
+#define MOST (REAL) INFINITY
+#define IS_NAN(v) ((v) != (v))
+
 #define REAL float
 #define NAME(x) x##_f32
 #define EXP vm_exp
 typedef REAL NAME(vec) ANYWHERE;
+#include "device/cpu/simd/fold_loops.h"
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/gemm_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"
@@ -94,6 +81,7 @@ typedef REAL NAME(vec) ANYWHERE;
 #define NAME(x) x##_f64
 #define EXP exp
 typedef REAL NAME(vec) ANYWHERE;
+#include "device/cpu/simd/fold_loops.h"
 #include "device/cpu/simd/channel_view_loops.h"
 #include "device/cpu/simd/gemm_loops.h"
 #include "device/cpu/simd/layer_norm_loops.h"

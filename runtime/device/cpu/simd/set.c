@@ -14,7 +14,8 @@ extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_depthwise TABLE(depthwise_f32), TABLE(depthwise_f16), TABLE(depthwise_bf16);
 extern const mg_simd_gemm TABLE(gemm_f32), TABLE(gemm_f64);
-extern const mg_simd_folds TABLE(folds_f32), TABLE(folds_f64);
+extern const mg_simd_folds TABLE(folds_bool), TABLE(folds_u8), TABLE(folds_i32), TABLE(folds_i64),
+    TABLE(folds_f32), TABLE(folds_f64);
 extern const mg_simd_pool TABLE(pool_f32), TABLE(pool_f64);
 extern const mg_simd_resize TABLE(resize_f32), TABLE(resize_f64);
 extern const mg_simd_layer_norm TABLE(layer_norm_f32), TABLE(layer_norm_f64);
@@ -52,7 +53,12 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .conv_small = &TABLE(conv_small),
     .depthwise = {&TABLE(depthwise_f32), F16_TABLE(depthwise_f16), &TABLE(depthwise_bf16)},
     .gemm = {&TABLE(gemm_f32), &TABLE(gemm_f64)},
-    .folds = {&TABLE(folds_f32), &TABLE(folds_f64)},
+    .folds = {[MG_BOOL] = &TABLE(folds_bool),
+              [MG_U8] = &TABLE(folds_u8),
+              [MG_I32] = &TABLE(folds_i32),
+              [MG_I64] = &TABLE(folds_i64),
+              [MG_F32] = &TABLE(folds_f32),
+              [MG_F64] = &TABLE(folds_f64)},
     .pool = {&TABLE(pool_f32), &TABLE(pool_f64)},
     .resize = {&TABLE(resize_f32), &TABLE(resize_f64)},
     .layer_norm = {&TABLE(layer_norm_f32), &TABLE(layer_norm_f64)},

@@ -48,7 +48,7 @@ typedef struct mg_scatter {
 typedef struct mg_simd_movement {
     /* A copy with non-temporal stores, which go past the caches, where the processor has them.
      * end_stream must come before another thread may read what was written. */
-    void (*stream)(float *dst, const float *src, int n);
+    void (*stream)(float *dst, const float *src, int64_t n);
     void (*end_stream)(void);
     /* Transposes MG_SQUARE x MG_SQUARE words; rows lie src_row and dst_row words apart. */
     void (*transpose_square)(const uint32_t *src, ptrdiff_t src_row, uint32_t *dst,
@@ -113,24 +113,39 @@ typedef struct mg_simd_conv_small {
                        int64_t end, float *padded, float *dx);
 } mg_simd_conv_small;
 
-/* ---- sums over rows of lanes, for float32 or float64: see reduce/channel_view.h ---- */
+/* ---- sums over rows of lanes: see reduce/channel_view.h ---- */
+
+/* A partial result of a reduction: real for floats, integer for integers and bool. */
+typedef union mg_partial {
+    double real;
+    int64_t integer;
+} mg_partial;
 
 /* Reduces `rows` rows of `width` lanes, `step` elements apart, into result[0 .. width). */
-typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, double *result);
+typedef void mg_fold(const void *x, int64_t rows, int64_t step, int width, mg_partial *result);
 
 typedef struct mg_folding {
     const char *op;
-    double start; /* the reduction of no elements */
-    double (*join)(double a, double b);
+    mg_partial start; /* the reduction of no elements */
+    mg_partial (*join)(mg_partial a, mg_partial b);
     mg_fold *fold;
-    double (*run)(const void *x, int64_t n); /* n contiguous elements */
+    mg_partial (*run)(const void *x, int64_t n); /* n contiguous elements */
 } mg_folding;
 
 enum { MG_REDUCTIONS = 6 };
 
 typedef struct mg_simd_folds {
     mg_folding reductions[MG_REDUCTIONS];
-    /* the mean of each lane of rows > 0, and the sum of squared distances from it */
+    /* running sums of n rows of `width` columns, `step` elements apart; those of integers and bool
+     * are int64 */
+    void (*cumsum)(const void *x, void *y, int64_t n, int64_t step, int64_t width);
+    /* the index of the largest, or the smallest, of n elements `step` apart; the first one if
+     * several are equal */
+    int64_t (*extreme)(const void *x, int64_t n, int64_t step, bool largest);
+    int64_t size; /* bytes of an element */
+    /* What follows is for floats only.
+     *
+     * The mean of each lane of rows > 0, and the sum of squared distances from it */
     void (*moments)(const void *x, int64_t rows, int64_t step, int width, double *mean,
                     double *square);
     /* adds dy to sum and dy * (x - mean) to product */
@@ -143,12 +158,6 @@ typedef struct mg_simd_folds {
     /* y[j] = the sum of x[offset[k] + j] over k < n, summed in the elements' dtype */
     void (*sum_runs)(const void *x, const int64_t *offset, int n, int64_t run, void *y);
     bool (*finite)(const void *x, int64_t n);
-    /* running sums of n rows of `width` columns, `step` elements apart */
-    void (*cumsum)(const void *x, void *y, int64_t n, int64_t step, int64_t width);
-    /* the index of the largest of n elements `step` apart, or with sign -1 of the smallest; the
-     * first one if several are equal */
-    void (*largest)(const void *x, int32_t *at, int64_t n, int64_t step, int sign);
-    int64_t size; /* bytes of an element */
 } mg_simd_folds;
 
 /* ---- pools ---- */
@@ -261,10 +270,10 @@ typedef struct mg_simd {
     const mg_simd_conv_small *conv_small;
     /* for float32, float16 (NULL: no instructions to convert it) and bfloat16 */
     const mg_simd_depthwise *depthwise[3];
+    const mg_simd_folds *folds[MG_N_DTYPES]; /* NULL for halves: their loops are those of floats */
     /* for float32 and for float64: see mg_simd_index */
     const mg_simd_threaded *threaded[2];
     const mg_simd_gemm *gemm[2];
-    const mg_simd_folds *folds[2];
     const mg_simd_pool *pool[2];
     const mg_simd_resize *resize[2];
     const mg_simd_layer_norm *layer_norm[2];

@@ -2,7 +2,7 @@
  *
  * The generated text defines WIDE before it includes this. Kernels compute with the type REAL:
  * double if WIDE, else float. A wide kernel knows all dtypes, a narrow one those whose values a
- * float holds exactly.
+ * float holds exactly. With INTEGER, REAL is int64_t, and the kernel knows integers and bool.
  *
  *     load_<dtype>(element)   the element as a REAL
  *     store_<dtype>(real)     the REAL as an element: rounded to nearest for floats; truncated and
@@ -39,6 +39,16 @@ typedef uint16_t type_bf16, type_f16;
 typedef float type_f32;
 typedef double type_f64;
 
+/* LEAST and MOST: what every number wins against in a maximum or minimum. ADD and MULTIPLY: sums
+ * and products of integers wrap around. */
+#if INTEGER
+typedef int64_t REAL;
+#define K(v) ((REAL)(v))
+#define MOST ((REAL)0x7fffffffffffffff)
+#define LEAST (-MOST - 1)
+#define ADD(a, b) ((REAL)((uint64_t)(a) + (uint64_t)(b)))
+#define MULTIPLY(a, b) ((REAL)((uint64_t)(a) * (uint64_t)(b)))
+#else
 #if WIDE
 typedef double REAL;
 #include "ops/elementwise_double.h"
@@ -46,8 +56,12 @@ typedef double REAL;
 typedef float REAL;
 #include "ops/elementwise_float.h"
 #endif
-
 #define INFINITE K(__uint_as_float(0x7f800000u))
+#define LEAST (-INFINITE)
+#define MOST INFINITE
+#define ADD(a, b) ((a) + (b))
+#define MULTIPLY(a, b) ((a) * (b))
+#endif
 
 /* ---- elements to REAL ---- */
 
@@ -59,6 +73,17 @@ DEVICE REAL load_u8(uint8_t v) {
     return K(v);
 }
 
+#if WIDE || INTEGER
+DEVICE REAL load_i32(int32_t v) {
+    return (REAL)v;
+}
+
+DEVICE REAL load_i64(int64_t v) {
+    return (REAL)v;
+}
+#endif
+
+#if !INTEGER
 DEVICE REAL load_bf16(uint16_t v) {
     return K(mg_bf16_to_float(v));
 }
@@ -70,6 +95,7 @@ DEVICE REAL load_f16(uint16_t v) {
 DEVICE REAL load_f32(float v) {
     return K(v);
 }
+#endif
 
 /* ---- REAL to elements ---- */
 
@@ -81,6 +107,15 @@ DEVICE uint8_t store_u8(REAL v) {
     return v >= K(255) ? 255 : v > K(0) ? (uint8_t)v : 0;
 }
 
+#if INTEGER
+DEVICE int32_t store_i32(REAL v) {
+    return v >= 0x7fffffff ? 0x7fffffff : v > -0x7fffffff ? (int32_t)v : -0x7fffffff - 1;
+}
+
+DEVICE int64_t store_i64(REAL v) {
+    return v;
+}
+#else
 DEVICE uint16_t store_bf16(REAL v) {
     return WIDE ? mg_double_to_bf16(v) : mg_float_to_bf16((float)v);
 }
@@ -92,16 +127,9 @@ DEVICE uint16_t store_f16(REAL v) {
 DEVICE float store_f32(REAL v) {
     return (float)v;
 }
+#endif
 
-#if WIDE
-DEVICE REAL load_i32(int32_t v) {
-    return (REAL)v;
-}
-
-DEVICE REAL load_i64(int64_t v) {
-    return (REAL)v;
-}
-
+#if WIDE && !INTEGER
 DEVICE REAL load_f64(double v) {
     return v;
 }

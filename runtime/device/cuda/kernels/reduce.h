@@ -25,26 +25,32 @@ typedef REAL value;
 
 #if IS_ARG
 /* The larger value wins, of equal ones the first. NaN beats numbers, and the first NaN beats all.
- * argmin reduces negated elements. */
+ * argmin reduces elements in reverse order: negated, or as ~v, since the least integer has no
+ * negative. */
+#if INTEGER
+#define REVERSED(v) (~(v))
+#else
+#define REVERSED(v) (-(v))
+#endif
 DEVICE value join(value a, value b) {
     const int first = b.at < a.at;
     const int wins = b.v != b.v ? a.v == a.v || first : b.v > a.v || (b.v == a.v && first);
     return wins ? b : a;
 }
 DEVICE value start(void) {
-    value a = {-INFINITE, 0x7fffffff};
+    value a = {LEAST, 0x7fffffffffffffff};
     return a;
 }
 #elif IS_SUM
 DEVICE value join(value a, value b) {
-    return a + b;
+    return ADD(a, b);
 }
 DEVICE value start(void) {
     return K(0);
 }
 #elif IS_PROD
 DEVICE value join(value a, value b) {
-    return a * b;
+    return MULTIPLY(a, b);
 }
 DEVICE value start(void) {
     return K(1);
@@ -54,14 +60,14 @@ DEVICE value join(value a, value b) {
     return b > a || b != b ? b : a;
 }
 DEVICE value start(void) {
-    return -INFINITE;
+    return LEAST;
 }
 #elif IS_MIN
 DEVICE value join(value a, value b) {
     return b < a || b != b ? b : a;
 }
 DEVICE value start(void) {
-    return INFINITE;
+    return MOST;
 }
 #elif IS_ALL
 DEVICE value join(value a, value b) {
@@ -126,7 +132,7 @@ VECTOR_OF(IN, VECTOR)
 /* An element as a value. */
 DEVICE value value_of(REAL v, int64_t position) {
 #if IS_ARG
-    value a = {IS_MIN ? -v : v, position};
+    value a = {IS_MIN ? REVERSED(v) : v, position};
     return a;
 #else
     return v;
@@ -208,7 +214,7 @@ DEVICE void store_result(const params *p, int64_t i, value v) {
 #if OUT_PARTIAL
     ((value *)p->out)[i] = v;
 #elif IS_ARG
-    ((int32_t *)p->out)[i] = (int32_t)v.at;
+    ((JOIN(type, OUT) *)p->out)[i] = (JOIN(type, OUT))v.at;
 #else
     ((JOIN(type, OUT) *)p->out)[i] = JOIN(store, OUT)(v);
 #endif

@@ -10,10 +10,10 @@
 #include "device/cuda/kernels/params.h"
 
 #if IS_SUM
-#define JOINED(a, b) ((a) + (b))
+#define JOINED(a, b) ADD(a, b)
 #define START K(0)
 #else
-#define JOINED(a, b) ((a) * (b))
+#define JOINED(a, b) MULTIPLY(a, b)
 #define START K(1)
 #endif
 

@@ -239,7 +239,7 @@ DEVICE int64_t run_from(const scatter_params *p, int64_t piece, int64_t *last) {
 SCATTER(bool, float, )
 SCATTER(u8, int64_t, mg_to_u8)
 SCATTER(i32, int64_t, mg_to_i32)
-SCATTER(i64, int64_t, )
+SCATTER(i64, uint64_t, )
 SCATTER(bf16, float, )
 SCATTER(f16, float, )
 SCATTER(f32, float, )

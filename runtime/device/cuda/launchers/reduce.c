@@ -62,18 +62,20 @@ static bool is_arg(const mg_kernel_plan *plan) {
     return is(plan, "argmax") || is(plan, "argmin");
 }
 
-static bool is_wide_type(mg_dtype t) {
-    return t == MG_F64 || t == MG_I32 || t == MG_I64;
+/* Whether to compute in int64. A float holds what bool and uint8 need in the other reductions. */
+static bool is_integer(const mg_kernel_plan *plan) {
+    const mg_dtype t = plan->in[0].value->dtype;
+    return t == MG_I32 || t == MG_I64 ||
+           (!mg_dtype_is_float(t) && (is(plan, "sum") || is(plan, "prod")));
 }
 
 /* Whether to compute in double. Intermediate products can exceed the range of a float. */
 static bool is_wide(const mg_kernel_plan *plan) {
-    return is_wide_type(plan->in[0].value->dtype) || is(plan, "prod") ||
-           (!is_arg(plan) && is_wide_type(plan->out[0].value->dtype));
+    return plan->in[0].value->dtype == MG_F64 || is(plan, "prod");
 }
 
 static size_t partial_bytes(const mg_kernel_plan *plan) {
-    return is_arg(plan) ? 16 : is_wide(plan) ? sizeof(double) : sizeof(float);
+    return is_arg(plan) ? 16 : is_integer(plan) || is_wide(plan) ? 8 : sizeof(float);
 }
 
 /* ---- groups ---- */
@@ -116,7 +118,7 @@ static bool divides(const groups *g, int but, int vector) {
 
 /* Elements read at once, all from the innermost group, `inner` long. */
 static int vector_of(const mg_kernel_plan *plan, const job *j, int64_t inner) {
-    const int most = is_wide(plan) || is_arg(plan) ? 4 : 8;
+    const int most = is_wide(plan) || is_integer(plan) || is_arg(plan) ? 4 : 8;
     int vector = (int)(ACCESS / mg_dtype_size(plan->in[0].value->dtype));
     if (vector > most) vector = most;
     const int last = j->rows ? j->reduced.n - 1 : -1;
@@ -214,6 +216,7 @@ static void add_source(mg_string_buffer *t, const mg_kernel_plan *plan, const jo
         const char *name;
         int value;
     } numbers[] = {{"WIDE", is_wide(plan)},
+                   {"INTEGER", is_integer(plan)},
                    {"WIDE_INDEX", mg_shape_count(&plan->in[0].value->shape) > INT32_MAX},
                    {"IS_ARG", is_arg(plan)},
                    {"IS_SUM", is(plan, "sum")},

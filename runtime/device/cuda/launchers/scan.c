@@ -27,18 +27,14 @@ typedef struct state {
         pieces; /* cumsum: scans that threads of a block do side by side; pieces of each */
 } state;
 
-/* Sums of these dtypes are made in double. */
-static bool is_wide_type(mg_dtype t) {
-    return t == MG_F64 || t == MG_I32 || t == MG_I64;
-}
-
-/* Requests the kernel for these dtypes: cumsum (`sum`) or prod_grad, computing in double if `wide`.
- */
-static mg_status compile_scan(const mg_kernel_plan *plan, bool sum, bool wide, mg_dtype in,
+/* Requests the kernel for these dtypes: cumsum (`sum`) or prod_grad, computing in float32, float64
+ * or int64 (`number`). */
+static mg_status compile_scan(const mg_kernel_plan *plan, bool sum, mg_dtype number, mg_dtype in,
                               mg_dtype out, const mg_cuda_module **kernel) {
     mg_string_buffer text = {0};
-    mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define THREADS %d\n", wide,
-                         THREADS);
+    mg_string_buffer_add(&text, "#define WIDE %d\n#define INTEGER %d\n", number == MG_F64,
+                         number == MG_I64);
+    mg_string_buffer_add(&text, "#define WIDE_INDEX 1\n#define THREADS %d\n", THREADS);
     mg_string_buffer_add(&text, "#define IS_SUM %d\n#define IN %s\n#define OUT %s\n", sum,
                          mg_element_name(in), mg_element_name(out));
     mg_string_buffer_add(&text, "#include \"device/cuda/kernels/scan.h\"\n");
@@ -63,12 +59,10 @@ static int64_t pieces_of(const mg_cuda *d, const state *s) {
     return pieces > 1 ? pieces : 1;
 }
 
-/* Integers and doubles are summed in double, which is exact for integers below 2^53. */
 static mg_status prepare_cumsum(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const mg_dtype out = plan->out[0].value->dtype;
-    const bool wide = is_wide_type(x->dtype) || is_wide_type(out);
-    const mg_dtype partial = wide ? MG_F64 : MG_F32;
+    const mg_dtype number = mg_dtype_is_half(x->dtype) ? MG_F32 : mg_dtype_of_sums(x->dtype);
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
     s->view = mg_axis_view_of(&x->shape, ((const mg_axis_attrs *)plan->step->attrs)->axis);
@@ -76,10 +70,10 @@ static mg_status prepare_cumsum(mg_kernel_plan *plan) {
     s->across = 1;
     while (s->across < WARP && s->across < s->view.inner) s->across *= 2;
     s->pieces = pieces_of(plan->device->state, s);
-    MG_TRY(compile_scan(plan, true, wide, x->dtype, out, &s->kernel));
+    MG_TRY(compile_scan(plan, true, number, x->dtype, out, &s->kernel));
     if (s->pieces == 1) return MG_OK;
-    plan->scratch = (size_t)(s->view.outer * s->pieces * s->view.inner) * mg_dtype_size(partial);
-    return compile_scan(plan, true, wide, partial, partial, &s->of_sums);
+    plan->scratch = (size_t)(s->view.outer * s->pieces * s->view.inner) * mg_dtype_size(number);
+    return compile_scan(plan, true, number, number, number, &s->of_sums);
 }
 
 static mg_status launch_cumsum(const mg_call *call, const mg_cuda_module *kernel, cumsum_params p) {
@@ -128,7 +122,7 @@ static mg_status prepare_prod_grad(mg_kernel_plan *plan) {
     s->view = mg_axis_view_of(&x->shape, 1);
     if (mg_shape_count(&x->shape) == 0) return MG_OK;
     plan->scratch = (size_t)mg_shape_count(&x->shape) * sizeof(double);
-    return compile_scan(plan, false, true, x->dtype, plan->out[0].value->dtype, &s->kernel);
+    return compile_scan(plan, false, MG_F64, x->dtype, plan->out[0].value->dtype, &s->kernel);
 }
 
 /* dx of an element is dy times the product of all others in its group, made of a scan from both
