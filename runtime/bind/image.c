@@ -19,7 +19,8 @@ static int push_image(lua_State *L, mg_tensor **place, mg_dtype dtype, mg_image 
     if (status != MG_OK) return bind_raise(L);
     const mg_shape shape = MG_SHAPE(image->height, image->width, image->channels);
     void *values = image->wide ? mg_image_take_values(image, dtype) : image->pixels;
-    mg_tensor *t = values ? mg_tensor_from_host(values, dtype, &shape, NULL) : NULL;
+    if (!values) return bind_raise(L);
+    mg_tensor *t = mg_tensor_from_host(values, dtype, &shape, NULL);
     mg_free(values);
     bind_fill(L, place, t);
     bind_account(L, mg_tensor_bytes(t));

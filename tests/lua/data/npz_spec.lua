@@ -82,8 +82,8 @@ test("damaged files and other dtypes are refused", function()
   end
   check.write(path, bytes .. "x")
   check.raises(function() npy(path) end, "npy: .*needs 24 bytes, but has 25", "data")
-  check.raises(function() npy "tests/golden/arrays/complex64.npy" end, "npy: .*has dtype \"<c8\" %(complex numbers: save",
-    "unsupported")
+  check.raises(function() npy "tests/golden/arrays/complex64.npy" end,
+    "npy: .*has dtype \"<c8\" %(complex numbers: save", "unsupported")
   local bool = check.read(FOLDER .. "bool.npy")
   check.write(path, bool:sub(1, -2) .. "\2")
   local it = npy(path):iter()

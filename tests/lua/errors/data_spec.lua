@@ -60,7 +60,8 @@ cases {
     data.from_tensors { images() }:augment { random_resized_crop = { 4, 4, area = { 0.1, 0.2, 0.3 } } }
   end, 'augment: random_resized_crop: option "area" must be {least, greatest}, got {0.1, 0.2, 0.3}' },
   { "a resize that cuts and pads", function()
-    data.from_tensors { images() }:augment { resize = { 4, 4, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true } }
+    local resize = { 4, 4, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true }
+    data.from_tensors { images() }:augment { resize = resize }
   end, "augment: resize: only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true" },
   { "a resize of the shorter side that cuts", function()
     data.from_tensors { images() }:augment { resize = { 4, crop_to_aspect_ratio = true } }
