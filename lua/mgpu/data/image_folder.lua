@@ -23,7 +23,8 @@
 --   bits              8: pixels from 0 to 255, to which those of PNG files with 16 bits are rounded; or 16: all bits,
 --                     int32 from 0 to 65535, or resized float32 from 0 to 65535
 --   labels            "int" (int32), "categorical" (float32 one-hot), "binary" (float32 {1}, of two classes), or
---                     "none": images only, from all folders below the path
+--                     "none": images only, from all folders below the path. For labels of your own, in the order of the
+--                     paths: mgpu.data.zip { image_folder(path, { labels = "none" }), from_tensors { labels } }
 --   classes           the names of the folders to read, in the order of their ids; nil: all
 --   extensions        {"bmp", "gif", "jpeg", "jpg", "png"}, as Keras's; "webp" can be read, too
 --   follow_links      true: also follow links to folders inside the folders of classes
