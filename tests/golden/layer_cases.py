@@ -216,7 +216,7 @@ def layers():
 
 
 ELEMENTWISE = ["relu", "sigmoid", "tanh", "elu", "selu", "softplus", "softsign", "gelu", "swish",
-               "silu", "hard_sigmoid", "exponential", "linear", "relu6", "leaky_relu", "mish",
+               "silu", "hard_sigmoid", "hard_sigmoid_keras2", "exponential", "linear", "relu6", "leaky_relu", "mish",
                "celu", "hard_shrink", "hard_silu", "hard_swish", "hard_tanh", "log_sigmoid",
                "soft_shrink", "sparse_plus", "sparse_sigmoid", "squareplus", "tanh_shrink"]
 ALONG_AN_AXIS = ["softmax", "log_softmax", "glu", "sparsemax"]
@@ -247,8 +247,16 @@ def _sparsemax(x, axis=-1):
     return tf.nn.relu(x - (tf.reduce_sum(z * support, axis=axis, keepdims=True) - 1) / count)
 
 
+def _hard_sigmoid_keras2(x):
+    """hard_sigmoid of Keras 1 and 2, as tf.keras 2.15 computes it."""
+    return tf.clip_by_value(0.2 * x + 0.5, 0.0, 1.0)
+
+
+OURS = {"sparsemax": _sparsemax, "hard_sigmoid_keras2": _hard_sigmoid_keras2}
+
+
 def _function(name):
-    return _sparsemax if name == "sparsemax" else getattr(keras.activations, name)
+    return OURS.get(name) or getattr(keras.activations, name)
 
 
 def _activation(name, arguments=()):

@@ -75,7 +75,7 @@ end
 
 for _, name in ipairs { "linear", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "sigmoid", "tanh", "softplus",
   "exponential", "softsign", "silu", "swish", "gelu", "mish", "squareplus", "tanh_shrink", "log_sigmoid",
-  "hard_sigmoid", "hard_swish", "hard_silu", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus",
+  "hard_sigmoid", "hard_sigmoid_keras2", "hard_swish", "hard_silu", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus",
   "sparse_sigmoid", "softmax", "log_softmax", "glu", "sparsemax" } do
   layer("Activation", { name }, { 2, 6 })
 end
@@ -97,6 +97,8 @@ layer("ELU", { 0.5 }, { 4 })
 layer("LeakyReLU", { 0.1 }, { 4 })
 layer("ReLU", {}, { 4 })
 layer("ReLU", { max_value = 0.5, negative_slope = 0.25, threshold = 0.25 }, { 8 })
+layer("ThresholdedReLU", { 0.5 }, { 4 })
+layer("ActivityRegularization", { l1 = 0.1 }, { 4 })
 layer("PReLU", { shared_axes = { 2 } }, { 3, 4 })
 layer("PReLU", {}, { 3, 4 })
 layer("Permute", { 3, 1, 2 }, { 2, 3, 4 })

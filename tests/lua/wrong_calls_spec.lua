@@ -99,7 +99,8 @@ test("activations raise at the user's line, whatever they are given", function()
     { n = 2, t, {} }, { n = 2, t, true }, { n = 2, t, print }, { n = 4, t, 0.1, 1, "z" } }
   for _, name in ipairs { "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "threshold", "sigmoid", "tanh",
     "softplus", "exponential", "softsign", "silu", "gelu", "mish", "squareplus", "tanh_shrink", "log_sigmoid",
-    "hard_sigmoid", "hard_swish", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus", "sparse_sigmoid",
+    "hard_sigmoid", "hard_sigmoid_keras2", "hard_swish", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus",
+    "sparse_sigmoid",
     "softmax", "log_softmax", "glu", "sparsemax" } do
     for i, arguments in ipairs(given) do
       local ok, message = pcall(function()

@@ -210,6 +210,17 @@ function named.hard_sigmoid(x)
   return named.relu6(x + 3) / 6
 end
 
+--- hard_sigmoid_keras2(x): max(0, min(1, x / 5 + 1/2)), the hard_sigmoid of Keras 1 and 2, in models from their files.
+-- A Keras that loads a model with it asks for a function of this name: give it as custom_objects = {"hard_sigmoid_keras2":
+-- lambda x: keras.ops.clip(0.2 * x + 0.5, 0, 1)}; Keras 3 finds it so for .keras files, Keras 2 for .h5 files.
+-- Example:
+--     print(mgpu.activations.hard_sigmoid_keras2(mgpu.tensor { -3, 0, 1.5, 3 }))
+--     --> tensor {4} float32 cpu:0
+--     --> {0,   0.5, 0.8, 1}
+function named.hard_sigmoid_keras2(x)
+  return require "mgpu.tensor.composite_ops".clip(x * 0.2 + 0.5, 0, 1)
+end
+
 --- hard_swish(x), also hard_silu: x hard_sigmoid(x) (Howard et al., 2019).
 -- Example:
 --     print(mgpu.activations.hard_swish(mgpu.tensor { -3, 0, 1.5, 3 }))

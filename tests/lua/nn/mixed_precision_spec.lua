@@ -127,6 +127,8 @@ local IMAGE, STEPS, ROW = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }
 
 -- For each class its options and the shape of its input, or an array of shapes for several inputs.
 local CASES = {
+  ActivityRegularization = { { 0.1 }, ROW }, LocallyConnected1D = { { 3, 2 }, STEPS },
+  LocallyConnected2D = { { 3, 2, implementation = 3 }, IMAGE }, ThresholdedReLU = { { 0.1 }, ROW },
   Activation = { { "gelu" }, ROW }, Add = { {}, { ROW, ROW } },
   Average = { {}, { ROW, ROW } }, Operation = { { "Multiply", { x1 = { input = 1 }, x2 = 3 } }, ROW },
   AveragePooling1D = { {}, STEPS }, AveragePooling2D = { {}, IMAGE }, BatchNormalization = { {}, IMAGE },

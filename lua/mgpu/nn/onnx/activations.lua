@@ -32,6 +32,7 @@ elementwise.tanh = plain_op "Tanh"
 elementwise.softplus = plain_op "Softplus"
 elementwise.exponential = plain_op "Exp"
 elementwise.softsign = plain_op "Softsign"
+elementwise.hard_sigmoid_keras2 = plain_op("HardSigmoid", { alpha = { float = 0.2 }, beta = { float = 0.5 } })
 elementwise.hard_sigmoid = plain_op("HardSigmoid", { alpha = { float = 1 / 6 }, beta = { float = 0.5 } })
 elementwise.hard_swish = plain_op "HardSwish"
 elementwise.hard_silu = elementwise.hard_swish
