@@ -124,9 +124,116 @@ test("classes and options that we do not have are refused by name", function()
   local quantized = { class_name = "QuantizedDTypePolicy", config = { name = "int8_from_float32" } }
   refused(text_of(dense_entry { dtype = quantized }), 'policy "int8_from_float32" is not known', "unsupported")
   refused(text_of(dense_entry { units = -1 }), '"units" must be at least 1', "data")
-  local old = { class_name = "Sequential", keras_version = "2.15.0",
-    config = { layers = { dense_entry { activation = "hard_sigmoid" } } } }
-  refused(core.json_encode(old), "Keras 2 computes hard_sigmoid", "unsupported")
+end)
+
+test("hard_sigmoid of Keras 1 and 2 keeps its formula, under a name of its own", function()
+  local function model_of(version)
+    return mgpu.model_from_json(core.json_encode { class_name = "Sequential", keras_version = version, config = {
+      layers = { { class_name = "InputLayer", config = { batch_shape = { core.null, 3 } } },
+        { class_name = "Activation", config = { name = "a", activation = "hard_sigmoid" } } } } })
+  end
+  local x, old, new = mgpu.tensor { { -2.75, 0.5, 1 } }, model_of "2.3.1", model_of "3.4.1"
+  check.near(old(x), { { 0, 0.6, 0.7 } }, 1e-6)
+  check.near(new(x), { { 0.25 / 6, 0.5 + 0.5 / 6, 0.5 + 1 / 6 } }, 1e-6)
+  local path = check.path "hard_sigmoid"
+  for _, ending in ipairs { ".h5", ".keras", ".safetensors" } do
+    old:save(path .. ending)
+    check.near(mgpu.load_model(path .. ending)(x), { { 0, 0.6, 0.7 } }, 1e-6)
+  end
+  -- Keras asks for a function of this name: Keras 3 for one in this form, Keras 2 for the name
+  check.matches(old:to_json(), '"class_name":"function","config":"hard_sigmoid_keras2"')
+  refused(text_of { class_name = "Dense", config = { units = 2, activation = "hard_sigmoid_2" } }, "is not known",
+    "unsupported")
+end)
+
+test("initializers, policies and options of old and new versions are read", function()
+  local normal = { class_name = "VarianceScaling", config = { scale = 2, mode = "fan_in", distribution = "normal" } }
+  local model = mgpu.model_from_json(text_of(dense_entry { kernel_initializer = normal, dtype = { class_name =
+    "DTypePolicy", config = { name = core.null } } }))
+  check.equal(model.layers[1].kernel_initializer.distribution, "truncated_normal")
+  check.equal(model.layers[1].compute_dtype, "float32")
+  normal.config.distribution = "uniform"
+  model = mgpu.model_from_json(text_of(dense_entry { kernel_initializer = normal, dtype = { class_name =
+    "DTypePolicyMap", config = { default_policy = "mixed_bfloat16", policy_map = {} } } }))
+  check.equal(model.layers[1].kernel_initializer.distribution, "uniform")
+  check.equal(model.layers[1].compute_dtype, "bfloat16")
+  for _, config in ipairs { { mode = "int8", source_name = "float32" }, { default_policy = core.null, policy_map =
+    { dense = "int8_from_float32" } } } do
+    refused(text_of(dense_entry { dtype = { class_name = "QuantizedDTypePolicy", config = config } }),
+      "quantized weights .* are not supported: save the model before quantize", "unsupported")
+  end
+  refused(text_of(dense_entry { dtype = { class_name = "DTypePolicy", config = 5 } }), "no configuration", "data")
+  local turn = { class_name = "RandomRotation", config = { name = "r", factor = 0.1, value_range = { 0, 255 } } }
+  local images = { class_name = "InputLayer", config = { batch_shape = { core.null, 4, 4, 1 } } }
+  model = mgpu.model_from_json(core.json_encode { class_name = "Sequential", config = { layers = { images, turn } } })
+  check.equal(model.layers[1].factor, 0.1)
+end)
+
+-- ---- Keras 1 --------------------------------------------------------------------------------------
+
+-- The text of Keras 1's Sequential of these layers.
+local function keras1(...)
+  return core.json_encode { class_name = "Sequential", config = { ... } }
+end
+
+local function old_layer(class, options)
+  local config = { name = "l", batch_input_shape = { core.null, 6, 6, 2 }, input_dtype = "float32" }
+  for key, value in pairs(options) do config[key] = value end
+  return { class_name = class, config = config }
+end
+
+test("names of Keras 1 are translated, also without a keras_version", function()
+  local model = mgpu.model_from_json(keras1(old_layer("Convolution2D", { nb_filter = 4, nb_row = 3, nb_col = 2,
+    border_mode = "same", subsample = { 2, 1 }, dim_ordering = "tf", bias = false, init = "he_normal",
+    W_regularizer = { name = "L1L2Regularizer", l1 = 0, l2 = 0.5 }, W_constraint = { name = "MaxNorm", m = 2, axis = 0 } }),
+    { class_name = "ZeroPadding2D", config = { name = "z", padding = { top_pad = 1, left_pad = 2 } } },
+    { class_name = "ZeroPadding2D", config = { name = "y", padding = { 1, 0, 2, 0 } } },
+    { class_name = "BatchNormalization", config = { name = "b", mode = 0, axis = -1, gamma_init = "one" } },
+    { class_name = "Activation", config = { name = "a", activation = "hard_sigmoid" } }))
+  local conv, padded = model.layers[1], model.layers[2]
+  check.equal({ conv.filters, conv.kernel_size, conv.strides, conv.padding, conv.use_bias, conv.data_format },
+    { 4, { 3, 2 }, { 2, 1 }, "same", false, "channels_last" })
+  check.equal({ conv.kernel_regularizer.l2, conv.kernel_constraint:get_config().config.max_value }, { 0.5, 2 })
+  check.equal({ padded.padding, model.layers[3].padding }, { { { 1, 0 }, { 2, 0 } }, { { 1, 0 }, { 2, 0 } } })
+  check.equal(model.layers[5].activation, "hard_sigmoid_keras2")
+end)
+
+test("the output_shape of Keras 1's Deconvolution2D becomes an output_padding, or is refused", function()
+  local function layer(border_mode, stride, kernel, size)
+    return mgpu.model_from_json(keras1(old_layer("Deconvolution2D", { nb_filter = 1, nb_row = kernel, nb_col = kernel,
+      border_mode = border_mode, subsample = { stride, stride }, dim_ordering = "tf",
+      output_shape = { core.null, size, size, 1 } })))
+  end
+  for _, case in ipairs { { "same", 2, 3, 12 }, { "same", 2, 3, 11 }, { "valid", 2, 3, 13 }, { "valid", 2, 3, 14 },
+    { "valid", 3, 2, 18 }, { "valid", 3, 2, 17 } } do
+    check.equal(layer(unpack(case))(mgpu.zeros { 1, 6, 6, 2 }):shape(), { 1, case[4], case[4], 1 })
+  end
+  refused(keras1(old_layer("Deconvolution2D", { nb_filter = 1, nb_row = 1, nb_col = 1, border_mode = "same",
+    subsample = { 4, 4 }, dim_ordering = "tf", output_shape = { core.null, 21, 24, 1 } })), "no output_padding",
+    "unsupported")
+end)
+
+test("what Keras 2 does not read of Keras 1 is refused by name", function()
+  local merge = { name = "m", mode = "cos", mode_type = "raw", layers = { { class_name = "Sequential", config =
+    { old_layer("Flatten", {}) } }, { class_name = "Sequential", config = { old_layer("Flatten", { name = "k" }) } } } }
+  local function merged(options)
+    local config = {}
+    for key, value in pairs(merge) do config[key] = value end
+    for key, value in pairs(options) do config[key] = value end
+    return { class_name = "Merge", config = config }
+  end
+  refused(keras1(merged {}), 'Merge "m": the mode cos is not supported', "unsupported")
+  refused(keras1(merged { mode = "sum", mode_type = "lambda" }), 'Merge "m": the mode lambda', "unsupported")
+  refused(keras1(merged { mode = "sum", layers = { old_layer("Flatten", {}), { class_name = "Model", config = {} } } }),
+    "only Sequential models can be merged", "unsupported")
+  refused(keras1(merged { mode = "sum", layers = { { class_name = "Sequential", config = {} } } }), "damaged", "data")
+  refused(keras1({ class_name = "Sequential", config = { merged { mode = "sum" } } }), "cannot be inside another model",
+    "unsupported")
+  refused(keras1(old_layer("BatchNormalization", { mode = 1 })), "mode = 1 of Keras 1 is not supported", "unsupported")
+  refused(keras1(old_layer("MaxoutDense", { output_dim = 2 })), 'unknown layer class "MaxoutDense"', "data")
+  refused(keras1(old_layer("Highway", {})), 'unknown layer class "Highway"', "data")
+  refused(keras1 { class_name = "Merge", config = merged({ mode = "sum", layers = core.empty_array }).config }, "damaged",
+    "data")
 end)
 
 test("what is not a configuration is an error", function()

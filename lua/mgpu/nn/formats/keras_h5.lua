@@ -58,22 +58,23 @@ function M.load_model(path, custom, compile)
   if not text then
     core.fail("data", path .. ": the file holds weights only: make the model and use load_weights")
   end
-  local version = file:text("", "keras_version") or file:text("model_weights", "keras_version")
   local config = objects.decode(text)
-  local at = { path = path, custom = custom, keras2 = origin.is_keras2(version, config) }
+  local at = origin.source(path, custom, file:text("", "keras_version") or file:text("model_weights", "keras_version"),
+    config)
   local entry = models.read(config, at)
   local model = blank_weights.with_room(file:count(), path, function()
     local model = model_config.from_config(entry, custom, path)
     layouts.by_layer.load(model, file, "model_weights")
     return model
   end)
-  local trained = file:text("", "training_config")
-  if not trained or not compile then return model end
+  local trained = compile and file:text("", "training_config")
+  local config = trained and core.json_decode(trained)
+  if not trained or training.is_foreign(config, at) then return model end
   local tensors, names = {}, {}
   if file.groups.optimizer_weights then
     tensors, names = layouts.by_layer.tensors(file, "optimizer_weights")
   end
-  return model, training.read(model, core.json_decode(trained), tensors, names, at)
+  return model, training.read(model, config, tensors, names, at)
 end
 
 return M

@@ -51,8 +51,7 @@ function M.load_model(path, custom, compile)
   local archive = core.zip_read(path)
   local config = objects.decode(archive:read "config.json")
   local metadata = archive:size "metadata.json" and core.json_decode(archive:read "metadata.json")
-  local version = type(metadata) == "table" and metadata.keras_version
-  local at = { path = path, custom = custom, keras2 = origin.is_keras2(version, config) }
+  local at = origin.source(path, custom, type(metadata) == "table" and metadata.keras_version or nil, config)
   local entry, file = models.read(config, at), h5_file.open(archive, WEIGHTS)
   file.path = path
   archive:close()
@@ -61,8 +60,11 @@ function M.load_model(path, custom, compile)
     layouts.by_path.load(model, file)
     return model
   end)
-  if not compile or type(config.compile_config) ~= "table" or not next(config.compile_config) then return model end
-  return model, training.read(model, config.compile_config, layouts.by_path.numbered(file, "optimizer"), nil, at)
+  local compiled = config.compile_config
+  if not compile or type(compiled) ~= "table" or not next(compiled) or training.is_foreign(compiled, at) then
+    return model
+  end
+  return model, training.read(model, compiled, layouts.by_path.numbered(file, "optimizer"), nil, at)
 end
 
 return M

@@ -36,8 +36,8 @@ local function name_difference(model, tensors)
   return next(extra) and ("the file has the weights %s, which the model does not"):format(sorted(extra))
 end
 
--- RETURNS variable -> the layer that holds it.
-local function layers_of_weights(model)
+--- layers_of_weights(model) -> variable -> the layer that holds it.
+function M.layers_of_weights(model)
   local layer_of = {}
   model:each_layer(function(layer)
     for _, v in ipairs(layer.weights) do layer_of[v] = layer end
@@ -58,7 +58,7 @@ end
 -- The names of the file's tensors for the model's weights, taken in the file's order; nil and the difference if a kind
 -- differs, or a shape unless skip_mismatch is given.
 local function find_by_order(model, tensors, order, how)
-  local variables, layer_of, list = model.variables, layers_of_weights(model), {}
+  local variables, layer_of, list = model.variables, M.layers_of_weights(model), {}
   if #order ~= #variables then
     return nil, ("by order, the file has %d weights, the model %d"):format(#order, #variables)
   end
@@ -170,7 +170,8 @@ end
 --- assign_layers(model, path, groups, layers, how): gives the model the tensors of a file that knows the weights of a
 --- layer by their order only.
 -- ARGS groups: the file's layers that have weights, array of {name =, tensors =}; layers: those of the model, array of
--- {name =, variables =}; how: see the top. Errors: another number of layers or weights, or another shape; then nothing
+-- {name =, variables =}; how: see the top, and how.convert(v, t), the tensor t of the file in the form of the variable v.
+-- Errors: another number of layers or weights, or another shape; then nothing
 -- has changed.
 function M.assign_layers(model, path, groups, layers, how)
   how = how or {}
@@ -182,8 +183,9 @@ function M.assign_layers(model, path, groups, layers, how)
         #tensors, #variables))
     end
     for i, v in ipairs(#tensors == #variables and variables or {}) do
-      if same_shape(model, { shape = tensors[i]:shape() }, v) then
-        list[#list + 1] = { v, tensors[i] }
+      local t = how.convert and how.convert(v, tensors[i]) or tensors[i]
+      if same_shape(model, { shape = t:shape() }, v) then
+        list[#list + 1] = { v, t }
       elseif not how.skip_mismatch then
         core.fail("data", ("%s: the weight %q has shape %s in the file, the model needs %s"):format(path, v.name,
           model.shape_text(tensors[i]:shape()), model.shape_text(v:shape())))

@@ -15,8 +15,7 @@ function M.to_json(model) return core.json_encode(models.to_keras(model, "keras"
 --- model_from_json(text, custom) -> the model of Keras 2's or 3's text, with new weights.
 function M.model_from_json(text, custom)
   local entry = core.json_decode(text)
-  local version = type(entry) == "table" and entry.keras_version
-  local at = { path = "model_from_json", custom = custom, keras2 = origin.is_keras2(version, entry) }
+  local at = origin.source("model_from_json", custom, type(entry) == "table" and entry.keras_version or nil, entry)
   return model_config.from_config(models.read(entry, at), custom, at.path)
 end
 

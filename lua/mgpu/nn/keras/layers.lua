@@ -172,9 +172,9 @@ function M.to_input(config, style)
       [style == "h5" and "batch_input_shape" or "batch_shape"] = M.shape_to(config.shape, config.batch_size) } }
 end
 
-local function option_to(option, value, row)
+local function option_to(option, value, row, style)
   local kind = kind_of(option)
-  if kind then return objects["to_" .. kind](value) end
+  if kind then return objects["to_" .. kind](value, style) end
   if row.axes and row.axes[option[1]] then return objects.moved_axes(value, -1) end
   if type(value) ~= "table" then return value end
   return option[2] == "shape" and option[1] ~= "target_shape" and with_null(value) or value
@@ -197,7 +197,7 @@ function M.to_layer(layer, config, style)
     if row.newer and row.newer[key] and value == option.default then value, out[key] = nil, nil end
     if value ~= nil then
       out[key] = nil
-      out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row)
+      out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row, style)
     elseif kind_of(option) == "activation" then
       out[key] = "linear"
     end

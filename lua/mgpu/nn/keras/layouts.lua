@@ -1,13 +1,18 @@
 --- The weights of models in HDF5 files: the two layouts of Keras, read and written.
 --
 -- by_layer (.h5): a group for each layer with the names of its weights in an attribute.
--- by_path (.weights.h5 and the file in a .keras archive): layers/dense_1/vars/0, numbered within the layer.
+-- by_path (.weights.h5 and the file in a .keras archive): layers/dense_1/vars/0, numbered within the layer; the first
+-- files of the format have another folder for "layers".
 local h5_file = require "mgpu.nn.keras.h5_file"
+local keras1 = require "mgpu.nn.keras.keras1"
 local matching = require "mgpu.nn.formats.matching"
 local objects = require "mgpu.nn.keras.objects"
 local weights = require "mgpu.nn.keras.weights"
 
 local M = { by_layer = {}, by_path = {} }
+
+-- The axes of a kernel along which Theano slides it.
+local TURNED = { Conv1D = { 1 }, Conv2D = { 1, 2 }, Conv2DTranspose = { 1, 2 } }
 
 local function join(root, path) return root == "" and path or root .. "/" .. path end
 
@@ -23,6 +28,20 @@ function M.by_layer.tensors(file, path)
   return tensors, names
 end
 
+-- The form that a weight of the file has in a variable of the model: Keras 1, whose files say no version here, has other
+-- kernels, and Theano turns a kernel around before it slides over the image.
+local function conversion(model, file, root)
+  local turned = (file:text(root, "backend") or file:text("", "backend")) == "theano"
+  local first = not file.attributes[root] or file.attributes[root].keras_version == nil
+  if not turned and not first then return nil end
+  local layer_of = matching.layers_of_weights(model)
+  return function(v, t)
+    local layer = layer_of[v]
+    if first and layer then t = keras1.kernel(layer, t) end
+    return turned and layer and TURNED[layer.class_name] and t:rank() > 2 and t:flip(TURNED[layer.class_name]) or t
+  end
+end
+
 --- by_layer.load(model, file, root, how): root: "model_weights", or "" in a file of weights.
 function M.by_layer.load(model, file, root, how)
   local groups, layers = {}, {}
@@ -34,7 +53,9 @@ function M.by_layer.load(model, file, root, how)
     local variables = weights.variables_of(layer)
     if #variables > 0 then layers[#layers + 1] = { name = layer.name, variables = variables } end
   end
-  matching.assign_layers(model, file.path, groups, layers, how)
+  how = how or {}
+  matching.assign_layers(model, file.path, groups, layers, { by_name = how.by_name, skip_mismatch = how.skip_mismatch,
+    convert = conversion(model, file, root) })
 end
 
 -- The name, or name_1, ... if it is in `used`.
@@ -85,7 +106,8 @@ M.by_path.numbered = numbered
 
 -- Whether a path in a file of weights holds something other than a layer's weights.
 local function is_other(path)
-  return path:find "^optimizer/" or path:find "^metrics/" or path:find "seed_generator/" or path:find "^_"
+  return path:find "^optimizer/" or path:find "^metrics/" or path:find "seed_generator/"
+    or path:find "^_" and path:sub(1, #weights.FIRST_FOLDER + 1) ~= weights.FIRST_FOLDER .. "/"
 end
 
 --- by_path.load(model, file, how).
@@ -104,7 +126,7 @@ function M.by_path.load(model, file, how)
       layers[#layers + 1] = { name = how and how.by_name and layer.name or path, variables = variables }
     end
     seen[layer] = true
-  end)
+  end, file.groups[weights.FIRST_FOLDER] and weights.FIRST_FOLDER)
   matching.assign_layers(model, file.path, groups, layers, how)
 end
 

@@ -4,6 +4,7 @@
 -- output}, counted from 0; ours numbers the uses in an order in which they can be made.
 local call_mode = require "mgpu.nn.keras.call_mode"
 local core = require "mgpu.core"
+local keras1 = require "mgpu.nn.keras.keras1"
 local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
@@ -284,7 +285,7 @@ end
 
 --- read(entry, at) -> what from_keras RETURNS; whatever is wrong with the entry is an error that names the file.
 function M.read(entry, at)
-  local ours = model_config.guarded(at.path, M.from_keras, entry, at)
+  local ours = model_config.guarded(at.path, function() return M.from_keras(keras1.translated(entry, at), at) end)
   call_mode.warn(at)
   return ours
 end

@@ -1,8 +1,8 @@
 --- The small objects in Keras's configurations: initializers, regularizers, constraints, activations, dtype policies;
 --- and what all translations share.
 --
--- A translation gets `at` = {path = the file's name, custom = classes by name, keras2 = whether Keras 1 or 2 wrote it},
--- and `where`, the layer and option, for messages. from_X reads Keras's form, to_X writes it.
+-- A translation gets `at` of origin.lua, and `where`, the layer and option, for messages. from_X reads Keras's form, to_X
+-- writes it.
 local core = require "mgpu.core"
 
 local M = {}
@@ -82,6 +82,7 @@ function M.from_initializer(value, at, where)
   local fields = type(config) == "table" and fields_of(config, UNUSED)
   if not class or not fields then M.damaged(at, "%s is not an initializer", where) end
   fields.initializer = class:gsub("Initializer$", "")
+  if fields.distribution == "normal" then fields.distribution = "truncated_normal" end -- its name in Keras 1 and 2
   local initializers = require "mgpu.nn.initializers"
   local ok, made = pcall(initializers.get, fields)
   if not ok then M.fail(at, "%s: the initializer %q cannot be used: %s", where, class, made) end
@@ -134,6 +135,10 @@ function M.to_constraint(value) return to_class("constraint", value) end
 
 -- ---- activations --------------------------------------------------------------------------------
 
+-- The functions of Keras 1 and 2 that Keras 3 computes otherwise.
+local OLD_ACTIVATIONS = { hard_sigmoid = "hard_sigmoid_keras2" }
+local OURS = { hard_sigmoid_keras2 = true }
+
 function M.from_activation(value, at, where)
   local name = value
   if type(value) == "table" then -- a function that Keras has registered
@@ -143,21 +148,35 @@ function M.from_activation(value, at, where)
   if not rawget(require "mgpu.nn.activations", name) or name == "get" then
     M.fail(at, "%s: the activation %q is not known", where, name)
   end
-  if name == "hard_sigmoid" and at.keras2 then
-    M.fail(at, "%s: Keras 2 computes hard_sigmoid differently from Keras 3 and mgpu", where)
-  end
-  return name
+  return at.keras2 and OLD_ACTIVATIONS[name] or name
 end
 
-function M.to_activation(value) return value end
+-- In custom_objects, Keras 2 looks for a name, Keras 3 for a registered function only.
+function M.to_activation(value, style)
+  if not OURS[value] or style == "h5" then return value end
+  return { class_name = "function", config = value, module = "builtins", registered_name = value }
+end
 
 -- ---- dtype policies -----------------------------------------------------------------------------
 
---- from_policy(value, at) -> the policy's name. Errors: one that is not known (quantized ones, for example).
+-- The name of a policy that Keras describes by an object: {name =}, nothing for the present policy, {default_policy =,
+-- policy_map =} for a layer with layers inside, or {mode =, source_name =} for quantized weights.
+local function policy_name(class, config, at)
+  if type(config) ~= "table" then M.damaged(at, "a dtype policy has no configuration") end
+  local map, mode = M.given(config.policy_map), M.given(config.mode)
+  if mode or type(map) == "table" and next(map) then
+    M.fail(at, "the dtype policy %s has quantized weights (%s), which are not supported: save the model before quantize",
+      class, tostring(mode or "of several layers"))
+  end
+  local name = M.given(config.name) or M.given(config.default_policy)
+  return type(name) == "table" and M.from_policy(name, at) or name or core.floatx()
+end
+
+--- from_policy(value, at) -> the policy's name. Errors: one that is not known; quantized ones.
 function M.from_policy(value, at)
   local class, config = M.class_and_config(value)
   local name = class
-  if type(value) == "table" then name = type(config) == "table" and M.given(config.name) or nil end
+  if class and type(value) == "table" then name = policy_name(class, config, at) end
   if type(name) ~= "string" then M.damaged(at, "a dtype has no name") end
   local ok = pcall(require "mgpu.nn.mixed_precision".get, name)
   if not ok then M.fail(at, "the dtype policy %q is not known", name) end

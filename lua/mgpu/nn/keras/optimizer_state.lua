@@ -1,6 +1,7 @@
 --- The optimizer's variables in Keras's files <-> the tensors of train/compiled_state.lua ("optimizer/3/momentum").
 --
--- Keras 3 writes: iteration; learning_rate, unless it is a schedule; with use_ema the averages; then the slots, for
+-- Keras 3 writes: iteration; learning_rate, unless it is a schedule; with use_ema the averages; with
+-- gradient_accumulation_steps the sums of gradients; then the slots, for
 -- each variable all of PER_VARIABLE, and after these each of GROUPED for all variables; last the rule's own. Keras 2
 -- has the same slots under shorter names, in several orders, and no learning rate. So names decide where a file has
 -- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and the
@@ -19,6 +20,7 @@ local GROUPED = { Adam = { "velocity_hat" }, AdamW = { "velocity_hat" },
 -- Ends and parts of the names of weights: those of Keras 3, of Keras 2, and of the optimizers before 2.11.
 local PATTERNS = {
   average = { "_average$" },
+  gradient_accumulator = { "_gradient_accumulator$" },
   momentum = { "_momentum$", "^%w+/m/", "/m:0$", "^%w+/momentum/", "/momentum:0$" },
   velocity = { "_velocity$", "^%w+/v/", "/v:0$", "^%w+/velocity/", "/rms:0$" },
   velocity_hat = { "_velocity_hat$", "^%w+/vhat/", "/vhat:0$" },
@@ -29,10 +31,16 @@ local PATTERNS = {
   average_gradient = { "_average_gradient$", "^%w+/average_gradient/", "/mg:0$" },
   learning_rate = { "learning_rate$", "/learning_rate:0$" },
   iteration = { "iteration$", "^iteration:0$", "/iter:0$" },
-  u_product = { "/variable$" },
+  u_product = { "/variable$", "/momentum_cache:0$" },
   step_counter = { "/step_counter$" },
   dynamic_scale = { "/dynamic_scale$" },
 }
+
+-- The slots of the Keras that was not yet part of TensorFlow, each for all variables; of velocity_hat the last may be
+-- without meaning. Before them: iterations, which some do not have, and Nadam's product.
+local OLD_GROUPED = { SGD = { "momentum" }, RMSprop = { "velocity" }, Adagrad = { "accumulator" },
+  Adadelta = { "accumulated_grad", "accumulated_delta_var" }, Adam = { "momentum", "velocity", "velocity_hat" },
+  Adamax = { "momentum", "norm" }, Nadam = { "momentum", "velocity" } }
 local SCALARS = { "iteration", "learning_rate", "u_product", "step_counter", "dynamic_scale" }
 
 local UNUSED = "" -- our name for a variable of Keras without meaning
@@ -52,6 +60,7 @@ local function wanted_slots(optimizer, keras2)
   if not options.amsgrad then wanted.velocity_hat = nil end
   if not options.centered then wanted.average_gradient = nil end
   wanted.average = options.use_ema or nil
+  wanted.gradient_accumulator = options.gradient_accumulation_steps
   return wanted
 end
 
@@ -71,7 +80,9 @@ local function rule_layout(model, optimizer, keras2)
     if wanted[slot] then list[#list + 1] = ("optimizer/%d/%s"):format(position, slot) end
   end
   if not keras2 and type(optimizer.config.learning_rate) ~= "table" then list[2] = "optimizer/learning_rate" end
-  for _, position in ipairs(positions) do add(position, "average") end
+  for _, slot in ipairs { "average", "gradient_accumulator" } do
+    for _, position in ipairs(positions) do add(position, slot) end
+  end
   for _, position in ipairs(positions) do
     for _, slot in ipairs(PER_VARIABLE[optimizer.class_name]) do add(position, slot) end
   end
@@ -100,6 +111,14 @@ local function matches(name, what)
   return false
 end
 
+-- The slot that the name is of, or nil. An Adagrad's "accumulator" is the end of "gradient_accumulator" too.
+local function slot_of(name, wanted)
+  if matches(name, "gradient_accumulator") then return "gradient_accumulator" end
+  for slot in pairs(wanted) do
+    if matches(name, slot) then return slot end
+  end
+end
+
 -- Our names for Keras's, by their patterns: the n-th momentum belongs to the n-th trained variable.
 local function by_names(model, optimizer, names)
   local found, counts, positions = {}, {}, trained_positions(model)
@@ -108,20 +127,36 @@ local function by_names(model, optimizer, names)
       local ours = what == "iteration" and "iterations" or what
       if matches(name, what) then found[i] = "optimizer/" .. ours end
     end
-    for slot in pairs(found[i] and {} or wanted_slots(rule_of(optimizer))) do
-      if matches(name, slot) then
-        counts[slot] = (counts[slot] or 0) + 1
-        found[i] = ("optimizer/%s/%s"):format(positions[counts[slot]], slot)
-      end
+    local slot = not found[i] and slot_of(name, wanted_slots(rule_of(optimizer)))
+    if slot then
+      counts[slot] = (counts[slot] or 0) + 1
+      found[i] = ("optimizer/%s/%s"):format(positions[counts[slot]], slot)
     end
   end
   return found
 end
 
+-- Our names in the order of OLD_GROUPED for that many variables; nil if there is no such order.
+local function old_layout(model, optimizer, count)
+  local positions, slots, list = trained_positions(model), { unpack(OLD_GROUPED[optimizer.class_name] or {}) }, {}
+  if slots[3] and count < 3 * #positions then slots[3] = nil end -- Adam before Keras 2.1
+  local before = count - #slots * #positions
+  if #slots == 0 or before < 0 or before > 2 then return nil end
+  if before > 0 then list[1] = "optimizer/iterations" end
+  if before > 1 then list[2] = "optimizer/u_product" end
+  for _, slot in ipairs(slots) do
+    for _, position in ipairs(positions) do list[#list + 1] = ("optimizer/%d/%s"):format(position, slot) end
+  end
+  return list
+end
+
 -- Adds what Keras does not store: how many steps a loss scale has skipped; in files of Keras 2 the learning rate of the
--- configuration, and Nadam's product of the factors beta_1 (1 - 0.96^t / 2) of all steps t so far.
+-- configuration, and Nadam's product of the factors beta_1 (1 - 0.96^t / 2) of all steps t so far. Where the count of
+-- steps is missing (Keras 1 and 2.0), Keras starts again at 0.
 local function add_missing(found, optimizer)
-  local rule, steps = rule_of(optimizer), found["optimizer/iterations"]
+  local rule = rule_of(optimizer)
+  found["optimizer/iterations"] = found["optimizer/iterations"] or core.tensor(0, { dtype = "int64" })
+  local steps = found["optimizer/iterations"]
   local made = require "mgpu.nn.optimizers"[rule.class_name](rule.config)
   if not made.schedule and not found["optimizer/learning_rate"] then
     found["optimizer/learning_rate"] = core.tensor(made.learning_rate)
@@ -129,7 +164,7 @@ local function add_missing(found, optimizer)
   if rule.class_name == "Nadam" and steps and steps:rank() == 0 and not found["optimizer/u_product"] then
     local product = 1
     for t = 1, math.min(tonumber(steps:item()), 1e5) do
-      product = product * made.options.beta_1 * (1 - 0.5 * 0.96 ^ t)
+      product = product * made.options.beta_1 * (1 - 0.5 * 0.96 ^ (t * made.options.schedule_decay))
     end
     found["optimizer/u_product"] = core.tensor(product, { dtype = "float64" })
   end
@@ -137,8 +172,14 @@ end
 
 -- The tensors by our names, or nil.
 local function named_tensors(model, optimizer, tensors, names, at)
-  local ours, found = names and by_names(model, optimizer, names) or layout(model, optimizer, at.keras2), {}
-  if not names and #ours ~= #tensors then return nil end
+  local ours, found
+  if names and at.before_tensorflow then
+    ours = old_layout(model, optimizer, #tensors)
+  else
+    ours = names and by_names(model, optimizer, names) or layout(model, optimizer, at.keras2)
+  end
+  if not ours or not names and #ours ~= #tensors then return nil end
+  found = {}
   for i, t in ipairs(tensors) do
     if ours[i] then found[ours[i]] = t end
   end

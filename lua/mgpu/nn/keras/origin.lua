@@ -26,4 +26,14 @@ function M.is_keras2(version, entry)
   return is_old(entry) == true
 end
 
+--- source(path, custom, version, entry) -> what the translations get as `at`: {path = the file's name, custom = classes
+--- by name, keras2 = is_keras2(version, entry), before_tensorflow = whether it was a Keras outside of TensorFlow, 1.0 to
+--- 2.3}.
+function M.source(path, custom, version, entry)
+  local text = type(version) == "string" and version or ""
+  local old = text:find "^1%." or text:find "^2%.[0-3]%."
+  return { path = path, custom = custom, keras2 = M.is_keras2(version, entry),
+    before_tensorflow = old and not text:find("tf", 1, true) or false }
+end
+
 return M

@@ -3,6 +3,7 @@
 -- Keras has it as training_config in .h5 files and as compile_config in .keras files: {optimizer or optimizer_config,
 -- loss, loss_weights, metrics, weighted_metrics, ...}.
 local core = require "mgpu.core"
+local learning_rate = require "mgpu.nn.optimizers.learning_rate"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
@@ -41,7 +42,8 @@ end
 
 -- ---- losses -------------------------------------------------------------------------------------
 
-local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_divergence", MSE = "mse", MAE = "mae" }
+local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_divergence", kld = "kl_divergence",
+  MSE = "mse", MAE = "mae", logcosh = "log_cosh", Logcosh = "log_cosh" }
 local UNUSED_LOSS = { dtype = true, fn = true }
 
 -- The options of a loss or metric, with axes from 1.
@@ -152,7 +154,28 @@ end
 
 -- ---- optimizers ---------------------------------------------------------------------------------
 
-local UNUSED_OPTIMIZER = { is_legacy_optimizer = true, jit_compile = true, decay = true, dynamic = true }
+local UNUSED_OPTIMIZER = { is_legacy_optimizer = true, jit_compile = true, dynamic = true }
+
+-- What options of Keras 1 and 2 mean: `decay` is a schedule, but for Nadam the one of its momentum. The Keras that was
+-- not yet part of TensorFlow clipped the norm of all gradients together, and started Adagrad's sums at 0.
+local function old_options(class, fields, at)
+  if class == "Nadam" then
+    fields.schedule_decay, fields.decay = fields.schedule_decay or fields.decay, nil
+  elseif fields.decay and fields.decay ~= 0 then
+    if type(fields.decay) ~= "number" then objects.damaged(at, "the option decay of the optimizer is not a number") end
+    if type(fields.learning_rate) == "table" then
+      objects.fail(at, "an optimizer with a schedule and decay is not supported: load with {compile = false}")
+    end
+    fields.learning_rate = learning_rate.decayed(fields.learning_rate, fields.decay)
+  end
+  -- they divide by sqrt(s) + epsilon, not by sqrt(s + epsilon): the same for s = 0, and nearly so for larger ones
+  local outside = class == "Adagrad" or class == "RMSprop" and (fields.momentum or 0) == 0
+  if fields.decay and outside and type(fields.epsilon) == "number" then fields.epsilon = fields.epsilon ^ 2 end
+  fields.decay = nil
+  if not at.before_tensorflow then return end
+  fields.clipnorm, fields.global_clipnorm = nil, fields.clipnorm
+  if class == "Adagrad" then fields.initial_accumulator_value = fields.initial_accumulator_value or 0 end
+end
 
 local function schedule_from(value, at)
   local class, config = objects.class_and_config(value)
@@ -163,16 +186,27 @@ local function schedule_from(value, at)
   return { class_name = class, config = fields_of(config) }
 end
 
+-- Keras's optimizers that we do not have. Its .h5 files of Adafactor end within the optimizer's variables.
+local FOREIGN = { Adafactor = true, Ftrl = true, Lamb = true, Lion = true, Muon = true }
+
+--- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have. Says that the model is loaded
+--- without it.
+function M.is_foreign(config, at)
+  local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
+  local class = saved and objects.class_and_config(saved)
+  if not FOREIGN[class] or known("optimizers", class) then return false end
+  require "mgpu".output(("load_model: %s: there is no optimizer %s here: the model is loaded without it, so call compile "
+    .. "before fit\n"):format(at.path, class))
+  return true
+end
+
 local function optimizer_from(value, at)
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "the optimizer has no class_name or config") end
   if not known("optimizers", class) then refuse(at, "optimizer", class) end
-  if type(given(config.decay)) == "number" and config.decay ~= 0 then
-    objects.fail(at, "the optimizer's option decay = %g of Keras 2 is not supported: load with {compile = false}",
-      config.decay)
-  end
   local fields = fields_of(config, UNUSED_OPTIMIZER)
   if fields.lr then fields.learning_rate, fields.lr = fields.lr, nil end
+  old_options(class, fields, at)
   if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
   if fields.inner_optimizer then fields.inner_optimizer = optimizer_from(fields.inner_optimizer, at) end
   return { class_name = require "mgpu.nn.optimizers"[class].class, config = fields }

@@ -2,7 +2,8 @@
 --
 -- Two layouts. By layer (.h5): a group for each layer of the model, with the list of its weights: the trainable ones,
 -- then the others. By path (.weights.h5, .keras): layers/dense_1/vars/0 and so on, where layers have automatic names by
--- class, counted in the order of model.layers.
+-- class, counted in the order of model.layers. The first .keras files (tf.keras 2.12 and 2.13) have a list of layers in
+-- which those with weights occur twice, so that these take two numbers: dense, dense_2, dense_4.
 local core = require "mgpu.core"
 
 local M = {}
@@ -31,22 +32,27 @@ function M.snake_case(class)
   return (name:gsub("(.)(%u%l+)", "%1_%2"):gsub("(%l)(%u)", "%1_%2"):lower())
 end
 
+--- The folders of the layers of a network: since tf.keras 2.14, and before.
+M.FOLDER, M.FIRST_FOLDER = "layers", "_layer_checkpoint_dependencies"
+
 -- Returns a function that gives the layers of one container Keras's automatic names, one after the other.
-local function numbering()
+local function numbering(folder)
   local counts = {}
   return function(layer)
     local name = M.snake_case(layer.class_name)
     local n = counts[name]
-    counts[name] = (n or 0) + 1
+    local twice = folder == M.FIRST_FOLDER and #M.variables_of(layer) > 0
+    counts[name] = (n or 0) + (twice and 2 or 1)
     return n and name .. "_" .. n or name
   end
 end
 
 -- The layers inside a layer: array of {layer, path}. Those of an own layer are under the names of their fields.
-local function inner_layers(layer)
-  local list, names = {}, { layers = numbering() }
+local function inner_layers(layer, folder)
+  local list, names = {}, {}
   if layer.is_network then
-    for _, inner in ipairs(layer.layers) do list[#list + 1] = { inner, "layers/" .. names.layers(inner) } end
+    local name = numbering(folder)
+    for _, inner in ipairs(layer.layers) do list[#list + 1] = { inner, folder .. "/" .. name(inner) } end
     return list
   end
   layer:each_content(function(inner, field, in_array)
@@ -57,12 +63,13 @@ local function inner_layers(layer)
   return list
 end
 
---- each_path(layer, path, visit): calls visit(path, layer, variables) for the layer and all layers inside it, with the
---- path that Keras gives to each and its own variables.
-function M.each_path(layer, path, visit)
+--- each_path(layer, path, visit, folder = FOLDER): calls visit(path, layer, variables) for the layer and all layers
+--- inside it, with the path that Keras gives to each and its own variables.
+function M.each_path(layer, path, visit, folder)
+  folder = folder or M.FOLDER
   visit(path, layer, own_variables(layer))
-  for _, inner in ipairs(inner_layers(layer)) do
-    M.each_path(inner[1], path == "" and inner[2] or path .. "/" .. inner[2], visit)
+  for _, inner in ipairs(inner_layers(layer, folder)) do
+    M.each_path(inner[1], path == "" and inner[2] or path .. "/" .. inner[2], visit, folder)
   end
 end
 
