@@ -202,6 +202,8 @@ test("contents decide the format of a file to be read", function()
   mgpu.save(check.path "x.safetensors", { a = mgpu.ones { 2 } })
   os.rename(check.path "x.safetensors", path)
   check.equal(mgpu.load(path).a, { 1, 1 })
+  check.write(path, check.read(FOLDER .. "types.h5"))
+  check.raises(function() mgpu.load(path) end, "is an HDF5 file: give its name the ending .h5", "unsupported")
 end)
 
 test("weights of a model are tensors", function()
