@@ -58,10 +58,10 @@ function M.load_model(path, custom, compile)
   if not text then
     core.fail("data", path .. ": the file holds weights only: make the model and use load_weights")
   end
-  local config = objects.decode(text)
-  local at = origin.source(path, custom, file:text("", "keras_version") or file:text("model_weights", "keras_version"),
-    config)
-  local entry = models.read(config, at)
+  local version = file:text("", "keras_version") or file:text("model_weights", "keras_version")
+  local described = objects.decode(text)
+  local at = origin.source(path, custom, version, described)
+  local entry = models.read(described, at)
   local model = blank_weights.with_room(file:count(), path, function()
     local model = model_config.from_config(entry, custom, path)
     layouts.by_layer.load(model, file, "model_weights")
