@@ -2,6 +2,7 @@
 --
 --     mgpulua examples/cifar10_cnn_mgpu.lua --help
 --     mgpulua --devices cpu:0-3 examples/cifar10_cnn_mgpu.lua --mgpu        the same on four CPU devices
+--     mgpulua examples/cifar10_cnn_mgpu.lua --data shapes                   without the files of CIFAR-10
 --
 -- What it teaches: make_parallel and a multi-GPU optimizer, a batch and a learning rate that grow with the number
 -- of devices, ImageDataGenerator, checkpoints that fit any number of devices, the test of the serial model.
@@ -20,6 +21,7 @@ parser:option("--checkpt", "Load the weights from FILE at the start if it exists
   .. "val_acc. Without FILE: cifar10_cnn_mgpu.weights.best.hdf5."):args "?":argname "FILE"
 parser:flag("--aug", "Augment the training images: shifts and horizontal flips.")
 parser:flag("--logdevp", "Say what runs on which device before training.")
+command_line.add_data(parser, { "cifar10", "shapes" })
 parser:option("--datadir", "The folder with the files of CIFAR-10."):argname "DIR"
 parser:option("--network", "Suffix of host names; it has no effect, since this script uses one machine.")
   :argname "DOMAIN"
@@ -28,7 +30,7 @@ local options = command_line.read(parser)
 
 -- ---- data ---------------------------------------------------------------------------------------
 
-local train, test = command_line.load(mgpu.datasets.cifar10.load_data, { data_dir = options.datadir })
+local train, test = command_line.load(options)
 
 local function prepare(set)
   local x, y = command_line.first_rows(set, options.limit)

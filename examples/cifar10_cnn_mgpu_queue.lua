@@ -22,13 +22,14 @@ parser:option("--checkpt", "Load the weights from FILE at the start if it exists
   :argname "FILE"
 parser:flag("--aug", "Augment the training images: flips, brightness, contrast. Images are standardized then.")
 parser:flag("--logdevp", "Say what runs on which device before training.")
+command_line.add_data(parser, { "cifar10", "shapes" })
 parser:option("--datadir", "The folder with the files of CIFAR-10."):argname "DIR"
 parser:option("--network", "Suffix of host names; it has no effect, since this script uses one machine.")
   :argname "DOMAIN"
 command_line.add_limit(parser)
 local options = command_line.read(parser)
 
-local train, test = command_line.load(mgpu.datasets.cifar10.load_data, { data_dir = options.datadir })
+local train, test = command_line.load(options)
 local batch_size, rate = 32 * options.ngpus, 1e-4 * options.ngpus
 
 -- A dataset of batches: images as `changes` (ds:augment) leaves them, labels one-hot.

@@ -9,20 +9,12 @@ local mgpu = require "mgpu"
 local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
 local parser = command_line.parser "A hand-written training loop."
-parser:option("--data", "The data set; digits are drawn by code and need no files.", "digits")
-  :choices { "mnist", "fashion", "digits" }
+command_line.add_data(parser, { "mnist", "fashion", "digits" }, "digits")
 command_line.add_epochs(parser, 3)
 command_line.add_count(parser, "--batch-size", 1, "Images per step.", "128")
 local options = parser:parse()
 
-local train, test
-if options.data == "mnist" then
-  train, test = mgpu.datasets.mnist.load_data()
-elseif options.data == "fashion" then
-  train, test = mgpu.datasets.fashion_mnist.load_data()
-else
-  train, test = mgpu.datasets.digits(6000)
-end
+local train, test = command_line.load(options)
 
 mgpu.seed(42)
 local model = mgpu.models.lenet5 { classes = 10 }

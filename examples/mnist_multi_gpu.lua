@@ -13,8 +13,7 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 local parser = command_line.parser "Trains a network on MNIST, first on one GPU, then on all of them."
 command_line.add_epochs(parser, 12)
 command_line.add_count(parser, "--batch_size", 1, "Images per step for each GPU.", "128")
-parser:option("--data", "The data set: mnist, or digits, which are drawn by code.", "mnist")
-  :choices { "mnist", "digits" }:argname "NAME"
+command_line.add_data(parser, { "mnist", "digits" })
 parser:option("--data_format", "channels_last or channels_first.", "channels_last")
   :choices { "channels_last", "channels_first" }:argname "NAME"
 parser:option("--save", "The file that the model is saved in.", "model.h5"):argname "FILE"
@@ -31,8 +30,7 @@ print(#names > 0 and "['" .. table.concat(names, "', '") .. "']" or "[]")
 mgpu.seed(42) -- for reproducibility
 
 -- the data, shuffled and split between train and test sets
-local train_set, test_set = command_line.load(options.data == "mnist" and mgpu.datasets.mnist.load_data
-  or function() return mgpu.datasets.digits(math.max(options.limit or 0, 6000)) end)
+local train_set, test_set = command_line.load(options)
 local X_train, y_train = command_line.first_rows(train_set, options.limit)
 local X_test, y_test = command_line.first_rows(test_set, options.limit)
 

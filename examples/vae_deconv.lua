@@ -13,8 +13,7 @@ local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.
 local parser = command_line.parser "Trains a variational autoencoder on MNIST, on one or several devices."
 command_line.add_mgpu(parser)
 command_line.add_epochs(parser, 5)
-parser:option("--data", "The data set: mnist, fashion or digits, which are drawn by code.", "mnist")
-  :choices { "mnist", "fashion", "digits" }:argname "NAME"
+command_line.add_data(parser, { "mnist", "fashion", "digits" })
 parser:option("--scatter", "The picture of the test images in the latent plane.", "vae_scatter.svg")
   :argname "FILE"
 parser:option("--digits", "The picture of digits decoded from the latent plane, as .png or .jpg.", "vae_digit.png")
@@ -24,9 +23,7 @@ local options = command_line.read(parser)
 
 -- ---- data ---------------------------------------------------------------------------------------
 
-local sets = { mnist = mgpu.datasets.mnist.load_data, fashion = mgpu.datasets.fashion_mnist.load_data,
-  digits = function() return mgpu.datasets.digits(math.max(options.limit or 0, 6000)) end }
-local train, test = command_line.load(sets[options.data])
+local train, test = command_line.load(options)
 
 local function prepare(set)
   local x, y = command_line.first_rows(set, options.limit)

@@ -82,11 +82,24 @@ function M.read(parser)
   return options
 end
 
---- load(load_data, ...) -> train, test: what load_data(...) returns. Ends the program with one sentence where the files
---- of the data set are missing.
-function M.load(load_data, ...)
-  local found, train, test = pcall(load_data, ...)
-  if not found then M.stop("%s", (train:gsub("^%S+:%d+: ", ""))) end
+-- What --data names: sets in files, and sets that are drawn by code, of at least DRAWN images.
+local FILES = { mnist = "mnist", fashion = "fashion_mnist", cifar10 = "cifar10" }
+local DRAWN = 6000
+
+--- add_data(parser, names, default = names[1]): the data sets that --data may name; the last one is drawn by code.
+function M.add_data(parser, names, default)
+  M.drawn = names[#names]
+  parser:option("--data", ("The data set: %s; %s are drawn by code and need no files."):format(
+    table.concat(names, ", "), M.drawn), default or names[1]):choices(names):argname "NAME"
+end
+
+--- load(options) -> train, test: the data set of --data. Ends the program with a sentence that names the drawn set
+--- where files are missing.
+function M.load(options)
+  if options.data == M.drawn then return mgpu.datasets[M.drawn](math.max(options.limit or 0, DRAWN)) end
+  local set = mgpu.datasets[FILES[options.data]]
+  local found, train, test = pcall(set.load_data, { data_dir = options.datadir })
+  if not found then M.stop("%s; --data %s needs no files", (train:gsub("^%S+:%d+: ", "")), M.drawn) end
   return train, test
 end
 

@@ -79,10 +79,27 @@ test("cifar10_cnn_mgpu.lua takes the first devices, and refuses more than there 
   check.matches(output, "cifar10_cnn_mgpu.lua: --mgpu 3: 3 GPUs were asked for, but these are visible: cpu:0, cpu:1\n")
 end)
 
-test("without the files of CIFAR-10 the example says so in a sentence", function()
-  local output, status = run("cifar10_cnn_mgpu", "--datadir nowhere")
-  check.equal(status, 1)
-  check.matches(output, "^cifar10_cnn_mgpu.lua: cifar10: nowhere has no cifar%-10%-binary.tar.gz[^\n]*\n$")
+local NO_NETWORK = "MGPU_DATA=/nonexistent HOME=/nonexistent https_proxy=http://127.0.0.1:9"
+
+test("an example whose data set is missing says so in a sentence, which names the set that is drawn by code", function()
+  for name, drawn in pairs { cifar10_cnn_mgpu = "shapes", cifar10_cnn_mgpu_queue = "shapes" } do
+    local output, status = run(name, "--datadir nowhere")
+    check.equal(status, 1)
+    check.matches(output, ("^%s.lua: cifar10: nowhere has no cifar%%-10%%-binary.tar.gz[^\n]*; %%-%%-data %s needs no "
+      .. "files\n$"):format(name, drawn))
+  end
+  for _, name in ipairs { "mnist_multi_gpu", "vae_deconv", "custom_loop" } do
+    local output, status = run(name, "--data mnist", nil, NO_NETWORK)
+    check.equal(status, 1)
+    check.matches(output, ("%s.lua: [^\n]*; %%-%%-data digits needs no files\n"):format(name))
+  end
+end)
+
+test("the examples of CIFAR-10 train with drawn shapes, too", function()
+  local output = output_of("cifar10_cnn_mgpu", "--data shapes --limit 64 --epochs 1", "cpu:0")
+  check.matches(output, "x_train shape: %(64, 32, 32, 3%)\n64 train samples\n64 test samples\n")
+  output = output_of("cifar10_cnn_mgpu_queue", "--data shapes --limit 64 --epochs 1", "cpu:0")
+  check.matches(output, "x_train shape: %(64, 32, 32, 3%)\n")
 end)
 
 test("cifar10_cnn_mgpu_queue.lua tests a fresh model with the file that --checkpt names", function()
