@@ -29,9 +29,12 @@ function M.set_resume(folder)
   require "mgpu.train.checkpoint.program_option".folder = folder
 end
 
+-- Names of files and messages of libraries: their control characters become visible.
+local function print_line(text) print(core.printable(text)) end
+
 --- --verify: checks the checkpoints in the folder; the program ends with status 74 if one is damaged or none is there.
 function M.verify(folder, report)
-  if not require "mgpu.train.checkpoint.folder".verify(folder, report or print) then os.exit(74) end
+  if not require "mgpu.train.checkpoint.folder".verify(folder, report or print_line) then os.exit(74) end
 end
 
 -- "2 threads, AVX-512, oneDNN 2.6.3, 24.0 GiB"
@@ -43,7 +46,7 @@ end
 
 --- Prints the name and description of each device, and for a kind without devices why there are none.
 function M.list_devices(report)
-  report = report or print
+  report = report or print_line
   for _, kind in ipairs(core.device_kinds()) do
     local names = core.devices(kind)
     for _, name in ipairs(names) do report(("%-8s %s"):format(name, describe(name))) end
@@ -56,7 +59,7 @@ end
 
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
-  if not require "mgpu.doctor"(report or print) then os.exit(1) end
+  if not require "mgpu.doctor"(report or print_line) then os.exit(1) end
 end
 
 return M

@@ -49,6 +49,8 @@ void bind_note_line(lua_State *L);
 bool bind_is_ours(lua_State *L, const char *source);
 /* "SIGINT" and so on, for the signals that interrupt or stop; else NULL. */
 const char *bind_signal_name(int number);
+/* Pushes the text with its control characters visible (core/printable.h). */
+void bind_push_printable(lua_State *L, const char *text, size_t n, bool one_line);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);
 

@@ -213,7 +213,7 @@ static int jit_plans(lua_State *L) {
 static int jit_dump(lua_State *L) {
     const bind_jit_entry *last = last_used_entry(bind_check_jitted(L));
     char *text = last ? mg_plan_dump(last->plan, false) : NULL;
-    lua_pushstring(L, text ? text : "");
+    bind_push_printable(L, text ? text : "", text ? strlen(text) : 0, false);
     mg_free(text);
     return 1;
 }

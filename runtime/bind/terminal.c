@@ -1,5 +1,7 @@
-/* The terminal in Lua: its size, and its answers to queries (escape sequences). */
+/* The terminal in Lua: its size, its answers to queries (escape sequences), and text that is fit
+ * for it. */
 #include "bind/bind.h"
+#include "core/printable.h"
 #include "core/status.h"
 #include "core/threads.h"
 #include <errno.h>
@@ -93,7 +95,25 @@ static int core_terminal_ask(lua_State *L) {
     return 1;
 }
 
+void bind_push_printable(lua_State *L, const char *text, size_t n, bool one_line) {
+    const size_t length = mg_printable(text, n, one_line, NULL, 0);
+    char *room = lua_newuserdata(L, length + 1);
+    mg_printable(text, n, one_line, room, length + 1);
+    lua_pushlstring(L, room, length);
+    lua_remove(L, -2);
+}
+
+/* printable(text, one_line) -> the text with its control characters visible; see
+ * core/printable.h. */
+static int core_printable(lua_State *L) {
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+    bind_push_printable(L, text, n, lua_toboolean(L, 2));
+    return 1;
+}
+
 const luaL_Reg mg_bind_terminal[] = {{"columns", core_columns},
                                      {"terminal_size", core_terminal_size},
                                      {"terminal_ask", core_terminal_ask},
+                                     {"printable", core_printable},
                                      {NULL, NULL}};

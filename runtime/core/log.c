@@ -1,6 +1,7 @@
 /* The log: one line to one sink for each event of a topic that MGPU_LOG names. */
 #include "core/log.h"
 #include "core/alloc.h"
+#include "core/printable.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,18 @@ bool mg_log_on(const char *topic) {
     return false;
 }
 
-/* stderr unless a host program has set a sink. */
-static void write_line(const char *line) {
+/* Makes control characters of the line visible, and writes it to stderr or to the sink that a host
+ * program has set. Without memory, a long line is cut. */
+static void write_line(const char *text) {
+    char room[1024], *line = room;
+    const size_t length = mg_printable(text, strlen(text), false, room, sizeof room);
+    char *longer = length >= sizeof room ? mg_alloc(length + 1) : NULL;
+    if (longer) mg_printable(text, strlen(text), false, line = longer, length + 1);
     if (sink)
         sink(line, sink_context);
     else
         fprintf(stderr, "%s\n", line);
+    mg_free(longer);
 }
 
 /* A text longer than the line (a plan, a kernel's source) is formatted again into allocated memory;

@@ -3,6 +3,7 @@
  * A message lives in thread-local storage, so failing needs no memory and threads do not mix
  * theirs. */
 #include "core/status.h"
+#include "core/printable.h"
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,12 +22,14 @@ static void mark_cut(char *text, size_t size) {
     memcpy(end, "...", sizeof "...");
 }
 
-/* Formats into a second buffer first: the arguments may point into the old message. */
+/* Formats into a second buffer first: the arguments may point into the old message, and may hold
+ * anything that a file holds. */
 mg_status mg_fail_v(mg_status code, const char *format, va_list args) {
     char text[MG_ERROR_BYTES];
     const int n = vsnprintf(text, sizeof text, format, args);
     if (n >= (int)sizeof text) mark_cut(text, sizeof text);
-    memcpy(message, text, strlen(text) + 1);
+    const size_t length = mg_printable(text, strlen(text), false, message, sizeof message);
+    if (length >= sizeof message) mark_cut(message, strlen(message) + 1);
     return last_code = code;
 }
 

@@ -28,7 +28,8 @@ typedef enum mg_status {
  * sentences. A longer message is cut and ends in "...". */
 enum { MG_ERROR_BYTES = 12288 };
 
-/* Stores the message (never used as a format again) and returns code. */
+/* Stores the message (never used as a format again) and returns code. Control characters of
+ * arguments become visible (core/printable.h). */
 mg_status mg_fail(mg_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mg_status mg_fail_v(mg_status code, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));

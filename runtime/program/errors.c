@@ -1,5 +1,6 @@
 /* Reporting an error: its traceback, the program's message, and the exit status. */
 #include "core/limits.h"
+#include "core/printable.h"
 #include "core/status.h"
 #include "core/threads.h"
 #include "program/program.h"
@@ -65,13 +66,21 @@ int mg_main_exit_status(const char *message) {
     }
 }
 
+/* Prints the message on standard error, with its control characters visible. */
+static void complain(const char *message, const char *more) {
+    const size_t n = strlen(message), room = MG_PRINTABLE_MOST * n + 1;
+    char *line = malloc(room);
+    if (line) mg_printable(message, n, false, line, room);
+    fprintf(stderr, "mgpulua: %s%s\n", line ? line : "not enough memory", more);
+    free(line);
+}
+
 int mg_main_report(lua_State *L, int status) {
     if (status == 0) return EXIT_SUCCESS;
     const char *message = lua_tostring(L, -1);
     if (!message && !lua_isnil(L, -1)) message = "(error object is not a string)";
     fflush(stdout);
-    const char *limits = status == LUA_ERRMEM ? mg_reason_limits(ENOMEM) : "";
-    if (message) fprintf(stderr, "mgpulua: %s%s\n", message, limits);
+    if (message) complain(message, status == LUA_ERRMEM ? mg_reason_limits(ENOMEM) : "");
     fflush(stderr);
     int exit_status = message ? mg_main_exit_status(message) : EXIT_FAILURE;
     if (status == LUA_ERRFILE) exit_status = MG_EXIT_FILE; /* the script cannot be read */

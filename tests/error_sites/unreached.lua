@@ -19,6 +19,7 @@ return {
     "runtime/io/json.c out of memory while writing JSON",
     "runtime/io/safetensors_write.c out of memory while writing",
     "runtime/main.c not enough memory for a Lua state",
+    "runtime/program/errors.c not enough memory",
     "runtime/main.c give the process more memory", -- LuaJIT's own memory, at one moment of its compiler
   },
   {

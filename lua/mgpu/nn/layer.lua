@@ -92,7 +92,7 @@ function Layer:extend(class_name, declared)
       rawset(layer, key, value)
     end,
     __call = function(layer, x, how) return layer:apply(x, how) end,
-    __tostring = function(layer) return ("%s %q"):format(class_name, layer.name) end,
+    __tostring = function(layer) return class_name .. " " .. require "mgpu.quoted"(layer.name) end,
   }
   --- new(options) -> a layer of the class; the same as calling the class.
   -- Example:

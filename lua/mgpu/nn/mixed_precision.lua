@@ -15,7 +15,7 @@ local NAMES = { "mixed_float16", "mixed_bfloat16", "float32", "float64", "float1
 
 local Policy = { class_name = "DTypePolicy" }
 Policy.__index = Policy
-Policy.__tostring = function(self) return ("policy %q"):format(self.name) end
+Policy.__tostring = function(self) return "policy " .. require "mgpu.quoted"(self.name) end
 
 --- policy:get_config() -> {name =}, which JSON can hold, as Keras writes it.
 function Policy:get_config() return { name = self.name } end

@@ -1,11 +1,16 @@
 --- The table that model:summary() prints: Keras's columns in plain characters.
+local core = require "mgpu.core"
+local quoted = require "mgpu.quoted"
+
 local M = {}
 
 local WIDTHS = { 33, 26, 13 } -- layer, output shape, parameters
 local WIDE = { 33, 26, 13, 26 } -- and "Connected to", for graphs
 
+-- Names come from files: their control characters become visible. No character is cut in two.
 local function cell(text, width)
-  if #text > width - 1 then text = text:sub(1, width - 1) end
+  text = core.printable(text, true)
+  if #text > width - 1 then text = text:sub(1, width - (text:find("^[^\128-\191]", width) and 1 or 2)) end
   return text .. (" "):rep(width - #text)
 end
 
@@ -61,7 +66,7 @@ function M.text(model)
   local widths = model.order and WIDE or WIDTHS
   local width = model.order and 98 or 72
   local line, double = ("_"):rep(width), ("="):rep(width)
-  local lines = { ("Model: %q"):format(model.name), line,
+  local lines = { "Model: " .. quoted(model.name), line,
     row(widths, "Layer (type)", "Output Shape", "Param #", "Connected to"), double }
   local describe = (model.order and of_graph or of_sequential)(model)
   for _, layer in ipairs(model.layers) do

@@ -36,7 +36,7 @@ local told = {}
 function M.tell_once(who, name, why)
   if told[who .. name] then return end
   told[who .. name] = true
-  require "mgpu".output(("%s: the option %s has no effect: %s\n"):format(who, name, why))
+  require "mgpu.say"("%s: the option %s has no effect: %s\n", who, name, why)
 end
 
 return M

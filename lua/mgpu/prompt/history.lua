@@ -52,7 +52,7 @@ local function locked(self, fn)
   local ok, message = pcall(self.terminal.locked, self.folder .. "/history.lock", fn)
   if not ok and not self.failed then
     self.failed = true
-    io.stderr:write("the history is not kept: ", (tostring(message):gsub("^[^:]*:%d+: ", "")), "\n")
+    io.stderr:write("the history is not kept: ", core.printable((tostring(message):gsub("^[^:]*:%d+: ", ""))), "\n")
   end
   return ok
 end

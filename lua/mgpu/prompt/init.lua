@@ -15,16 +15,16 @@ local PROMPT, CONTINUED = "> ", ">> "
 local Prompt = {}
 Prompt.__index = Prompt
 
---- prompt:say(text): prints a line.
+--- prompt:say(text): prints a line, with its control characters visible.
 function Prompt.say(_, text) -- luacheck: no self
-  io.stdout:write(text, "\n")
+  io.stdout:write(core.printable(text), "\n")
   io.stdout:flush()
 end
 
 --- prompt:complain(message): shows an error. Error values that are not strings show as the prompt prints values.
 function Prompt.complain(_, message)
   io.stdout:flush()
-  io.stderr:write(type(message) == "string" and message or show_value(message), "\n")
+  io.stderr:write(core.printable(type(message) == "string" and message or show_value(message)), "\n")
   io.stderr:flush()
 end
 

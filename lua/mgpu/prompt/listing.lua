@@ -2,6 +2,8 @@
 --
 -- listing.new(word) -> a listing of names that begin with `word`. Names with a leading underscore fit only if the word
 -- has one. add costs little for a name that does not fit, so that tables of 100,000 names take milliseconds.
+local core = require "mgpu.core"
+
 local Listing = {}
 Listing.__index = Listing
 
@@ -81,7 +83,7 @@ function Listing:text(width)
   for i, name in ipairs(self.names) do
     local text = self.seen[name]
     described = described or text ~= true
-    lines[i] = text ~= true and text or name
+    lines[i] = core.printable(text ~= true and text or name, true)
   end
   local result = described and table.concat(lines, "\n") .. "\n" or in_columns(lines, width)
   if self.count > MOST then result = result .. ("... %d of %d names\n"):format(MOST, self.count) end

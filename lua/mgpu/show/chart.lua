@@ -84,8 +84,8 @@ local function legend(curves, plain)
   if #curves == 1 and not curves[1].dashed then return "" end
   local parts = {}
   for i, curve in ipairs(curves) do
-    parts[i] = plain and MARKS[curve.color] .. " " .. curve.label
-      or COLORS[curve.color] .. "──\27[0m " .. curve.label
+    local label = core.printable(curve.label, true)
+    parts[i] = plain and MARKS[curve.color] .. " " .. label or COLORS[curve.color] .. "──\27[0m " .. label
   end
   return "   " .. table.concat(parts, "  ")
 end
@@ -114,7 +114,8 @@ local function chart_text(panel, x_axis, chosen)
   local width = chosen.width or math.min(terminal.size() - 1, MOST_COLUMNS)
   local canvas = new_canvas(math.max(4, width - margin - 2), chosen.height, plain)
   for _, curve in ipairs(panel.curves) do draw_curve(canvas, curve, x_axis, y_axis) end
-  local lines = { panel.title .. (y_axis.log and " (log scale)" or "") .. legend(panel.curves, plain) }
+  local title = core.printable(panel.title, true)
+  local lines = { title .. (y_axis.log and " (log scale)" or "") .. legend(panel.curves, plain) }
   for row = 0, chosen.height - 1 do
     local label = tick_label(y_axis, row, chosen.height)
     local line = ("%" .. margin .. "s %s%s"):format(label, plain and "|" or label ~= "" and "┤" or "│",

@@ -96,7 +96,10 @@ function M.text(model)
   if not model.layers or #model.layers == 0 then core.fail("usage", "show: the model has no layers") end
   local nodes, edges = require "mgpu.plot.model".graph(model)
   local lines = lines_of(nodes, edges, terminal.is_plain() and PLAIN or BOX)
-  local widths, out = { 0, 0, 0 }, { model.name }
+  local widths, out = { 0, 0, 0 }, { core.printable(model.name, true) }
+  for _, node in ipairs(nodes) do
+    for k, text in ipairs(node.lines) do node.lines[k] = core.printable(text, true) end
+  end
   for _, line in ipairs(lines) do
     widths[1] = math.max(widths[1], width_of(line[1]))
     for k = 1, line[2] and 2 or 0 do widths[k + 1] = math.max(widths[k + 1], width_of(line[2].lines[k])) end

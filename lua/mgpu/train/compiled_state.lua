@@ -202,9 +202,8 @@ function M.compiled_again(before, after)
     after.restored = restored
     return
   end
-  require "mgpu".output(("compile: drops the training state of %s: %s after %d steps; to continue with it, do not "
-    .. "compile again, or give optimizer = model.optimizer\n"):format(restored.path, optimizer.class,
-    optimizer:steps_taken()))
+  require "mgpu.say"("compile: drops the training state of %s: %s after %d steps; to continue with it, do not "
+    .. "compile again, or give optimizer = model.optimizer\n", restored.path, optimizer.class, optimizer:steps_taken())
 end
 
 return M

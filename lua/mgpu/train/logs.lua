@@ -91,7 +91,7 @@ function Logs.__tostring(self)
   for name, value in M.each(self) do
     parts[#parts + 1] = ("%s = %s"):format(name, type(value) == "number" and ("%.4g"):format(value) or tostring(value))
   end
-  return "{" .. table.concat(parts, ", ") .. "}"
+  return require "mgpu.core".printable("{" .. table.concat(parts, ", ") .. "}", true)
 end
 
 --- with_positions(logs) -> a copy whose values can be read by position too.

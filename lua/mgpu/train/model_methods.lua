@@ -132,7 +132,7 @@ local function build_optimizer(model)
   local compiled, variables = model.compiled, model.trainable_variables
   if #variables == 0 and not compiled.said_untrainable then
     compiled.said_untrainable = true
-    require "mgpu".output(("fit: %s has no trainable weights: there is nothing to train\n"):format(tostring(model)))
+    require "mgpu.say"("fit: %s has no trainable weights: there is nothing to train\n", tostring(model))
   end
   compiled.optimizer:build(variables)
   placement.place_state(compiled, model)

@@ -42,7 +42,8 @@ local function value_texts(values, style)
   local train, validation, rest = {}, {}, {}
   for name, value, added in logs.each(values) do
     local list = added and rest or name:find "^val_" and validation or train
-    list[#list + 1] = ("%s: %s"):format(style == "keras2" and old_name(name) or name, number(value))
+    local shown = style == "keras2" and old_name(name) or name
+    list[#list + 1] = core.printable(("%s: %s"):format(shown, number(value)), true)
   end
   if style ~= "keras2" then
     table.sort(train)

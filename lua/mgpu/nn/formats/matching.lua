@@ -141,8 +141,8 @@ function M.warn_nonfinite(path, names)
   if #names == 0 then return end
   local quoted = {}
   for i = 1, math.min(3, #names) do quoted[i] = ("%q"):format(names[i]) end
-  require "mgpu".output(("%s: warning: NaN or infinite numbers in %s%s\n"):format(path, table.concat(quoted, ", "),
-    #names > 3 and (" and %d more"):format(#names - 3) or ""))
+  require "mgpu.say"("%s: warning: NaN or infinite numbers in %s%s\n", path, table.concat(quoted, ", "),
+    #names > 3 and (" and %d more"):format(#names - 3) or "")
 end
 
 -- ---- by layer -----------------------------------------------------------------------------------

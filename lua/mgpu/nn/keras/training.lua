@@ -269,8 +269,8 @@ function M.from_keras(model, config, tensors, names, at)
   local state
   state, optimizer = optimizer_state.from_keras(model, optimizer, tensors, names, at)
   if not state and not optimizer_state.is_untrained(tensors) then
-    require "mgpu".output(("load_model: %s: the state of the optimizer %s has another form and is ignored: it starts "
-      .. "anew\n"):format(at.path, optimizer.class_name))
+    require "mgpu.say"("load_model: %s: the state of the optimizer %s has another form and is ignored: it starts "
+      .. "anew\n", at.path, optimizer.class_name)
   end
   return { config = { optimizer = optimizer, outputs = outputs, run_eagerly = given(config.run_eagerly),
     steps_per_execution = type(steps) == "number" and steps or nil }, tensors = state or {} }

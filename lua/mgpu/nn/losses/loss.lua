@@ -31,7 +31,7 @@ local ops = core.ops
 
 local Loss = {}
 Loss.__index = Loss
-Loss.__tostring = function(self) return "loss " .. self.name end
+Loss.__tostring = function(self) return core.printable("loss " .. self.name, true) end
 
 -- Probabilities are kept within [EPSILON, 1 - EPSILON], as in Keras.
 Loss.EPSILON = 1e-7

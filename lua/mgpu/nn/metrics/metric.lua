@@ -20,7 +20,7 @@ local ops = core.ops
 
 local Metric = {}
 Metric.__index = Metric
-Metric.__tostring = function(self) return "metric " .. self.name end
+Metric.__tostring = function(self) return core.printable("metric " .. self.name, true) end
 
 local function zero_list(shape, axis)
   if axis > #shape then return 0 end

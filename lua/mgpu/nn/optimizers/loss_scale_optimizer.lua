@@ -163,7 +163,7 @@ function meta.__newindex(self, key, value)
     rawset(self, key, value)
   end
 end
-function meta.__tostring(self) return "optimizer " .. self.name end
+function meta.__tostring(self) return core.printable("optimizer " .. self.name, true) end
 
 local function inner_of(value)
   if type(value) == "table" and type(value.class_name) == "string" then

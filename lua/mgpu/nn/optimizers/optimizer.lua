@@ -368,7 +368,7 @@ function Optimizer.define(definition)
     Optimizer.check_assignment(self, class, key)
     rawset(self, key, value)
   end
-  function meta.__tostring(self) return "optimizer " .. self.name end
+  function meta.__tostring(self) return core.printable("optimizer " .. self.name, true) end
 
   --- new(options) -> an optimizer of the class; the same as calling the class.
   function class.new(given)

@@ -118,7 +118,7 @@ function Schedule.define(definition)
     core.fail("usage", ("%s: a schedule cannot be changed (%q): make another one"):format(self.name,
       tostring(key)))
   end
-  function meta.__tostring(self) return "schedule " .. self.name end
+  function meta.__tostring(self) return core.printable("schedule " .. self.name, true) end
 
   --- new(options) -> a schedule of the class; the same as calling the class.
   function class.new(given)

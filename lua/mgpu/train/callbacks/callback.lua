@@ -43,7 +43,8 @@ Callback.METHODS = {
 
 Callback.each = logs.each
 
---- callback.write(message, ...): prints a line through mgpu.output; the arguments are those of string.format.
+--- callback.write(message, ...): prints a line through mgpu.output; the arguments are those of string.format. Control
+--- characters become visible.
 -- Example:
 --     local Greet = mgpu.callbacks.Callback:extend "Greet"
 --     function Greet:on_train_begin() self.write("%s has %d layers", self.model.name, #self.model.layers) end
@@ -51,7 +52,7 @@ Callback.each = logs.each
 --     model:compile { loss = "mse" }
 --     model:fit(mgpu.ones { 4, 1 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = Greet {} })
 --     --> m has 1 layers
-function Callback.write(message, ...) require "mgpu".output(message:format(...) .. "\n") end
+function Callback.write(message, ...) require "mgpu.say"(message .. "\n", ...) end
 
 --- callback:get_state() -> what a checkpoint must hold of it: a table of numbers, strings, booleans and tables of
 --- them. Tensors are allowed in arrays.

@@ -12,7 +12,7 @@ local run_state = require "mgpu.train.checkpoint.run_state"
 local Backup = {}
 Backup.__index = Backup
 
-local function say(text, ...) require "mgpu".output(("fit: " .. text .. "\n"):format(...)) end
+local function say(text, ...) require "mgpu.say"("fit: " .. text .. "\n", ...) end
 
 -- ---- making one ---------------------------------------------------------------------------------
 
