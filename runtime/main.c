@@ -152,7 +152,7 @@ static int refuse(const mg_command_line *m) {
     return EXIT_FAILURE;
 }
 
-/* Threads get stacks of the same size. Kernels and libraries need half of this. */
+/* Threads get stacks of the same size. The tests pass with LEAST. */
 static bool has_stack(void) {
     enum { LEAST = 512 << 10 }; /* bytes */
     struct rlimit stack;

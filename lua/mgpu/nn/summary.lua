@@ -10,7 +10,9 @@ local WIDE = { 33, 26, 13, 26 } -- and "Connected to", for graphs
 -- Names come from files: their control characters become visible. No character is cut in two.
 local function cell(text, width)
   text = core.printable(text, true)
-  if #text > width - 1 then text = text:sub(1, width - (text:find("^[^\128-\191]", width) and 1 or 2)) end
+  local last = width - 1
+  while last < #text and text:find("^[\128-\191]", last + 1) do last = last - 1 end
+  text = text:sub(1, last)
   return text .. (" "):rep(width - #text)
 end
 

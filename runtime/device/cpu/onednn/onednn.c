@@ -113,7 +113,7 @@ dnnl_engine_t mg_dnnl_engine(void) {
 }
 
 dnnl_status_t mg_dnnl_room(atomic_bool *known) {
-    enum { ROOM = 32 << 20 }; /* bytes: a kernel's code takes at most about one megabyte */
+    enum { ROOM = 32 << 20 }; /* bytes: much more than the code of a kernel takes */
     if (atomic_load(known)) return dnnl_success;
     if (!mg_alloc_has_room(ROOM)) return dnnl_out_of_memory;
     atomic_store(known, true);
