@@ -98,7 +98,8 @@ end)
 test("the examples of CIFAR-10 train with drawn shapes, too", function()
   local output = output_of("cifar10_cnn_mgpu", "--data shapes --limit 64 --epochs 1", "cpu:0")
   check.matches(output, "x_train shape: %(64, 32, 32, 3%)\n64 train samples\n64 test samples\n")
-  output = output_of("cifar10_cnn_mgpu_queue", "--data shapes --limit 64 --epochs 1", "cpu:0")
+  output = output_of("cifar10_cnn_mgpu_queue", "--data shapes --limit 64 --epochs 1 --checkpt shapes.hdf5",
+    "cpu:0")
   check.matches(output, "x_train shape: %(64, 32, 32, 3%)\n")
 end)
 

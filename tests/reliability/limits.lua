@@ -68,10 +68,9 @@ local SCRIPT = [[
 ]]
 
 -- The command that runs another user's process, since the limit on processes does not bind root; nil if there is none.
-local function as_user(folder)
+local function as_user()
   if check.run "id -u" ~= "0\n" then return "" end
   local user = "setpriv --reuid 54321 --clear-groups "
-  check.run("chmod 777 " .. folder)
   local text = check.run(("%s %s -e 'print(1)'"):format(user, check.program))
   return text == "1\n" and user or nil
 end
@@ -92,10 +91,12 @@ return {
   what = "resource limits: a crash, a hang, an end without a message, or wrong numbers",
   count = 200,
   few = 24,
-  run = function(n, folder)
+  run = function(n)
     if not check.run("command -v prlimit"):find "prlimit" then return 0, "skipped: there is no prlimit", 0 end
     if not check.program:find "build/mgpulua" then return 0, "skipped: another build", 0 end
-    local script, user, failed, note, tried = folder .. "/script.lua", as_user(folder), 0, nil, 0
+    local folder = check.run("mktemp -d"):gsub("\n", "") -- which the other user may enter
+    check.run("chmod 777 " .. folder)
+    local script, user, failed, note, tried = folder .. "/script.lua", as_user(), 0, nil, 0
     check.write(script, SCRIPT)
     local each = math.ceil(n / #LIMITS)
     for _, limit in ipairs(LIMITS) do
@@ -113,6 +114,7 @@ return {
         if problem then failed, note = failed + 1, ("%s=%d: %s"):format(name, value, problem) end
       end
     end
+    check.run("rm -rf " .. folder)
     return failed, note, tried
   end,
 }
