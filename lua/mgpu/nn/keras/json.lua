@@ -5,6 +5,7 @@
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
+local objects = require "mgpu.nn.keras.objects"
 local origin = require "mgpu.nn.keras.origin"
 
 local M = {}
@@ -14,7 +15,7 @@ function M.to_json(model) return core.json_encode(models.to_keras(model, "keras"
 
 --- model_from_json(text, custom) -> the model of Keras 2's or 3's text, with new weights.
 function M.model_from_json(text, custom)
-  local entry = core.json_decode(text)
+  local entry = objects.decode(text)
   local at = origin.source("model_from_json", custom, type(entry) == "table" and entry.keras_version or nil, entry)
   return model_config.from_config(models.read(entry, at), custom, at.path)
 end

@@ -1,5 +1,6 @@
 --- Activations in keras.ops.nn, one_hot and losses without weights; see init.lua.
 local activations = require "mgpu.nn.activations"
+local arguments = require "mgpu.tensor.arguments"
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
 
@@ -40,7 +41,7 @@ M.OneHot = { "x | num_classes axis? dtype? sparse?", function(x, classes, axis, 
   if sparse then core.fail("unsupported", "one_hot: sparse tensors are not supported") end
   local hot = composite.one_hot(x, { classes = classes, dtype = dtype })
   local rank = hot:rank()
-  local at = axis and (axis < 0 and axis + rank + 1 or axis) or rank
+  local at = arguments.axis_at("one_hot", axis or -1, rank)
   if at == rank then return hot end
   local order = {}
   for i = 1, rank - 1 do order[#order + 1] = i end

@@ -14,9 +14,10 @@ local M = {}
 
 local DEEPEST = 12 -- levels of lists in a value
 
--- name -> kind; other names are operands, "tensor".
+-- name -> kind; other names are tensors. An operand may stay a number, which has no dtype of its own.
 local KINDS = {}
 for kind, names in pairs {
+  operand = "x1 x2 constant_values fill_value default q",
   axis = "axis axes axis1 axis2 source destination", dtype = "dtype",
   boolean = "keepdims sorted approximate from_logits antialias is_causal rms_scaling sparse synchronized transpose_a "
     .. "transpose_b exclusive reverse half_pixel_centers",
@@ -91,8 +92,7 @@ end
 local TENSOR = "a number, a tensor or an input of the node"
 
 function kinds.tensor(value, inputs)
-  if M.NOT_IN_JSON[value] then return M.NOT_IN_JSON[value] end
-  if type(value) == "number" then return value end
+  if M.NOT_IN_JSON[value] or type(value) == "number" then return constant(value, nil, inputs) end
   if type(value) == "boolean" then return constant(value, "bool", inputs) end
   if type(value) ~= "table" then return nil, TENSOR end
   if value.input then
@@ -108,13 +108,19 @@ function kinds.tensor(value, inputs)
   return constant(numbers, value.dtype, inputs)
 end
 
+function kinds.operand(value, inputs)
+  if type(value) == "number" then return value end
+  if M.NOT_IN_JSON[value] then return M.NOT_IN_JSON[value] end
+  return kinds.tensor(value, inputs)
+end
+
 function kinds.tensors(value, inputs)
   if not is_list(value) then return nil, "a list of tensors" end
   local list = {}
   for i, item in ipairs(value) do
     local t, expected = kinds.tensor(item, inputs)
     if t == nil then return nil, expected end
-    list[i] = inputs and type(t) == "number" and constant(t, nil, inputs) or t
+    list[i] = t
   end
   return list
 end

@@ -107,6 +107,7 @@ M.Vstack = { "xs", function(xs)
 end }
 
 local MOST_PARTS = 4096
+local MOST_LISTED = 2 ^ 20 -- positions of elements that are listed one by one
 
 -- The parts of x that end before each of the positions, which count from 0, and the rest.
 local function cut(x, positions, at)
@@ -162,6 +163,11 @@ end }
 M.Tile = { "x | repeats", function(x, repeats) return composite.tile(x, { repeats = repeats }) end }
 M.Repeat = { "x | repeats axis?", function(x, repeats, axis)
   if type(repeats) == "table" and #repeats == 1 then repeats = repeats[1] end
+  local sum = 0
+  for _, n in ipairs(type(repeats) == "table" and repeats or {}) do
+    sum = sum + arguments.whole("repeat", "each of repeats", n, 0)
+  end
+  if sum > MOST_LISTED then arguments.fail("repeat: %.0f elements are too many for a list of repeats", sum) end
   return composite.repeat_elements(x, { repeats = repeats, axis = axis })
 end }
 
@@ -194,8 +200,6 @@ local function padded_by_itself(x, at, before, after, mode)
   return ops.gather(x, core.tensor(ids, { dtype = "int32", device = x:device() }), { axis = at })
 end
 
-local MOST_PADDED = 2 ^ 20 -- ids that are listed
-
 M.Pad = { "x constant_values? | pad_width mode?", function(x, value, width, mode)
   mode = (mode or "constant"):lower()
   local widths, before, after = pad_widths(width, x:rank()), {}, {}
@@ -208,7 +212,7 @@ M.Pad = { "x constant_values? | pad_width mode?", function(x, value, width, mode
     arguments.fail("pad: the mode %q is not supported", mode)
   end
   for i, pair in ipairs(widths) do
-    if pair[1] + pair[2] > MOST_PADDED then arguments.fail("pad: a width of %d is too large", pair[1] + pair[2]) end
+    if pair[1] + pair[2] > MOST_LISTED then arguments.fail("pad: a width of %d is too large", pair[1] + pair[2]) end
     if pair[1] + pair[2] > 0 then x = padded_by_itself(x, i, pair[1], pair[2], mode) end
   end
   return x

@@ -49,7 +49,6 @@ end
 -- Picks by a tensor of positions, negative ones from the end, along an axis.
 local function pick(x, ids, at)
   local size = x:shape()[at]
-  if type(ids) == "number" then ids = core.tensor(ids, { dtype = "int32", device = x:device() }) end
   if ids:dtype() == "bool" then fail "an index by booleans is not supported: its size depends on the values" end
   if ids:dtype():find "float" then ids = ops.cast(ids, "int32") end
   return composite.gather(x, ops.where(ops.lt(ids, 0), ids + size, ids), { axis = at })

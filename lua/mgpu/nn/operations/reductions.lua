@@ -1,4 +1,5 @@
 --- Operations of keras.ops that reduce axes, and those that run along one; see init.lua.
+local arguments = require "mgpu.tensor.arguments"
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
 
@@ -100,8 +101,8 @@ M.Quantile = { "x q | axis? method? keepdims?", quantile(1) }
 M.Percentile = { "x q | axis? method? keepdims?", quantile(0.01) }
 
 M.Diff = { "a | n? axis?", function(x, n, axis)
-  axis = axis or -1
-  local at = axis < 0 and axis + x:rank() + 1 or axis
+  local at = arguments.axis_at("diff", axis or -1, x:rank())
+  if arguments.whole("diff", "n", n or 1, 0) > x:shape()[at] then arguments.fail("diff: n = %d is too large", n) end
   for _ = 1, n or 1 do
     local size, later, earlier = x:shape()[at], {}, {}
     for i = 1, x:rank() do later[i], earlier[i] = {}, {} end
