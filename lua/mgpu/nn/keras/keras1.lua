@@ -3,8 +3,8 @@
 --
 -- Keras 2 translated the same names when it loaded such files. What it dropped is dropped here: the dropout of Embedding,
 -- the mode of BatchNormalization unless it changes the numbers. `at`: see objects.lua.
-local core = require "mgpu.core"
 local objects = require "mgpu.nn.keras.objects"
+local say = require "mgpu.say"
 
 local M = {}
 
@@ -111,8 +111,7 @@ end
 
 function SPECIAL.Embedding(config, at, who)
   if needs(config.dropout) then
-    require "mgpu".output(("load_model: %s: %s: dropout = %g of Keras 1 is left out, as in Keras 2\n"):format(at.path,
-      who, config.dropout))
+    say("load_model: %s: %s: dropout = %g of Keras 1 is left out, as in Keras 2\n", at.path, who, config.dropout)
   end
   config.dropout = nil
 end

@@ -146,7 +146,8 @@ local function uses_from(config, list, at)
   for i, entry in ipairs(config.layers) do list[i] = not reader_of(entry, at) and M.from_keras(entry, at) end
   at.layer_at = layers_by_place(config, at) -- after inner models, which set their own
   for i, entry in ipairs(config.layers) do
-    local name = type(entry) == "table" and (given(entry.name) or given((given(entry.config) or {}).name))
+    local name = type(entry) == "table" and given(entry.name)
+    if name == nil and type(entry.config) == "table" then name = given(entry.config.name) end
     if type(name) ~= "string" then objects.damaged(at, "layer %d has no name", i) end
     if position[name] then objects.damaged(at, "two layers are called %q", name) end
     position[name], by_place[name] = i, {}
