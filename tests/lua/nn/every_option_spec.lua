@@ -10,8 +10,9 @@ local test = check.test
 local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev = 0.1, target_shape = { 2, 3 },
   dims = { 2, 1 }, shape = { 3 }, input_dim = 5, output_dim = 2, axes = 2, activation = "relu",
   ["function"] = function(x) return x end, decay_steps = 10, decay_rate = 0.5, initial_learning_rate = 0.1,
-  boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd", op = "Negative", arguments = { x = { input = 1 } },
-  height = 3, width = 3, factor = 0.5, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2 }
+  boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd", height = 3,
+  width = 3, factor = 0.5, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2,
+  op = "Negative", arguments = { x = { input = 1 } } }
 
 -- A value whose type is none of the declared ones.
 local function wrong_for(kind)

@@ -72,7 +72,7 @@ for version, set in pairs(SETS) do
   end)
 end
 
-for _, file in ipairs { "few_3.0.5.keras", "few_3.15.1.keras", "few_3.4.1.h5", "few_3.15.1.h5", 
+for _, file in ipairs { "few_3.0.5.keras", "few_3.15.1.keras", "few_3.4.1.h5", "few_3.15.1.h5",
   "few_tf2.3.4.h5", "few_tf2.15.1.h5" } do
   test(file .. " predicts the same, before and after we save it", function()
     local expected = expected_of(file:find "tf" and "tf" or "3")
@@ -181,12 +181,14 @@ test("methods of symbolic tensors compute what those of tensors do", function()
   local x, y = mgpu.Input { 4, 6 }, mgpu.Input { 4, 6 }
   local a, b = mgpu.arange(48):reshape { 2, 4, 6 }:sin(), mgpu.arange(48):reshape { 2, 4, 6 }:cos()
   for what, fn in pairs {
-    mean = function(s) return s:mean(2) end, keepdims = function(s) return s:sum { axis = { 2, 3 }, keepdims = true } end,
+    mean = function(s) return s:mean(2) end,
+    keepdims = function(s) return s:sum { axis = { 2, 3 }, keepdims = true } end,
     reshape = function(s) return s:reshape { -1, 3, 8 } end, transpose = function(s) return s:transpose { 1, 3, 2 } end,
     slice = function(s) return s:slice { {}, { 2, -1, 2 }, -1 } end, one = function(s) return s:slice { {}, 2 } end,
     inner = function(s) return s:slice { {}, { 2, -2 } } end, gather = function(s) return s:argmax(2) end,
     clip = function(s) return s:clip(-0.5, 0.5) end, softmax = function(s) return s:softmax(2) end,
-    maximum = function(s, t) return s:maximum(t) end, matmul = function(s, t) return s:matmul(t:transpose { 1, 3, 2 }) end,
+    maximum = function(s, t) return s:maximum(t) end,
+    matmul = function(s, t) return s:matmul(t:transpose { 1, 3, 2 }) end,
     where = function(s, t) return s:gt(0):where(s, t) end, number = function(s) return s:pow(2):minimum(0.5) end,
     cast = function(s) return (s * 3):to "int32" end, top = function(s) return s:top_k(2) end,
     flip = function(s) return s:flip(2):cumsum(3) end, dims = function(s) return s:expand_dims(2):squeeze(2) end,

@@ -1,5 +1,5 @@
---- Shapes that a model of tf.keras computes from tf.shape(x), as in tf.reshape(x, tf.stack([tf.shape(x)[0], 24])): a size
---- that is taken from a tensor counts as unknown, which a reshape finds by the number of elements.
+--- Shapes that a model of tf.keras computes from tf.shape(x), as in tf.reshape(x, tf.stack([tf.shape(x)[0], 24])): a
+--- size that is taken from a tensor counts as unknown, which a reshape finds by the number of elements.
 local core = require "mgpu.core"
 
 local M = {}

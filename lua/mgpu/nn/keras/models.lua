@@ -139,8 +139,8 @@ local function operation_use(read, entry, node, n, place, at)
   return { inputs = places, listed = #places > 1, operation = layer }
 end
 
--- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key; name
--- -> position. Adds the layers to `list`: an operation has its arguments in its uses, so each use is a layer.
+-- All uses of layers, with the layer's position and its number among the uses of the layer; name -> use -> its key;
+-- name -> position. Adds the layers to `list`: an operation has its arguments in its uses, so each use is a layer.
 local function uses_from(config, list, at)
   local uses, by_place, position = {}, {}, {}
   for i, entry in ipairs(config.layers) do list[i] = not reader_of(entry, at) and M.from_keras(entry, at) end

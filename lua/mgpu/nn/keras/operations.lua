@@ -100,8 +100,8 @@ function M.find(name, at, who)
   return row
 end
 
---- from_node(entry, node, at, place) -> our layer's {class_name =, config =} for one use of an operation, and the places
---- of its inputs.
+--- from_node(entry, node, at, place) -> our layer's {class_name =, config =} for one use of an operation, and the
+--- places of its inputs.
 function M.from_node(entry, node, at, place)
   local who = ("%s %q"):format(entry.class_name, tostring(entry.name))
   local row = M.find(entry.class_name, at, "layer " .. tostring(entry.name))

@@ -1,10 +1,10 @@
 --- Layers of tf.keras 2.4 to 2.15 that call a function of TensorFlow -> our layer Operation.
 --
--- {class_name = "TFOpLambda", config = {name =, ["function"] = "math.multiply"}, inbound_nodes = {{"x", 0, 0, {y = 2}}}}:
--- the function's first argument is in front, as a place or as {"_CONSTANT_VALUE", -1, value}, the others are named; any
--- of them may be the place of a tensor, {"dense", 0, 0}. SlicingOpLambda is the same with an index in `slice_spec`.
--- FUNCTIONS says which operation of keras.ops a function is, and what its arguments are called there.
-local arguments = require "mgpu.nn.operations.arguments"
+-- {class_name = "TFOpLambda", config = {name =, ["function"] = "math.multiply"}, inbound_nodes = {{"x", 0, 0, {y =
+-- 2}}}}: the function's first argument is in front, as a place or as {"_CONSTANT_VALUE", -1, value}, the others are
+-- named; any of them may be the place of a tensor, {"dense", 0, 0}. SlicingOpLambda is the same with an index in
+-- `slice_spec`. FUNCTIONS says which operation of keras.ops a function is, and what its arguments are called there.
+local operation_arguments = require "mgpu.nn.operations.arguments"
 local computed_shapes = require "mgpu.nn.keras.computed_shapes"
 local core = require "mgpu.core"
 local keras_operations = require "mgpu.nn.keras.operations"
@@ -14,9 +14,9 @@ local M = {}
 
 local given = objects.given
 
--- TensorFlow's function -> the operation, and the function's arguments in order: "operation=function", or one name where
--- both are equal. "!name": must not be given, or say no. change(arguments, layer), where names are not all that differs,
--- changes the arguments and `layer`, whose field op is the operation, or returns what it cannot translate.
+-- TensorFlow's function -> the operation, and the function's arguments in order: "operation=function", or one name
+-- where both are equal. "!name": must not be given, or say no. change(arguments, layer), where names are not all that
+-- differs, changes the arguments and `layer`, whose field op is the operation, or returns what it cannot translate.
 local FUNCTIONS = {}
 
 local function define(operation, arguments, names, change)
@@ -105,7 +105,9 @@ for operation, name in pairs { Argmax = "argmax", Argmin = "argmin" } do
     if arguments.axis == nil then arguments.axis = 0 end
   end)
 end
-define("CountNonzero", "x=input axis !keepdims dtype", "math.count_nonzero", function(arguments) arguments.dtype = nil end)
+define("CountNonzero", "x=input axis !keepdims dtype", "math.count_nonzero", function(arguments)
+  arguments.dtype = nil
+end)
 for operation, name in pairs { Cumsum = "cumsum", Cumprod = "cumprod" } do
   define(operation, "x axis !exclusive !reverse", "math." .. name, function(arguments)
     if arguments.axis == nil then arguments.axis = 0 end
@@ -171,8 +173,8 @@ define("GetItem", "x=tensor key=slice_spec", "__operators__.getitem")
 -- ---- products and images ------------------------------------------------------------------------
 
 -- Keras's product does not transpose.
-define("Matmul", "x1=a x2=b transpose_a transpose_b !adjoint_a !adjoint_b !a_is_sparse !b_is_sparse !output_type !grad_a "
-  .. "!grad_b", "linalg.matmul", function(arguments, layer)
+define("Matmul", "x1=a x2=b transpose_a transpose_b !adjoint_a !adjoint_b !a_is_sparse !b_is_sparse !output_type "
+  .. "!grad_a !grad_b", "linalg.matmul", function(arguments, layer)
   local first = arguments.transpose_a and "...ji" or "...ij"
   local second = arguments.transpose_b and "...kj" or "...jk"
   if arguments.transpose_a or arguments.transpose_b then
@@ -194,7 +196,7 @@ define("Resize", "images size interpolation=method !preserve_aspect_ratio antial
 local FORMATS = { NHWC = "channels_last", NWC = "channels_last", NCHW = "channels_first", NCW = "channels_first" }
 
 local function windows(arguments)
-  if arguments.data_format ~= nil then arguments.data_format = FORMATS[arguments.data_format] or arguments.data_format end
+  arguments.data_format = FORMATS[arguments.data_format or "NHWC"] or arguments.data_format
   local first = arguments.data_format == "channels_first"
   for _, name in ipairs { "strides", "pool_size", "dilation_rate" } do
     local list = arguments[name]
@@ -208,8 +210,8 @@ end
 
 define("Conv", "inputs=input kernel=filters strides padding use_cudnn_on_gpu data_format dilation_rate=dilations",
   "nn.conv2d compat.v1.nn.conv2d", windows)
-define("Conv", "inputs=value kernel=filters strides=stride padding use_cudnn_on_gpu data_format dilation_rate=dilations "
-  .. "!input", "compat.v1.nn.conv1d", windows)
+define("Conv", "inputs=value kernel=filters strides=stride padding use_cudnn_on_gpu data_format "
+  .. "dilation_rate=dilations !input", "compat.v1.nn.conv1d", windows)
 define("Conv", "inputs=input kernel=filters strides=stride padding data_format dilation_rate=dilations", "nn.conv1d",
   windows)
 for operation, names in pairs { MaxPool = "nn.max_pool2d nn.max_pool compat.v1.nn.max_pool2d nn.max_pool1d",
@@ -272,7 +274,7 @@ local function read_arguments(known, row, values, what)
   for _, name in ipairs(names) do
     local value, our_name = values[name], at_name[name]
     if our_name then
-      what.sizes = arguments.kind_of(row, our_name) == "shape"
+      what.sizes = operation_arguments.kind_of(row, our_name) == "shape"
       local computed = what.sizes and what.place(value)
       local sizes = computed and computed_shapes.find(computed, what.at.layer_at)
       if computed and not sizes then

@@ -12,7 +12,8 @@ local M = {}
 local given = objects.given
 
 -- op -> the function, the names of its arguments in the order of the op's inputs, and "argument=attribute" for those
--- that are attributes. "_": an input that is left out; change(values, attributes): what else differs, RETURNS a problem.
+-- that are attributes. "_": an input that is left out; change(values, attributes): what else differs, RETURNS a
+-- problem.
 local OPS = {}
 
 local function define(names, name, inputs, attributes, change)
@@ -145,7 +146,8 @@ end
 local DTYPES = { DT_FLOAT = "float32", DT_DOUBLE = "float64", DT_HALF = "float16", DT_BFLOAT16 = "bfloat16",
   DT_INT32 = "int32", DT_INT64 = "int64", DT_UINT8 = "uint8", DT_BOOL = "bool" }
 
--- The value of an attribute: {i = "5"}, {b = true}, {f = 0.1}, {s = "U0FNRQ=="}, {type = "DT_FLOAT"}, {list = {i = ...}}.
+-- The value of an attribute: {i = "5"}, {b = true}, {f = 0.1}, {s = "U0FNRQ=="}, {type = "DT_FLOAT"}, {list = {i =
+-- ...}}.
 local function attribute(value)
   if type(value) ~= "table" then return nil end
   if value.b ~= nil then return value.b end

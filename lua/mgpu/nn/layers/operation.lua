@@ -47,7 +47,9 @@ end
 -- The inputs as an array. Errors: another number than the arguments name.
 local function listed(self, x)
   local list = type(x) == "table" and x or { x }
-  if #list ~= self.count then self:fail("takes %d input%s, got %d", self.count, self.count == 1 and "" or "s", #list) end
+  if #list ~= self.count then
+    self:fail("takes %d input%s, got %d", self.count, self.count == 1 and "" or "s", #list)
+  end
   return list
 end
 

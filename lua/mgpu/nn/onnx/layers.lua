@@ -1,7 +1,7 @@
 --- Layers as ops of ONNX: a function (graph, layer, value or array of values) -> the layer's output value, by class.
 --
--- onnx/images.lua has those over images and sequences, onnx/merging.lua those with several inputs, onnx/operations.lua operations. At inference
--- dropout and noise do nothing.
+-- onnx/images.lua has those over images and sequences, onnx/merging.lua those with several inputs, onnx/operations.lua
+-- operations. At inference dropout and noise do nothing.
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"

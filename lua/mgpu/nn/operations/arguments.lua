@@ -31,8 +31,8 @@ for kind, names in pairs {
   for name in names:gmatch "%S+" do KINDS[name] = kind end
 end
 
---- declare(text) -> the list of {name =, kind =, required =, option =, spread =} that "x | axis? keepdims?" says. "*xs":
---- the call takes the tensors of the list one by one.
+--- declare(text) -> the list of {name =, kind =, required =, option =, spread =} that "x | axis? keepdims?" says.
+--- "*xs": the call takes the tensors of the list one by one.
 function M.declare(text)
   local list, option = {}, false
   for word in text:gmatch "%S+" do

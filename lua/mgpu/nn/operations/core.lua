@@ -9,7 +9,9 @@ local M = {}
 
 M.Cast = { "x | dtype", function(x, dtype) return ops.cast(x, dtype) end }
 M.SaturateCast = M.Cast -- ours stops at the dtype's limits
-M.ConvertToTensor = { "x | dtype? sparse? ragged:boolean?", function(x, dtype) return dtype and ops.cast(x, dtype) or x end }
+M.ConvertToTensor = { "x | dtype? sparse? ragged:boolean?", function(x, dtype)
+  return dtype and ops.cast(x, dtype) or x
+end }
 M.StopGradient = { "variable", ops.stop_gradient }
 
 -- The sizes of x: the tf.shape of files of Keras 2. Keras 3 has no operation of this name, its sizes are no tensors.
@@ -58,7 +60,9 @@ end }
 
 M.ScatterUpdate = { "inputs indices updates | reduction?", function(x, ids, updates, reduction)
   if reduction == "add" then return composite.scatter_add(x, ids, updates) end
-  if reduction then core.fail("unsupported", ("scatter_update: the reduction %q is not supported"):format(reduction)) end
+  if reduction then
+    core.fail("unsupported", ("scatter_update: the reduction %q is not supported"):format(reduction))
+  end
   return composite.scatter_update(x, ids, updates)
 end }
 

@@ -18,7 +18,9 @@ end
 M.Resize = { "images | size interpolation? antialias? crop_to_aspect_ratio:boolean? pad_to_aspect_ratio:boolean? "
   .. "fill_mode:string? fill_value:number? data_format?",
   function(x, size, interpolation, antialias, crop, pad, _, _, data_format)
-    if crop or pad then core.fail("unsupported", "resize: crop_to_aspect_ratio and pad_to_aspect_ratio are not supported") end
+    if crop or pad then
+      core.fail("unsupported", "resize: crop_to_aspect_ratio and pad_to_aspect_ratio are not supported")
+    end
     if type(size) ~= "table" then size = { size, size } end
     return channels_last(x, data_format, function(t)
       return composite.image_resize(t, { size = size, interpolation = interpolation or "bilinear",
@@ -34,7 +36,7 @@ M.RGBToGrayscale = { "images | data_format?", function(x, data_format)
 end }
 
 -- Which sizes before and after an axis the options give: two of before, after and the whole.
-local function around(who, before, after, target, size, sign)
+local function around(before, after, target, size, sign)
   if target then
     local rest = sign * (target - size)
     if before then return before, rest - before end
@@ -52,8 +54,8 @@ local function sided(who, word, sign, fn)
       local s, rank = t:shape(), t:rank()
       local before, after = {}, {}
       for i = 1, rank do before[i], after[i] = 0, 0 end
-      before[rank - 2], after[rank - 2] = around(who, top, bottom, height, s[rank - 2], sign)
-      before[rank - 1], after[rank - 1] = around(who, left, right, width, s[rank - 1], sign)
+      before[rank - 2], after[rank - 2] = around(top, bottom, height, s[rank - 2], sign)
+      before[rank - 1], after[rank - 1] = around(left, right, width, s[rank - 1], sign)
       for i = 1, rank do
         arguments.whole(who, "a width", before[i], 0)
         arguments.whole(who, "a width", after[i], 0)

@@ -1,9 +1,9 @@
 --- The operations that nodes of functional models can be: those of keras.ops that we can compute, by Keras's name.
 --
 -- A model's node is an operation and its arguments. Names and arguments are Keras's, so axes count from 0 and slices
--- are Python's; the layer Operation (layers/operation.lua), Keras's files (keras/operations.lua, keras/tf_functions.lua)
--- and the methods of symbolic tensors (methods.lua) all go through this table. It is in the files of SUBJECTS, where a
--- row says
+-- are Python's; the layer Operation (layers/operation.lua), Keras's files (keras/operations.lua,
+-- keras/tf_functions.lua) and the methods of symbolic tensors (methods.lua) all go through this table. It is in the
+-- files of SUBJECTS, where a row says
 --     Mean = { "x | axis? keepdims?", function(x, axis, keepdims) ... end }
 -- the arguments, which the function gets in this order, and the function, which computes with our tensors. Those before
 -- "|" are arguments of the call in Keras, those behind it options of the operation; "?": may be missing; "name:kind" if

@@ -7,10 +7,10 @@ local core = require "mgpu.core"
 local operations = require "mgpu.nn.operations"
 local tensor_arguments = require "mgpu.tensor.arguments"
 
-local METHODS = { reshape = "Reshape newshape=shape", transpose = "Transpose axes=order", permute = "Transpose axes=order",
-  expand_dims = "ExpandDims axis", squeeze = "Squeeze axis", flip = "Flip axis", roll = "Roll shift axis",
-  tile = "Tile repeats", repeat_elements = "Repeat repeats axis", split = "Split indices_or_sections=n axis",
-  slice = "GetItem key=ranges", gather = "Take indices=ids axis", clip = "Clip x_min=low x_max=high",
+local METHODS = { reshape = "Reshape newshape=shape", transpose = "Transpose axes=order",
+  permute = "Transpose axes=order", expand_dims = "ExpandDims axis", squeeze = "Squeeze axis", flip = "Flip axis",
+  roll = "Roll shift axis", tile = "Tile repeats", repeat_elements = "Repeat repeats axis",
+  split = "Split indices_or_sections=n axis", slice = "GetItem key=ranges", gather = "Take indices=ids axis", clip = "Clip x_min=low x_max=high",
   cast = "Cast dtype", to = "Cast dtype", one_hot = "OneHot num_classes=classes dtype", top_k = "TopK k",
   where = "Where x1=a x2=b", matmul = "Matmul x2=b", softmax = "Softmax axis", log_softmax = "LogSoftmax axis",
   argmax = "Argmax axis", argmin = "Argmin axis", sort = "Sort axis", argsort = "Argsort axis", cumsum = "Cumsum axis",

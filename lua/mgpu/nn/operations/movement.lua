@@ -41,7 +41,9 @@ M.Squeeze = { "x | axis?", function(x, axis) return composite.squeeze(x, { axis 
 -- Several axes are positions of the result.
 M.ExpandDims = { "x | axis", function(x, axis)
   local list, rank = {}, x:rank() + (type(axis) == "table" and #axis or 1)
-  for i, a in ipairs(type(axis) == "table" and axis or { axis }) do list[i] = arguments.axis_at("expand_dims", a, rank) end
+  for i, a in ipairs(type(axis) == "table" and axis or { axis }) do
+    list[i] = arguments.axis_at("expand_dims", a, rank)
+  end
   table.sort(list)
   for _, at in ipairs(list) do x = composite.expand_dims(x, { axis = at }) end
   return x
@@ -178,7 +180,8 @@ local function pad_widths(width, rank)
     local pair = type(width) == "table" and (type(width[1]) == "table" and (width[i] or #width == 1 and width[1])
       or width) or { width, width }
     if type(pair) ~= "table" then arguments.fail("pad: %d pairs for %d axes", #width, rank) end
-    list[i] = { arguments.whole("pad", "a width", pair[1], 0), arguments.whole("pad", "a width", pair[2] or pair[1], 0) }
+    local after = pair[2] or pair[1]
+    list[i] = { arguments.whole("pad", "a width", pair[1], 0), arguments.whole("pad", "a width", after, 0) }
   end
   return list
 end

@@ -23,7 +23,8 @@ M.Moments = { "x | axes keepdims? synchronized?", function(x, axes, keepdims, sy
   return { composite.mean(x, how), composite.var(x, how) }
 end }
 
-M.BatchNorm = { "x mean variance offset:tensor? scale? | axis epsilon?", function(x, mean, variance, offset, scale, axis, e)
+M.BatchNorm = { "x mean variance offset:tensor? scale? | axis epsilon?", function(x, mean, variance, offset, scale,
+    axis, e)
   local rank = x:rank()
   local at = arguments.axis_at("batch_normalization", axis, rank)
   local y = (x - along(mean, at, rank)) * ops.rsqrt(along(variance, at, rank) + (e or 1e-3))
@@ -35,7 +36,9 @@ M.Normalize = { "x | axis? order? epsilon?", function(x, axis, order, epsilon)
   local how = { axis = axis or -1, keepdims = true }
   order, epsilon = order or 2, epsilon or EPSILON
   if order == 2 then return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), how), epsilon ^ 2)) end
-  if type(order) ~= "number" or order < 1 then core.fail("unsupported", "normalize: the order must be a number from 1 on") end
+  if type(order) ~= "number" or order < 1 then
+    core.fail("unsupported", "normalize: the order must be a number from 1 on")
+  end
   local norm = ops.pow(ops.sum(ops.pow(ops.abs(x), order), how), 1 / order)
   return x / ops.maximum(norm, epsilon)
 end }

@@ -37,7 +37,8 @@ M.Einsum = { "*operands | subscripts", function(operands, subscripts)
 end }
 
 -- The product of vectors with three entries along the axis.
-M.Cross = { "x1:tensor x2:tensor | axisa:number? axisb:number? axisc:number? axis:number?", function(a, b, axisa, axisb, axisc, axis)
+M.Cross = { "x1:tensor x2:tensor | axisa:number? axisb:number? axisc:number? axis:number?", function(a, b, axisa,
+    axisb, axisc, axis)
   for _, given in pairs { axisa or -1, axisb or -1, axisc or -1, axis or -1 } do
     if given ~= -1 and given ~= math.max(a:rank(), b:rank()) - 1 then
       core.fail("unsupported", "cross: an axis other than the last one is not supported")

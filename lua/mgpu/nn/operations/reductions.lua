@@ -92,7 +92,9 @@ M.Cumsum, M.Cumprod = running(ops.cumsum), running(composite.cumprod)
 
 local function quantile(scale)
   return function(x, q, axis, method, keepdims)
-    if method and method ~= "linear" then core.fail("unsupported", ("the method %q is not supported"):format(method)) end
+    if method and method ~= "linear" then
+      core.fail("unsupported", ("the method %q is not supported"):format(method))
+    end
     if type(q) ~= "number" then core.fail("unsupported", "q must be a number") end
     return composite.quantile(x, { q = q * scale, axis = axis, keepdims = keepdims or false })
   end
