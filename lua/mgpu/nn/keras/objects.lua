@@ -1,8 +1,8 @@
 --- The small objects in Keras's configurations: initializers, regularizers, constraints, activations, dtype policies;
 --- and what all translations share.
 --
--- A translation gets `at` of origin.lua, and `where`, the layer and option, for messages. from_X reads Keras's form, to_X
--- writes it.
+-- A translation gets `at` of origin.lua (with layer_at of computed_shapes.lua), and `where`, the layer and option, for
+-- messages. from_X reads Keras's form, to_X writes it.
 local core = require "mgpu.core"
 
 local M = {}
