@@ -198,6 +198,27 @@ test("names of Keras 1 are translated, also without a keras_version", function()
   check.equal(model.layers[5].activation, "hard_sigmoid_keras2")
 end)
 
+test("a Sequential of Keras 1 that joins models becomes a functional model of their layers", function()
+  local function dense(name, options)
+    local config = { name = name, output_dim = 3, bias = true, init = "one" }
+    for key, value in pairs(options or {}) do config[key] = value end
+    return { class_name = "Dense", config = config }
+  end
+  local first = { batch_input_shape = { core.null, 2 }, input_dtype = "float32" }
+  local function sequential(...) return { class_name = "Sequential", config = { ... } } end
+  local input = { class_name = "InputLayer", config = { name = "x", batch_input_shape = { core.null, 2 } } }
+  local model = mgpu.model_from_json(keras1({ class_name = "Merge", config = { name = "m", mode = "sum", mode_type = "raw",
+    layers = { sequential(input, dense "a"), sequential(sequential(dense("b", first)), dense "c") } } }, dense "d"))
+  check.equal(#model.inputs, 2)
+  -- the kernels are 1: 3 times (2 + 3 * 2)
+  check.near(model { mgpu.ones { 1, 2 }, mgpu.ones { 1, 2 } }, { { 24, 24, 24 } }, 1e-5)
+  local custom = mgpu.Layer:extend("Convolution2D", { { "nb_filter", "integer" }, { "border_mode", "string" } })
+  function custom:call(x) return x * self.nb_filter end
+  local mine = mgpu.model_from_json(keras1({ class_name = "Convolution2D", config = { name = "mine", nb_filter = 4,
+    border_mode = "same", batch_input_shape = { core.null, 2 } } }), { custom = { Convolution2D = custom } })
+  check.near(mine(mgpu.ones { 1, 2 }), { { 4, 4 } }, 0)
+end)
+
 test("the output_shape of Keras 1's Deconvolution2D becomes an output_padding, or is refused", function()
   local function layer(border_mode, stride, kernel, size)
     return mgpu.model_from_json(keras1(old_layer("Deconvolution2D", { nb_filter = 1, nb_row = kernel, nb_col = kernel,
@@ -229,6 +250,8 @@ test("what Keras 2 does not read of Keras 1 is refused by name", function()
   refused(keras1(merged { mode = "sum", layers = { { class_name = "Sequential", config = {} } } }), "damaged", "data")
   refused(keras1({ class_name = "Sequential", config = { merged { mode = "sum" } } }), "cannot be inside another model",
     "unsupported")
+  refused(keras1(merged { mode = "sum", layers = { { class_name = "Sequential", config = { { class_name = "Dense" } } } } }),
+    "a layer has no config", "data")
   refused(keras1(old_layer("BatchNormalization", { mode = 1 })), "mode = 1 of Keras 1 is not supported", "unsupported")
   refused(keras1(old_layer("MaxoutDense", { output_dim = 2 })), 'unknown layer class "MaxoutDense"', "data")
   refused(keras1(old_layer("Highway", {})), 'unknown layer class "Highway"', "data")

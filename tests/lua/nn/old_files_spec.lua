@@ -86,6 +86,22 @@ test("a model whose optimizer we do not have is loaded without it, with a senten
   end
 end)
 
+test("a decay that is none, or beside a schedule, is an error about the file", function()
+  local schedule = '{"class_name":"InverseTimeDecay","config":{}}'
+  for config, expected in pairs { ['{"learning_rate":0.1,"decay":"x"}'] = { "decay of the optimizer is not a number", "data" },
+    [('{"learning_rate":%s,"decay":0.5}'):format(schedule)] = { "a schedule and decay is not supported", "unsupported" } } do
+    local entries, path = {}, check.path "decay.h5"
+    for i, entry in ipairs(core.h5_read(FOLDER .. "2.15.0/sgd.h5")) do
+      if entry.attribute == "training_config" then
+        entry.text = ('{"optimizer_config":{"class_name":"SGD","config":%s},"loss":"mse"}'):format(config)
+      end
+      entries[i] = entry
+    end
+    core.h5_write(path, entries)
+    check.raises(function() mgpu.load_model(path) end, expected[1], expected[2])
+  end
+end)
+
 for version, files in pairs(FILES) do
   for _, file in ipairs(files) do
     test(("%s of Keras %s predicts the same and trains on"):format(file, version), function()

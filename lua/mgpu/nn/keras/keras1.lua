@@ -173,33 +173,49 @@ local function is_branched(list)
     and type(first.config.layers) == "table"
 end
 
--- Adds the layers of a Sequential to `graph`, one after the other, behind the place of its input. RETURNS the place of
--- its output: {name, use, output}.
-local function add_chain(graph, list, at)
+-- Adds an input for a Sequential that begins with this layer, or with a Sequential that does. RETURNS its place: {name,
+-- use, output}.
+local function add_input(graph, entry)
+  local config = entry.config
+  while type(config[1]) == "table" and type(config[1].config) == "table" do config = config[1].config end
+  local name = tostring(config.name) .. (entry.class_name == "InputLayer" and "" or "_input")
+  graph.inputs[#graph.inputs + 1] = { name, 0, 0 }
+  graph.layers[#graph.layers + 1] = { class_name = "InputLayer", name = name, inbound_nodes = {}, config =
+    { name = name, batch_input_shape = config.batch_input_shape, dtype = config.input_dtype } }
+  return graph.inputs[#graph.inputs]
+end
+
+local add_chain
+
+-- Adds the models that a Merge joins. RETURNS the places of their outputs.
+local function add_branches(graph, config, at)
+  local places = {}
+  for i, branch in ipairs(config.layers) do
+    if type(branch) ~= "table" or branch.class_name ~= "Sequential" or type(branch.config) ~= "table" then
+      objects.fail(at, "Merge %q: only Sequential models can be merged", tostring(config.name))
+    end
+    places[i] = add_chain(graph, branch.config, at)
+  end
+  return places
+end
+
+-- Adds the layers of a Sequential, one after the other. RETURNS the place of its output.
+function add_chain(graph, list, at)
   local place
   for i, entry in ipairs(list) do
     if type(entry) ~= "table" or type(entry.config) ~= "table" then objects.damaged(at, "a layer has no config") end
-    local node, config = nil, entry.config
-    if i == 1 and is_branched(list) then
-      node = {}
-      for k, branch in ipairs(config.layers) do
-        if type(branch) ~= "table" or branch.class_name ~= "Sequential" or type(branch.config) ~= "table" then
-          objects.fail(at, "Merge %q: only Sequential models can be merged", tostring(config.name))
-        end
-        node[k] = add_chain(graph, branch.config, at)
-      end
-    elseif i == 1 then
-      place = { tostring(config.name) .. "_input", 0, 0 }
-      graph.inputs[#graph.inputs + 1] = place
-      graph.layers[#graph.layers + 1] = { class_name = "InputLayer", name = place[1], inbound_nodes = {}, config =
-        { name = place[1], batch_input_shape = config.batch_input_shape, dtype = config.input_dtype } }
+    local sources = i == 1 and is_branched(list) and add_branches(graph, entry.config, at)
+      or { i == 1 and add_input(graph, entry) or place }
+    if i > 1 or entry.class_name ~= "InputLayer" then
+      local name = entry.config.name or ("layer_%d"):format(#graph.layers + 1)
+      local made = to_keras2({ class_name = entry.class_name, config = entry.config }, at, true)
+      if not entry.config[1] then made.config.batch_input_shape = nil end
+      graph.layers[#graph.layers + 1] = { class_name = made.class_name, config = made.config, name = name,
+        inbound_nodes = { sources } }
+      place = { name, 0, 0 }
+    else
+      place = sources[1]
     end
-    local class, name = entry.class_name, config.name or ("layer_%d"):format(#graph.layers + 1)
-    local made = to_keras2({ class_name = class, config = config }, at)
-    if not config[1] then made.config.batch_input_shape = nil end
-    graph.layers[#graph.layers + 1] = { class_name = made.class_name, config = made.config, name = name,
-      inbound_nodes = { node or { place } } }
-    place = { name, 0, 0 }
   end
   return place or objects.damaged(at, "a model has no layers")
 end
@@ -225,6 +241,7 @@ end
 -- An entry of a layer or model with Keras 2's names. `inner`: a model inside another.
 function to_keras2(entry, at, inner)
   if type(entry) ~= "table" or type(given(entry.config)) ~= "table" then return entry end
+  if at.custom[entry.class_name] then return entry end
   local list, out = layers_of(entry), {}
   for key, value in pairs(entry) do out[key] = value end
   if entry.class_name == "Sequential" and is_branched(list) then
@@ -262,9 +279,9 @@ local function has_old_names(entry)
 end
 
 --- translated(entry, at) -> the entry with Keras 2's names if Keras 1 wrote it (then says so in `at`), or the entry.
--- The names tell it: the first files have no keras_version.
+-- The names tell it: the first files have no keras_version. Keras 3 names the module of each class.
 function M.translated(entry, at)
-  if not has_old_names(entry) then return entry end
+  if type(entry) ~= "table" or entry.module ~= nil or not has_old_names(entry) then return entry end
   at.keras2, at.before_tensorflow = true, true
   return to_keras2(entry, at)
 end
