@@ -246,7 +246,7 @@ M.ThresholdedReLU = ThresholdedReLU
 --     model:compile { optimizer = "sgd", loss = "mse" }
 --     local x = mgpu.tensor { { 2, 0 }, { 0, 4 } }
 --     -- the mean of 0.5 * 2^2 and 0.5 * 4^2
---     print(model:evaluate(x, x, { verbose = 0 }))  --> 5
+--     print(model:evaluate(x, x, { verbose = 0 }).loss)  --> 5
 local ActivityRegularization = Layer:extend("ActivityRegularization", { positional = 2,
   { "l1", "number", default = 0, min = 0 },
   { "l2", "number", default = 0, min = 0 },
