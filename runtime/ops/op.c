@@ -147,7 +147,7 @@ static mg_status adopt_inputs(mg_tensor *t, mg_tensor *const *inputs, int n) {
     const mg_op *op = t->op;
     const int first = (op->flags & MG_OP_PROMOTE_REST) ? 1 : 0;
     const bool promote = (op->flags & (MG_OP_PROMOTE | MG_OP_PROMOTE_REST)) && n > first;
-    mg_dtype common = promote ? common_dtype(op, inputs, first, n) : MG_F32, half;
+    mg_dtype common = promote ? common_dtype(op, inputs, first, n) : MG_F32, half = MG_F32;
     /* e.g. batch_norm: images in float16, statistics in float32 */
     const bool halves = op->data && common_half_dtype(op, inputs, n, &half);
     t->n_inputs = 0;
