@@ -89,7 +89,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist clean help uninstall format size error-sites gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist fresh clean help uninstall format size error-sites gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # probe again if a library was missing
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
@@ -116,7 +116,7 @@ build/found.mk: Makefile
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
 	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,checksums of files (required))
-	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_convolution_forward_desc_init,-ldnnl,libdnnl-dev,kernels of oneDNN 2 for the cpu device)
+	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_convolution_forward_desc_init,-ldnnl,libdnnl-dev,kernels of oneDNN 2 (not 3) for the cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
 	$(call probe,hdf5,hdf5_hl.h,H5LTopen_file_image,-I$(HDF5_H) $(HDF5),libhdf5-dev,the .h5 and .keras files of Keras)
@@ -140,7 +140,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so)
 
 .DEFAULT_GOAL = all
-.PHONY: all deps mnist test test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
+.PHONY: all deps mnist test fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
         error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install \
         uninstall clean help FORCE
 .DELETE_ON_ERROR:
@@ -292,6 +292,9 @@ error-sites: ## prove that tests trigger every error text; TESTS="FILE..." adds 
 	@RESET=$(if $(filter file,$(origin TESTS)),1) luajit tests/error_sites/run.lua copy
 	@MGPU_TEST_FAST=1 $(MAKE) --no-print-directory -C build/error_sites/tree test $(if $(filter file,$(origin TESTS)),\
 	  TESTS='$$(C_TESTS) $(filter-out $(REPEATING),$(SPECS))'); luajit tests/error_sites/run.lua report $$?
+SUITE = bookworm
+fresh: ## run make mnist and make test on a fresh system of SUITE (trixie ...), as root, with mmdebstrap
+	@tests/fresh_machine.sh $(SUITE) $(if $(filter command line,$(origin CC)),$(CC))
 fault: all $(C_TESTS) ## run the C tests, among them those in which memory, files or devices fail
 	@$(RUN) $(C_TESTS)
 
