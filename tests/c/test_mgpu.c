@@ -101,7 +101,7 @@ static void *square_and_sum(void *number) {
         mg_tensor *twice = mg_apply(mg_op_find("add"), (mg_tensor *[]){product, x}, 2, NULL);
         mg_tensor *y = mg_apply(mg_op_find("sum"), &twice, 1, NULL);
         wrong += mg_tensor_read_double(y, &sum) != MG_OK ||
-                 sum != (double)(SIDE * SIDE * (SIDE * v * v + v));
+                 sum != (double)(SIDE * SIDE * ((float)SIDE * v * v + v));
         mg_tensor_release(y);
         mg_tensor_release(twice);
         mg_tensor_release(product);
