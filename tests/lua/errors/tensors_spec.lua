@@ -105,7 +105,7 @@ cases {
     "grad: the function must return one number, got shape {2, 3}: reduce it with :mean() or :sum()" },
   { "the gradient of a whole number", function()
     mgpu.grad(function(x) return x:cast "int32":sum() end)(matrix())
-  end, "grad: the function must return a floating point number, got int32" },
+  end, "grad: the function must return a floating point number, got int64" },
   { "the gradient of nothing", function() mgpu.grad(function() end)(matrix()) end,
     "grad: the function must return a tensor of one number, got nothing" },
   { "the gradient by a number", function() mgpu.value_and_grad(function() end, { 1 })() end,
