@@ -212,3 +212,15 @@ test("models with the layers that held arithmetic before are loaded", function()
   local model = model_config.from_config(config)
   check.near(model(mgpu.tensor { { 1, 2, 4 } }), { { 0, 0.5, 0.75 } }, 1e-7)
 end)
+
+test("masks end at operations, as in Keras 3", function() -- the numbers are those of Keras 3.15.1
+  local i = mgpu.Input { 3, dtype = "int32" }
+  local embedding = L.Embedding { 4, 2, mask_zero = true }
+  local h = embedding(i)
+  local model = mgpu.Model { inputs = i,
+    outputs = { L.GlobalAveragePooling1D {} (h * 2), L.GlobalAveragePooling1D {} (h) } }
+  embedding:set_weights { mgpu.tensor { { 5, 5 }, { 1, 2 }, { 3, 4 }, { 7, 7 } } }
+  local y = model(mgpu.tensor({ { 1, 2, 0 } }, { dtype = "int32" }))
+  check.near(y[1], { { 6, 22 / 3 } }, 1e-6) -- one rounding of float32
+  check.near(y[2], { { 2, 3 } }, 1e-6)
+end)
