@@ -3,12 +3,13 @@
     python make_old_files.py FOLDER            writes all models of the Keras that is installed to FOLDER
     python make_old_files.py keras_old NAME... the models NAME, to the folder beside this file
 
-It runs with Keras 1.2.2 (Python 3.6, tensorflow 1.2.1, h5py < 3), 2.2.5 (tensorflow 1.12.3), 2.3.1 (tensorflow 2.2.3),
-tf.keras 1.15.5, 2.4.3, 2.7.4, 2.13.1 and 2.15.1, and Keras 3 (3.3.3 to 3.15.1). Each model becomes NAME.h5, NAME.json,
+It runs with Keras 1.2.2 (Python 3.6, tensorflow 1.2.1, h5py < 3), 2.2.5 and 2.3.1 (Python 3.7, tensorflow 1.15.5, h5py
+< 3), tf.keras 1.15.5, 2.4.3, 2.7.4, 2.13.1 and 2.15.1, and Keras 3 (3.3.3 to 3.15.1). Each model becomes NAME.h5, NAME.json,
 NAME.keras where the version has the format, and NAME.safetensors: inputs x/1, ..., predictions y/1, ..., and what a step
-of SGD on the targets 0 makes of the weights, step/1, ... (unless the model drops). A model that was trained for 3 steps
-has the targets target/1 and the weights after/1, ... of 3 more steps on them; again/1, ... are those
-of a model that Keras itself has loaded from the .h5 file (it forgets the count of steps of some optimizers).
+of SGD on the targets 0 makes of the weights, step/1, ... (not of Keras 1, whose kernels have other shapes, nor of models
+that drop). A model that was trained for 3 steps has the targets target/1 and the weights after/1, ... of 3 more steps on
+them; again/1, ... are those of a model that Keras itself has loaded from the .h5 file (it forgets the count of steps of
+some optimizers).
 """
 
 import os
@@ -25,9 +26,8 @@ BATCH = 4
 
 try:
     import keras
-except ImportError:
-    from tensorflow import keras
-if keras.__version__.startswith("2.") and "tensorflow" in keras.__name__ or not hasattr(keras, "layers"):
+    keras.__version__
+except (ImportError, AttributeError):
     from tensorflow import keras
 L = keras.layers
 KERAS1 = keras.__version__.startswith("1.")
@@ -474,11 +474,11 @@ def write_plain(function, folder):
     x = inputs_of(model, 5)
     y = as_list(model.predict(x if len(x) > 1 else x[0]))
     base = os.path.join(folder, function.__name__)
-    drops = function in (noisy, spatial, many_uses) or KERAS1 and function is embedded
-    if not drops:
+    trains = not KERAS1 and function not in (noisy, spatial, many_uses)
+    if trains:
         model.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse")
     save(model, base)
-    if drops:
+    if not trains:
         return write_numbers(base, x=x, y=y)
     targets = [np.zeros_like(t) for t in y]
     model.train_on_batch(x if len(x) > 1 else x[0], targets if len(y) > 1 else targets[0])
