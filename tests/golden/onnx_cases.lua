@@ -75,7 +75,8 @@ end
 
 for _, name in ipairs { "linear", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "sigmoid", "tanh", "softplus",
   "exponential", "softsign", "silu", "swish", "gelu", "mish", "squareplus", "tanh_shrink", "log_sigmoid",
-  "hard_sigmoid", "hard_sigmoid_keras2", "hard_swish", "hard_silu", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus",
+  "hard_sigmoid", "hard_sigmoid_keras2", "hard_swish",
+  "hard_silu", "hard_tanh", "hard_shrink", "soft_shrink", "sparse_plus",
   "sparse_sigmoid", "softmax", "log_softmax", "glu", "sparsemax" } do
   layer("Activation", { name }, { 2, 6 })
 end

@@ -211,8 +211,9 @@ function named.hard_sigmoid(x)
 end
 
 --- hard_sigmoid_keras2(x): max(0, min(1, x / 5 + 1/2)), the hard_sigmoid of Keras 1 and 2, in models from their files.
--- A Keras that loads a model with it asks for a function of this name: give it as custom_objects = {"hard_sigmoid_keras2":
--- lambda x: keras.ops.clip(0.2 * x + 0.5, 0, 1)}; Keras 3 finds it so for .keras files, Keras 2 for .h5 files.
+-- A Keras that loads a model with it asks for a function of this name: give it as custom_objects =
+-- {"hard_sigmoid_keras2": lambda x: keras.ops.clip(0.2 * x + 0.5, 0, 1)}; Keras 3 finds it so for .keras files, Keras
+-- 2 for .h5 files.
 -- Example:
 --     print(mgpu.activations.hard_sigmoid_keras2(mgpu.tensor { -3, 0, 1.5, 3 }))
 --     --> tensor {4} float32 cpu:0

@@ -170,9 +170,8 @@ end
 --- assign_layers(model, path, groups, layers, how): gives the model the tensors of a file that knows the weights of a
 --- layer by their order only.
 -- ARGS groups: the file's layers that have weights, array of {name =, tensors =}; layers: those of the model, array of
--- {name =, variables =}; how: see the top, and how.convert(v, t), the tensor t of the file in the form of the variable v.
--- Errors: another number of layers or weights, or another shape; then nothing
--- has changed.
+-- {name =, variables =}; how: see the top, and how.convert(v, t), the tensor t of the file in the form of the
+-- variable v. Errors: another number of layers or weights, or another shape; then nothing has changed.
 function M.assign_layers(model, path, groups, layers, how)
   how = how or {}
   local list = {}

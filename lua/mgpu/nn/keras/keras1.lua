@@ -1,8 +1,8 @@
 --- Keras 1's configurations and weights as Keras 2 has them: other names of classes and options, Merge, kernels whose
 --- axes have another order.
 --
--- Keras 2 translated the same names when it loaded such files. What it dropped is dropped here: the dropout of Embedding,
--- the mode of BatchNormalization unless it changes the numbers. `at`: see objects.lua.
+-- Keras 2 translated the same names when it loaded such files. What it dropped is dropped here: the dropout of
+-- Embedding, the mode of BatchNormalization unless it changes the numbers. `at`: see objects.lua.
 local objects = require "mgpu.nn.keras.objects"
 local say = require "mgpu.say"
 

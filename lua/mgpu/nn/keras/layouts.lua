@@ -28,8 +28,8 @@ function M.by_layer.tensors(file, path)
   return tensors, names
 end
 
--- The form that a weight of the file has in a variable of the model: Keras 1, whose files say no version here, has other
--- kernels, and Theano turns a kernel around before it slides over the image.
+-- The form that a weight of the file has in a variable of the model: Keras 1, whose files say no version here, has
+-- other kernels, and Theano turns a kernel around before it slides over the image.
 local function conversion(model, file, root)
   local turned = (file:text(root, "backend") or file:text("", "backend")) == "theano"
   local first = not file.attributes[root] or file.attributes[root].keras_version == nil

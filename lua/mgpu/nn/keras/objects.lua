@@ -165,8 +165,8 @@ local function policy_name(class, config, at)
   if type(config) ~= "table" then M.damaged(at, "a dtype policy has no configuration") end
   local map, mode = M.given(config.policy_map), M.given(config.mode)
   if mode or type(map) == "table" and next(map) then
-    M.fail(at, "the dtype policy %s has quantized weights (%s), which are not supported: save the model before quantize",
-      class, tostring(mode or "of several layers"))
+    M.fail(at, "the dtype policy %s has quantized weights (%s), which are not supported: save the model before "
+      .. "quantize", class, tostring(mode or "of several layers"))
   end
   local name = M.given(config.name) or M.given(config.default_policy)
   return type(name) == "table" and M.from_policy(name, at) or name or core.floatx()

@@ -195,8 +195,8 @@ function M.is_foreign(config, at)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
   if not FOREIGN[class] or known("optimizers", class) then return false end
-  require "mgpu".output(("load_model: %s: there is no optimizer %s here: the model is loaded without it, so call compile "
-    .. "before fit\n"):format(at.path, class))
+  require "mgpu".output(("load_model: %s: there is no optimizer %s here: the model is loaded without it, so call "
+    .. "compile before fit\n"):format(at.path, class))
   return true
 end
 

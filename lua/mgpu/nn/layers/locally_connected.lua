@@ -1,11 +1,11 @@
---- LocallyConnected1D and LocallyConnected2D {filters, kernel_size, strides, padding = "valid", implementation = 1, ...}
---- of Keras 1 and 2: convolutions that have other kernels at every place of the output. Keras 3 has neither.
+--- LocallyConnected1D and LocallyConnected2D {filters, kernel_size, strides, padding = "valid", implementation = 1,
+--- ...} of Keras 1 and 2: convolutions that have other kernels at every place of the output. Keras 3 has neither.
 --
--- LocallyConnected1D: x {batch, steps, channels} -> {batch, steps', filters}; LocallyConnected2D: x {batch, rows, columns,
--- channels} -> {batch, rows', columns', filters}; or channels_first. The sizes must be known.
--- Weights: kernel, bias {steps', filters} or {rows', columns', filters}. implementation says how the kernel is kept, as in
--- Keras: 1: {places, window * channels, filters}; 2: {input sizes..., output sizes...}, of which the numbers outside the
--- windows do nothing; 3: {n}, the numbers of 2 that do something. The results are the same.
+-- LocallyConnected1D: x {batch, steps, channels} -> {batch, steps', filters}; LocallyConnected2D: x {batch, rows,
+-- columns, channels} -> {batch, rows', columns', filters}; or channels_first. The sizes must be known.
+-- Weights: kernel, bias {steps', filters} or {rows', columns', filters}. implementation says how the kernel is kept,
+-- as in Keras: 1: {places, window * channels, filters}; 2: {input sizes..., output sizes...}, of which the numbers
+-- outside the windows do nothing; 3: {n}, the numbers of 2 that do something. The results are the same.
 -- Options: data_format, activation, use_bias = true, kernel_initializer = "glorot_uniform", bias_initializer = "zeros",
 -- kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint.
 -- Errors: padding "same" with implementation 1; unknown sizes; other sizes than at the first call; a window that does
@@ -14,7 +14,8 @@
 --     local layer = L.LocallyConnected1D { 1, 2 }
 --     layer:ensure_built { -1, 3, 1 }
 --     layer:set_weights { mgpu.tensor { { { 1 }, { 0 } }, { { 0 }, { 10 } } }, mgpu.zeros { 2, 1 } }
---     print(layer(mgpu.tensor { { { 1 }, { 2 }, { 3 } } }):reshape { -1 }) -- the first of two, and ten times the second
+--     -- the first of two numbers, then ten times the second
+--     print(layer(mgpu.tensor { { { 1 }, { 2 }, { 3 } } }):reshape { -1 })
 --     --> tensor {2} float32 cpu:0
 --     --> { 1, 30}
 local Activation = require "mgpu.nn.layers.activation".Activation
@@ -115,8 +116,9 @@ local function geometry(self, shape, sizes, kernel, strides)
     if last[i] == -1 then self:fail("all sizes must be known, got shape %s", self.shape_text(shape)) end
   end
   local rank = #last
-  local g = { rows = rank == 4 and last[2] or 1, columns = last[rank - 1], channels = last[rank], first =
-    images.is_first(self), filters = self.filters, kernel = kernel, strides = strides, out = { unpack(out, 2, rank - 1) } }
+  local g = { rows = rank == 4 and last[2] or 1, columns = last[rank - 1], channels = last[rank],
+    first = images.is_first(self), filters = self.filters, kernel = kernel, strides = strides,
+    out = { unpack(out, 2, rank - 1) } }
   g.out_columns, g.places, g.inputs = out[rank - 1], 1, g.rows * g.columns * g.channels
   for _, size in ipairs(g.out) do g.places = g.places * size end
   return g
@@ -221,7 +223,8 @@ M.LocallyConnected1D = define("LocallyConnected1D", "batch, steps, channels", se
 
 --- LocallyConnected2D: see the top.
 -- Example:
---     print(unpack(L.LocallyConnected2D { 4, 3, padding = "same", implementation = 2 } (mgpu.ones { 1, 5, 6, 2 }):shape()))
+--     local layer = L.LocallyConnected2D { 4, 3, padding = "same", implementation = 2 }
+--     print(unpack(layer(mgpu.ones { 1, 5, 6, 2 }):shape()))
 --     --> 1 5 6 4
 M.LocallyConnected2D = define("LocallyConnected2D", "batch, rows, columns, channels", images, true)
 

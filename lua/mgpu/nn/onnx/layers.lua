@@ -23,7 +23,9 @@ end
 -- ---- identities ---------------------------------------------------------------------------------
 
 local function identity(_, _, v) return v end
-for _, name in ipairs { "ActivityRegularization", "Dropout", "SpatialDropout2D", "GaussianNoise" } do M[name] = identity end
+for _, name in ipairs { "ActivityRegularization", "Dropout", "SpatialDropout2D", "GaussianNoise" } do
+  M[name] = identity
+end
 
 -- ---- weights ------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 --
 --     sum <- sum + g                                         n - 1 times
 --     the rule's step with (sum + g) / n;  sum <- 0          the n-th time
--- As in Keras, `iterations` and a schedule count the calls of apply, and the rule (Adam's correction, for example) counts
--- its own steps.
+-- As in Keras, `iterations` and a schedule count the calls of apply, and the rule (Adam's correction, for example)
+-- counts its own steps.
 local core = require "mgpu.core"
 local undo = require "mgpu.nn.optimizers.undo"
 
