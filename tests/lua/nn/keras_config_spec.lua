@@ -185,7 +185,8 @@ end
 test("names of Keras 1 are translated, also without a keras_version", function()
   local model = mgpu.model_from_json(keras1(old_layer("Convolution2D", { nb_filter = 4, nb_row = 3, nb_col = 2,
     border_mode = "same", subsample = { 2, 1 }, dim_ordering = "tf", bias = false, init = "he_normal",
-    W_regularizer = { name = "L1L2Regularizer", l1 = 0, l2 = 0.5 }, W_constraint = { name = "MaxNorm", m = 2, axis = 0 } }),
+    W_regularizer = { name = "L1L2Regularizer", l1 = 0, l2 = 0.5 },
+    W_constraint = { name = "MaxNorm", m = 2, axis = 0 } }),
     { class_name = "ZeroPadding2D", config = { name = "z", padding = { top_pad = 1, left_pad = 2 } } },
     { class_name = "ZeroPadding2D", config = { name = "y", padding = { 1, 0, 2, 0 } } },
     { class_name = "BatchNormalization", config = { name = "b", mode = 0, axis = -1, gamma_init = "one" } },
@@ -207,8 +208,8 @@ test("a Sequential of Keras 1 that joins models becomes a functional model of th
   local first = { batch_input_shape = { core.null, 2 }, input_dtype = "float32" }
   local function sequential(...) return { class_name = "Sequential", config = { ... } } end
   local input = { class_name = "InputLayer", config = { name = "x", batch_input_shape = { core.null, 2 } } }
-  local model = mgpu.model_from_json(keras1({ class_name = "Merge", config = { name = "m", mode = "sum", mode_type = "raw",
-    layers = { sequential(input, dense "a"), sequential(sequential(dense("b", first)), dense "c") } } }, dense "d"))
+  local model = mgpu.model_from_json(keras1({ class_name = "Merge", config = { name = "m", mode = "sum",
+    mode_type = "raw", layers = { sequential(input, dense "a"), sequential(sequential(dense("b", first)), dense "c") } } }, dense "d"))
   check.equal(#model.inputs, 2)
   -- the kernels are 1: 3 times (2 + 3 * 2)
   check.near(model { mgpu.ones { 1, 2 }, mgpu.ones { 1, 2 } }, { { 24, 24, 24 } }, 1e-5)
@@ -250,13 +251,13 @@ test("what Keras 2 does not read of Keras 1 is refused by name", function()
   refused(keras1(merged { mode = "sum", layers = { { class_name = "Sequential", config = {} } } }), "damaged", "data")
   refused(keras1({ class_name = "Sequential", config = { merged { mode = "sum" } } }), "cannot be inside another model",
     "unsupported")
-  refused(keras1(merged { mode = "sum", layers = { { class_name = "Sequential", config = { { class_name = "Dense" } } } } }),
-    "a layer has no config", "data")
+  local without = { class_name = "Sequential", config = { { class_name = "Dense" } } }
+  refused(keras1(merged { mode = "sum", layers = { without } }), "a layer has no config", "data")
   refused(keras1(old_layer("BatchNormalization", { mode = 1 })), "mode = 1 of Keras 1 is not supported", "unsupported")
   refused(keras1(old_layer("MaxoutDense", { output_dim = 2 })), 'unknown layer class "MaxoutDense"', "data")
   refused(keras1(old_layer("Highway", {})), 'unknown layer class "Highway"', "data")
-  refused(keras1 { class_name = "Merge", config = merged({ mode = "sum", layers = core.empty_array }).config }, "damaged",
-    "data")
+  refused(keras1 { class_name = "Merge", config = merged({ mode = "sum", layers = core.empty_array }).config },
+    "damaged", "data")
 end)
 
 test("what is not a configuration is an error", function()

@@ -103,7 +103,8 @@ end
 
 test("what a LocallyConnected layer cannot do is an error that says so", function()
   local function refused(make, pattern) check.raises(make, pattern, "usage") end
-  refused(function() L.LocallyConnected1D { 2, 3, padding = "same" } end, 'padding "same" needs implementation = 2 or 3')
+  refused(function() L.LocallyConnected1D { 2, 3, padding = "same" } end,
+    'padding "same" needs implementation = 2 or 3')
   refused(function() L.LocallyConnected1D { 2, 3, implementation = 4 } end, '"implementation" must be at most 3')
   refused(function() L.LocallyConnected1D { 2, 3 } (mgpu.ones { 1, 2, 1 }) end, "kernel of 3 steps does not fit")
   refused(function() L.LocallyConnected2D { 2, 3 } (mgpu.Input { -1, 5, 1 }) end, "all sizes must be known")

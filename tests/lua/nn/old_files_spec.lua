@@ -1,5 +1,5 @@
--- Files that old versions of Keras have written (tests/golden/make_old_files.py): the models are rebuilt, predict the same,
--- and train as they did there.
+-- Files that old versions of Keras have written (tests/golden/make_old_files.py): the models are rebuilt, predict the
+-- same, and train as they did there.
 
 local check = require "check"
 local core = require "mgpu.core"
@@ -30,8 +30,8 @@ end
 -- On TensorFlow 1 weights are read while others are updated: Keras's own steps deviate by some 1e-5.
 local TOLERANCE = { ["1.2.2"] = 1e-4 }
 
--- Which weights are compared. There, it is a matter of chance whether decay counts a step before or after it. Keras 2.3.1
--- counts as it should after it has loaded the file.
+-- Which weights are compared. There, it is a matter of chance whether decay counts a step before or after it. Keras
+-- 2.3.1 counts as it should after it has loaded the file.
 local AFTER = { ["2.3.1"] = "again" }
 
 local function check_file(version, file)
@@ -88,8 +88,10 @@ end)
 
 test("a decay that is none, or beside a schedule, is an error about the file", function()
   local schedule = '{"class_name":"InverseTimeDecay","config":{}}'
-  for config, expected in pairs { ['{"learning_rate":0.1,"decay":"x"}'] = { "decay of the optimizer is not a number", "data" },
-    [('{"learning_rate":%s,"decay":0.5}'):format(schedule)] = { "a schedule and decay is not supported", "unsupported" } } do
+  for config, expected in pairs {
+    ['{"learning_rate":0.1,"decay":"x"}'] = { "decay of the optimizer is not a number", "data" },
+    [('{"learning_rate":%s,"decay":0.5}'):format(schedule)] = { "a schedule and decay is not", "unsupported" },
+  } do
     local entries, path = {}, check.path "decay.h5"
     for i, entry in ipairs(core.h5_read(FOLDER .. "2.15.0/sgd.h5")) do
       if entry.attribute == "training_config" then

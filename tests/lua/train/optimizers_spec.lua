@@ -359,8 +359,7 @@ test("a schedule counts the calls of apply with gradient_accumulation_steps, the
   for _, opt in ipairs { optimizers.SGD { gradient_accumulation_steps = 2 },
     optimizers.LossScaleOptimizer { optimizers.Adam { gradient_accumulation_steps = 2 } } } do
     check.raises(function() fitted(opt, 2) end,
-      "only one of accumulate and the optimizer's gradient_accumulation_steps",
-      "usage")
+      "only one of accumulate and the optimizer's gradient_accumulation_steps", "usage")
   end
 end)
 

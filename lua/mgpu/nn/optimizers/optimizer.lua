@@ -13,10 +13,9 @@
 --   weight_decay             v <- v - rate * weight_decay * v before the update
 --   exclude_from_weight_decay   {"part of a name", variable, {name = "a whole name"}, ...}
 --   use_ema = false, ema_momentum = 0.99, ema_overwrite_frequency   averages of the variables: averages.lua
---   gradient_accumulation_steps   2 or more: every n-th call of apply changes the variables, by the mean of n
---                            gradients: accumulation.lua. Schedules count the calls, also across epochs, as in Keras.
---                            With compile's `accumulate` they count the changes, and the rest at the end of an epoch
---                            makes one
+--   gradient_accumulation_steps   2 or more: every n-th call of apply changes variables, by the mean of n gradients:
+--                            accumulation.lua. Schedules count the calls, also across epochs, as in Keras. With
+--                            compile's `accumulate` they count the changes, and the rest of an epoch makes one
 --   loss_scale_factor        the gradients belong to the loss times this number, see scale_loss
 --   name
 --
