@@ -209,7 +209,8 @@ test("a Sequential of Keras 1 that joins models becomes a functional model of th
   local function sequential(...) return { class_name = "Sequential", config = { ... } } end
   local input = { class_name = "InputLayer", config = { name = "x", batch_input_shape = { core.null, 2 } } }
   local model = mgpu.model_from_json(keras1({ class_name = "Merge", config = { name = "m", mode = "sum",
-    mode_type = "raw", layers = { sequential(input, dense "a"), sequential(sequential(dense("b", first)), dense "c") } } }, dense "d"))
+    mode_type = "raw", layers = { sequential(input, dense "a"),
+      sequential(sequential(dense("b", first)), dense "c") } } }, dense "d"))
   check.equal(#model.inputs, 2)
   -- the kernels are 1: 3 times (2 + 3 * 2)
   check.near(model { mgpu.ones { 1, 2 }, mgpu.ones { 1, 2 } }, { { 24, 24, 24 } }, 1e-5)
