@@ -1,6 +1,6 @@
 -- Kernels of the cpu device that convert float16 and bfloat16 a part at a time: their results have the bits of float32
--- kernels that are given the same numbers, rounded once; with 1, 3 and 16 threads, in processes of their own. Sizes need
--- several parts, tiles and bands, and end within one.
+-- kernels that are given the same numbers, rounded once; with 1, 3 and 16 threads, in processes of their own. Sizes
+-- need several parts, tiles and bands, and end within one.
 local check = require "check"
 local test = check.test
 check.needs "cpu"

@@ -27,8 +27,8 @@ function M.is_keras2(version, entry)
 end
 
 --- source(path, custom, version, entry) -> what the translations get as `at`: {path = the file's name, custom = classes
---- by name, keras2 = is_keras2(version, entry), before_tensorflow = whether it was a Keras outside of TensorFlow, 1.0 to
---- 2.3}.
+--- by name, keras2 = is_keras2(version, entry), before_tensorflow = whether it was a Keras outside of TensorFlow, 1.0
+--- to 2.3}.
 function M.source(path, custom, version, entry)
   local text = type(version) == "string" and version or ""
   local old = text:find "^1%." or text:find "^2%.[0-3]%."

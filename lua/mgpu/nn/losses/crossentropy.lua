@@ -9,9 +9,9 @@ local ops = core.ops
 local M = {}
 
 -- The logits behind probabilities: the input of `activation` ("softmax" over the axis, or "sigmoid") if that op made
--- y_pred; else nil. log(softmax(x)) is -inf for a probability that was rounded to 0, but exact if computed from x; so the
--- cross-entropies use clipped probabilities only if there are no logits. A cast after the op, as losses do for float16,
--- is applied to the input instead.
+-- y_pred; else nil. log(softmax(x)) is -inf for a probability that was rounded to 0, but exact if computed from x; so
+-- the cross-entropies use clipped probabilities only if there are no logits. A cast after the op, as losses do for
+-- float16, is applied to the input instead.
 local function logits_of(y_pred, activation, axis)
   local made = y_pred
   if core.producer(made) == "cast" then made = core.producer_input(made, 1) end

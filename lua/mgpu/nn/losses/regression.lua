@@ -62,8 +62,8 @@ M.Huber = Loss.define {
 
 -- ---- LogCosh ------------------------------------------------------------------------------------
 
---- LogCosh {reduction =, name =}, also log_cosh and logcosh: log(cosh(y_pred - y_true)), averaged over the last axis. It
---- is e^2 / 2 for a small difference e, and |e| - log 2 for a large one.
+--- LogCosh {reduction =, name =}, also log_cosh and logcosh: log(cosh(y_pred - y_true)), averaged over the last axis.
+--- It is e^2 / 2 for a small difference e, and |e| - log 2 for a large one.
 -- y_true and y_pred {rows, ..., n} -> {rows, ...}.
 -- Example:
 --     local y_pred = mgpu.tensor { { 0 }, { 1000 } } -- cosh(1000) would be infinite

@@ -84,7 +84,8 @@ M.Adam = Adam
 M.AdamW = Optimizer.define {
   class = "AdamW",
   base = Adam,
-  declared = { LEARNING_RATE, { "weight_decay", "number", default = 0.004, min = 0 }, BETA_1, BETA_2, EPSILON, AMSGRAD },
+  declared = { LEARNING_RATE, { "weight_decay", "number", default = 0.004, min = 0 }, BETA_1, BETA_2, EPSILON,
+    AMSGRAD },
 }
 
 -- ---- Adamax -------------------------------------------------------------------------------------
