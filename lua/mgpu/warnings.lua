@@ -27,7 +27,7 @@ end
 --- warn(message, ...): writes a line; the arguments are those of string.format.
 function M.warn(message, ...)
   if not on then return end
-  io.stderr:write("mgpulua: warning: ", core.printable(message:format(...), true), "\n")
+  io.stderr:write("mgpulua: warning: " .. core.printable(message:format(...), true) .. "\n")
 end
 
 --- once(model, message, ...): warns, unless the model has caused the same message before.

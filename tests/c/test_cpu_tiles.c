@@ -113,7 +113,7 @@ static void stores_past_the_caches(void **state) {
     static float plain[N] __attribute__((aligned(64))), past[N] __attribute__((aligned(64)));
     (void)state;
     for (int k = 0; k < n_sets; k++) {
-        const mg_simd_folds *f = sets[k]->folds[0];
+        const mg_simd_folds *f = sets[k]->folds[MG_F32];
         const int rows = N / MG_TILE;
         f->normalise(a, plain, rows, MG_TILE, MG_TILE, wide[0], wide[1], wide[1] + MG_TILE, false);
         f->normalise(a, past, rows, MG_TILE, MG_TILE, wide[0], wide[1], wide[1] + MG_TILE, true);

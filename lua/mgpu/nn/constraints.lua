@@ -98,4 +98,9 @@ function M.apply(variables)
   end
 end
 
-return require "mgpu.nn.named_rules".define(M, { kind = "constraint", rules = rules, short = SHORT, check = check })
+local function constructor(make, name)
+  return function(given) return make(name, given) end
+end
+
+return require "mgpu.nn.named_rules".define(M, { kind = "constraint", rules = rules, short = SHORT, check = check,
+  constructor = constructor })

@@ -11,7 +11,9 @@ local M = {}
 --   spec.rules    class -> {declared options, function(self, w)}
 --   spec.short    short name -> class
 --   spec.alone    short name -> its options where none are given; nil: those of the class
---   spec.check    function(made): checks the options further; or nil
+--   spec.check    function(class, made): checks the options further; or nil
+--   spec.constructor   function(make, name) -> the function of that name; it is in the module's file, whose docstrings
+--                      explain the names
 function M.define(module, spec)
   local rules, names = spec.rules, {}
   for _, list in ipairs { rules, spec.short } do
@@ -54,7 +56,7 @@ function M.define(module, spec)
   return setmetatable(module, {
     __index = function(_, name)
       make(name) -- raises for an unknown name
-      return function(given) return make(name, given) end
+      return spec.constructor(make, name)
     end,
     __call = function() return names end,
   })

@@ -69,5 +69,9 @@ local SHORT = { l1 = "L1", l2 = "L2", l1_l2 = "L1L2",
 local SHORT_OPTIONS = { l1_l2 = { l1 = 0.01, l2 = 0.01 } }
 
 
+local function constructor(make, name)
+  return function(given) return make(name, given) end
+end
+
 return require "mgpu.nn.named_rules".define(M, { kind = "regularizer", rules = rules, short = SHORT,
-  alone = SHORT_OPTIONS })
+  alone = SHORT_OPTIONS, constructor = constructor })

@@ -46,10 +46,6 @@ cases {
   { "an optimizer of the user's", function()
     load_changed(function(config) config.optimizer_config.class_name = "OwnAdam" end)
   end, 'the optimizer "OwnAdam"' .. GIVE_IT, code = "unsupported" },
-  { "an optimizer of Keras 2 with decay", function()
-    load_changed(function(config) config.optimizer_config.config.decay = 0.5 end)
-  end, "the optimizer's option decay = 0.5 of Keras 2 is not supported: load with {compile = false}",
-    code = "unsupported" },
   { "a schedule of the user's", function()
     load_changed(function(config) config.optimizer_config.config.learning_rate = object("OwnDecay", { rate = 1 }) end)
   end, 'the schedule "OwnDecay"' .. GIVE_IT, code = "unsupported" },

@@ -144,7 +144,7 @@ test("?name explains layers, ops, functions, methods and one's own functions", f
   check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^shapes%(n = 1000.*\n.*datasets/shapes.lua:%d+\n$")
   check.matches(prompt "?fit\n", "^model:fit%(x, y")
   check.matches(prompt "?Callback\n", "^Callback: the base of all callbacks")
-  check.matches(prompt "?mgpu.losses.bce\n", "^BinaryCrossentropy {from_logits.*binary_crossentropy.lua\n$")
+  check.matches(prompt "?mgpu.losses.bce\n", "^BinaryCrossentropy {from_logits.*losses/crossentropy.lua\n$")
   check.matches(prompt "m = mgpu.Sequential {};\n?m.fit\n?m:fit\n", "^model:fit%(x, y.*\nmodel:fit%(x, y")
   check.matches(prompt "?Adam\n", "Adam {learning_rate.*amsgrad")
   check.matches(prompt "do\n-- Twice.\nfunction twice(a) return 2 * a end\nend\n?twice\n", "Twice.\nstdin%[1%]:3\n$")

@@ -152,10 +152,12 @@ local function check_loss(case, dtype, tolerance)
   check.near(values, case.per_sample, tolerance)
 end
 
+local FLOAT32_LOG_2 = 2e-9 -- Keras's log_cosh subtracts log 2 in float32
+
 for i, case in ipairs(golden_losses.losses) do
   local name = comparing.described(case.loss, case.args)
   test(("loss %d, %s, has Keras's values and gradients"):format(i, name), function()
-    check_loss(case, "float64", 1e-12)
+    check_loss(case, "float64", case.loss == "log_cosh" and FLOAT32_LOG_2 or 1e-12)
     if #mgpu.devices "cpu" == 0 or is_clipped(case) then return end
     mgpu.with_device("cpu:0", function() check_loss(case, "float32", 1e-5) end)
   end)

@@ -18,10 +18,12 @@ local DEEPEST = 16 -- levels of lists in an argument
 -- Names of options in versions before.
 local OLD_NAMES = { Threshold = { threshold_value = "threshold", value = "default_value" } }
 
+local MODELS = { Sequential = true, Functional = true, Model = true } -- these are entries with nodes, too
+
 --- is_operation(entry, at) -> whether a layer's entry is an operation. Without a module (.h5) the form of its nodes and
 --- the option trainable, which layers with the name of an operation have, tell.
 function M.is_operation(entry, at)
-  if type(entry) ~= "table" or type(entry.class_name) ~= "string" then return false end
+  if type(entry) ~= "table" or type(entry.class_name) ~= "string" or MODELS[entry.class_name] then return false end
   local module = given(entry.module)
   if type(module) == "string" then
     return module:find "^keras%.src%.ops%f[%W]" ~= nil or module:find "^keras%.ops%f[%W]" ~= nil
