@@ -86,8 +86,8 @@ static void run_well(mg_plan *plan, mg_tensor *x) {
     mg_tensor_release(y);
 }
 
-/* Lets the lost device come back, and waits until the abandoned execution is freed, so that `blocks`
- * blocks of memory are left. It takes milliseconds; ten seconds pass only in a hang. */
+/* Lets the lost device come back, and waits until the abandoned execution is freed, so that
+ * `blocks` blocks of memory are left. It takes milliseconds; ten seconds pass only in a hang. */
 static void await_return(int64_t blocks) {
     const struct timespec nap = {.tv_nsec = 10000000};
     mg_fault_let_go();

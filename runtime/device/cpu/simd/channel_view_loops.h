@@ -1,5 +1,5 @@
-/* Batch norm over the rows of a channel view (reduce/channel_view.h), for one type: see reals.c. The table
- * at the end has the reductions of fold_loops.h too.
+/* Batch norm over the rows of a channel view (reduce/channel_view.h), for one type: see reals.c.
+ * The table at the end has the reductions of fold_loops.h too.
  *
  * Sums are made in REAL over MG_FOLD_ROWS rows and then added up in double, as there. */
 
