@@ -266,6 +266,26 @@ embeddings {
   check.near(numbers, model:get_weights()[1]:totable(), 1e-8)
 end)
 
+test("names with markup and control characters stay text in what TensorBoard reads", function()
+  local log_dir = check.path "names"
+  local name = "<script>\"'&</script>\27[31m\r\n1\\"
+  local model = mgpu.Sequential { name = name, L.Input { 3 }, L.Embedding { 4, 2, name = name }, L.Flatten {},
+    L.Dense { 1 } }
+  model:compile { optimizer = mgpu.optimizers.SGD { 0 }, loss = "mse" }
+  model:fit(mgpu.zeros { 2, 3 }, mgpu.zeros { 2, 1 }, { verbose = 0, callbacks = mgpu.callbacks.TensorBoard {
+    log_dir, embeddings_freq = 1, histogram_freq = 1 } })
+  local text = events_of(log_dir)[1].texts[1]
+  local graph = core.json_decode(text)
+  check.falsy(text:find "%c", "a control character in the JSON")
+  check.equal({ graph.name, graph.config.layers[2].config.name }, { name, name })
+  check.equal(#steps_of(log_dir, (name .. "/embeddings/histogram"):gsub("%p", "%%%0") .. "$"), 1)
+  local config = check.read(log_dir .. "/projector_config.pbtxt")
+  check.falsy(config:gsub("\n", ""):find "%c", "a control character in the projector's configuration")
+  check.truthy(config:find('tensor_path: "%3Cscript%3E%22%27%26%3C%2Fscript%3E%1B%5B31m%0D%0A1%5C.tsv"', 1, true))
+  local quoted = config:match '\n  tensor_name: ("[^\n]*")\n' -- protobuf's text format: three octal digits
+  check.equal(quoted, [["<script>\"'&</script>\033[31m\015\0121\\/embeddings"]])
+end)
+
 -- ---- files --------------------------------------------------------------------------------------
 
 -- Catches what is printed while fn runs.

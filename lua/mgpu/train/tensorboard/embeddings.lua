@@ -16,8 +16,17 @@ local function embedding_layers(model, names)
   return list
 end
 
--- The name of a layer's file in the log folder.
-local function file_name(layer) return layer.name:gsub("[^%w_.-]", "_") .. ".tsv" end
+-- The name of a layer's file in the log folder: another one for every name.
+local function file_name(layer)
+  return layer.name:gsub("[^%w_.-]", function(c) return ("%%%02X"):format(c:byte()) end) .. ".tsv"
+end
+
+-- A string in protobuf's text format, which reads the digits of an escape as octal.
+local function quoted(text)
+  return '"' .. text:gsub('[%c"\\]', function(c)
+    return c:find "%c" and ("\\%03o"):format(c:byte()) or "\\" .. c
+  end) .. '"'
+end
 
 -- Raises for a name that is not known.
 local function check_name(option, name, known, names)
@@ -46,10 +55,10 @@ function M.write_config(model, folder, metadata, wanted)
   local function add(text, ...) lines[#lines + 1] = text:format(...) end
   for _, layer in ipairs(embedding_layers(model, wanted)) do
     local path = type(metadata) == "table" and metadata[layer.name] or type(metadata) == "string" and metadata
-    add("embeddings {\n  tensor_name: %q\n", layer.embeddings.name)
+    add("embeddings {\n  tensor_name: %s\n", quoted(layer.embeddings.name))
     add("  tensor_shape: %d\n  tensor_shape: %d\n", layer.input_dim, layer.output_dim)
-    add("  tensor_path: %q\n", file_name(layer))
-    if path then add("  metadata_path: %q\n", path) end
+    add("  tensor_path: %s\n", quoted(file_name(layer)))
+    if path then add("  metadata_path: %s\n", quoted(path)) end
     add "}\n"
   end
   core.write_file(folder .. "/projector_config.pbtxt", lines)
