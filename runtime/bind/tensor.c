@@ -78,7 +78,7 @@ static mg_dtype number_dtype(double v, const mg_tensor *like) {
     if (v != floor(v) || !isfinite(v)) return MG_F32;
     if (t == MG_U8 && v >= 0 && v <= UINT8_MAX) return t;
     if (t < MG_I64 && v >= INT32_MIN && v <= INT32_MAX) return MG_I32;
-    return v >= -0x1p63 && v < 0x1p63 ? MG_I64 : MG_F32;
+    return v >= (double)INT64_MIN && v < -(double)INT64_MIN ? MG_I64 : MG_F32;
 }
 
 /* Pushes a tensor of one number; borrowed. */
