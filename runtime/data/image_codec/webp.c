@@ -20,7 +20,9 @@ static mg_status fail(VP8StatusCode code) {
         mg_status status;
         const char *text;
     } failures[] = {
-        {VP8_STATUS_OUT_OF_MEMORY, MG_OOM, "out of memory"},
+        /* libwebp 1.5 says so of some damaged files, of which 1.2 says that they are damaged */
+        {VP8_STATUS_OUT_OF_MEMORY, MG_DATA,
+         "the file is damaged, or libwebp had too little memory"},
         {VP8_STATUS_INVALID_PARAM, MG_UNSUPPORTED,
          "libwebp has another version than when mgpulua was built"},
         {VP8_STATUS_UNSUPPORTED_FEATURE, MG_UNSUPPORTED,
