@@ -142,7 +142,7 @@ end
 local writers = {}
 
 function writers.kitty(p)
-  local text, out, first = require "mgpu.show.base64" (bytes_of(p)), {}, true
+  local text, out, first = require "mgpu.io.base64".encode(bytes_of(p)), {}, true
   for at = 1, #text, 4096 do
     local head = first and ("a=T,f=24,s=%d,v=%d,"):format(p.columns, p.rows) or ""
     local more = at + 4096 <= #text and 1 or 0
@@ -155,7 +155,7 @@ end
 function writers.iterm(p)
   local png = png_of(p)
   return ("\27]1337;File=inline=1;size=%d;width=%dpx;height=%dpx:%s\7\n"):format(#png, p.columns, p.rows,
-    require "mgpu.show.base64" (png))
+    require "mgpu.io.base64".encode(png))
 end
 
 function writers.sixel(p) return require "mgpu.show.sixel" (p) .. "\n" end

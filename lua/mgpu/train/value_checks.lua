@@ -138,7 +138,7 @@ function M.data(what, model, y, predictions, weight)
     -- targets of masked steps may be anything
     if row and row.targets and not masks.get(p) then check_targets(model, where, loss, y[i], weight[i]) end
     if row and not loss.options.from_logits then check_predictions(model, where, loss, p) end
-    if weight[i] then check_weight(model, what, weight[i]) end
+    if weight[i] then check_weight(model, where, weight[i]) end
   end
 end
 

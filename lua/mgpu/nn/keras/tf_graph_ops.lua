@@ -3,6 +3,7 @@
 -- {config = {node_def = {op = "Sub", input = {"Sub/x", "x"}, attr = {...}}, constants = {["0"] = 1}}, inbound_nodes =
 -- {{{"x", 0, 0, {}}}}}: constants are at these positions of the op's inputs, counted from 0, tensors of the model at
 -- the others. OPS says which function of TensorFlow (tf_functions.lua) the op is a call of.
+local base64 = require "mgpu.io.base64"
 local core = require "mgpu.core"
 local objects = require "mgpu.nn.keras.objects"
 local tf_functions = require "mgpu.nn.keras.tf_functions"
@@ -95,7 +96,7 @@ define("SpaceToDepth", "nn.space_to_depth", "input", "block_size=block_size data
 
 local function resized(method)
   return function(values, attributes)
-    if not attributes.half_pixel_centers then return "a size by pixels that are points" end
+    if not attributes.half_pixel_centers then return "resizing without half_pixel_centers" end
     values.method = method
   end
 end
@@ -128,21 +129,6 @@ define("Einsum", "einsum", "*inputs", "equation=equation")
 
 -- ---- attributes ---------------------------------------------------------------------------------
 
-local ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-local function from_base64(text)
-  local bytes, bits, n = {}, 0, 0
-  for letter in text:gmatch "[%w+/]" do
-    bits, n = bits * 64 + ALPHABET:find(letter, 1, true) - 1, n + 6
-    if n >= 8 then
-      n = n - 8
-      bytes[#bytes + 1] = string.char(math.floor(bits / 2 ^ n))
-      bits = bits % 2 ^ n
-    end
-  end
-  return table.concat(bytes)
-end
-
 local DTYPES = { DT_FLOAT = "float32", DT_DOUBLE = "float64", DT_HALF = "float16", DT_BFLOAT16 = "bfloat16",
   DT_INT32 = "int32", DT_INT64 = "int64", DT_UINT8 = "uint8", DT_BOOL = "bool" }
 
@@ -153,7 +139,7 @@ local function attribute(value)
   if value.b ~= nil then return value.b end
   if value.f ~= nil then return value.f end
   if value.i ~= nil then return tonumber(value.i) end
-  if type(value.s) == "string" then return from_base64(value.s) end
+  if type(value.s) == "string" then return base64.decode(value.s) end
   if value.type ~= nil then return DTYPES[value.type] or tostring(value.type) end
   local numbers = type(value.list) == "table" and value.list.i
   if type(numbers) ~= "table" then return nil end
