@@ -224,3 +224,90 @@ test("masks end at operations, as in Keras 3", function() -- the numbers are tho
   check.near(y[1], { { 6, 22 / 3 } }, 1e-6) -- one rounding of float32
   check.near(y[2], { { 2, 3 } }, 1e-6)
 end)
+
+-- ---- values at the edges ------------------------------------------------------------------------
+
+-- The model of one operation, called with tensors.
+local function operation(op, arguments, ...)
+  local symbols, list = {}, { ... }
+  for i, t in ipairs(list) do
+    local size = t:shape()
+    table.remove(size, 1)
+    size.dtype = t:dtype()
+    symbols[i] = mgpu.Input(size)
+  end
+  local y = L.Operation { op, arguments } (#list == 1 and symbols[1] or symbols)
+  return mgpu.Model { inputs = symbols, outputs = y } (#list == 1 and list[1] or list)
+end
+
+local X, INF = { input = 1 }, math.huge
+
+test("normalizations of halves are computed in float32, as in Keras", function()
+  local function half(list) return mgpu.tensor({ list }, { dtype = "float16" }) end
+  local large = half { 300, 400, -300 }
+  -- two roundings to float16 (2^-11) of numbers about 1
+  check.near(operation("RMSNorm", { x = X }, large):to "float32", { { 0.8911, 1.1882, -0.8911 } }, 1e-3)
+  check.near(operation("LayerNorm", { x = X }, large):to "float32", { { 0.5392, 0.8627, -1.4018 } }, 1e-3)
+  check.near(operation("Normalize", { x = X }, half { 0, 0 }):to "float32", { { 0, 0 } }, 0)
+  check.near(operation("Normalize", { x = X }, half { 300, 400 }):to "float32", { { 0.6, 0.8 } }, 1e-3)
+  local moments = operation("Moments", { x = X, axes = { 1 } }, half { 600, -600 })
+  check.near(moments[1]:to "float32", { 0 }, 0)
+  check.near(moments[2]:to "float32", { 65504 }, 0) -- float16's largest number
+  check.equal(moments[2]:dtype(), "float16")
+end)
+
+test("weights of a layer_normalization lie along its axes", function()
+  local x = mgpu.tensor { { { 1, 2 }, { 3, 5 } } }
+  -- epsilon is 1e-7
+  check.near(operation("LayerNorm", { x = X, gamma = { 1, 10 }, axis = 1 }, x), { { { -1, -1 }, { 10, 10 } } }, 1e-5)
+  check.near(operation("LayerNorm", { x = X, gamma = { 1, 10 } }, x), { { { -1, 10 }, { -1, 10 } } }, 1e-5)
+end)
+
+test("large, small and infinite numbers have the values of NumPy", function()
+  for _, case in ipairs {
+    { "Arcsinh", { 1e30, 1e-6, -3, 0, -INF, 1 }, { 69.77069, 1e-6, -1.8184465, 0, -INF, 0.8813736 } },
+    { "Arccosh", { 1e30, 1, 1.0625, 2, INF }, { 69.77069, 0, 0.3517374, 1.3169579, INF } },
+  } do
+    check.near(operation(case[1], { x = X }, mgpu.tensor { case[2] }), { case[3] }, 1e-5, case[1])
+  end
+  local a, b = mgpu.tensor { { -INF, 1, INF, 1 } }, mgpu.tensor { { -INF, 1, INF, INF } }
+  local two = { x1 = X, x2 = { input = 2 } }
+  check.near(operation("Logaddexp", two, a, b), { { -INF, 1.6931472, INF, INF } }, 1e-6)
+  check.equal(operation("Isclose", two, a, b):totable(), { { true, true, true, false } })
+  check.equal(operation("Isclose", { x1 = X, x2 = 1 }, a):totable(), { { false, true, false, true } })
+  check.near(operation("Norm", { x = X, ord = "inf", axis = 1 }, mgpu.tensor { { -4, 2 } }), { 4 }, 0)
+end)
+
+test("infinite numbers and tensors in operations are saved and loaded", function()
+  local x = mgpu.Input { 2 }
+  local model = mgpu.Model { inputs = x, outputs = x:clip(-1, INF):maximum(-INF):maximum(mgpu.tensor { 1, -2 }) }
+  local value = mgpu.tensor { { -4, -4 } }
+  check.near(model(value), { { 1, -1 } }, 0)
+  for _, ending in ipairs { ".safetensors", ".keras", ".h5" } do
+    model:save(check.path("infinite" .. ending))
+    check.near(mgpu.load_model(check.path("infinite" .. ending))(value), { { 1, -1 } }, 0)
+  end
+end)
+
+test("unknown sizes are as large as an index, a window or a number of parts needs", function()
+  local t, image = mgpu.Input { -1, 4 }, mgpu.Input { -1, -1, 3 }
+  check.equal(t:slice { {}, 51 }:shape(), { -1, 4 })
+  check.equal(#L.Operation { "Split", { x = X, indices_or_sections = 8, axis = 1 } } (t), 8)
+  check.equal(L.Operation { "TopK", { x = X, k = 30 } } (t:transpose { 1, 3, 2 })[1]:shape(), { -1, 4, 30 })
+  check.equal(L.Operation { "MaxPool", { inputs = X, pool_size = 30 } } (image):shape(), { -1, -1, -1, 3 })
+end)
+
+test("arguments that do not fit are named", function()
+  local x = mgpu.ones { 2, 3, 4 }
+  for _, case in ipairs {
+    { "Pad", { x = X, pad_width = { { 0, 0 }, { 1, 1 } } }, "pad: 2 pairs of widths for 3 axes" },
+    { "GetItem", { x = X, key = { 0, { slice = {} }, { tensor = { 0, 1 }, dtype = "int32" } } },
+      "an index by a tensor and a number with slices between them" },
+    { "Average", { x = X, weights = { 1, 2 }, axis = { 0, 1 } }, "average: weights of one axis for several axes" },
+    { "Rot90", { array = X, axes = 1 }, "rot90: axes must be two axes" },
+    { "Tensordot", { x1 = X, x2 = { 1, 2 }, axes = "a" }, "tensordot: axes must be" },
+    { "Add", { x1 = X, x2 = { { 1, 2 }, { 3 } } }, "the argument x2 of Add: tensor: the nested tables are ragged" },
+  } do
+    check.raises(function() operation(case[1], case[2], x) end, case[3])
+  end
+end)

@@ -19,7 +19,7 @@ local VERSION = "3.0.0" -- the meaning of options; both Keras 2 and 3 read the l
 
 --- save(model, path, parts).
 function M.save(model, path, parts)
-  local config = core.json_encode(models.to_keras(model, "h5"))
+  local config = objects.encode(models.to_keras(model, "h5"))
   local entries = { { path = "" }, { path = "", attribute = "model_config", text = config },
     { path = "", attribute = "keras_version", text = VERSION },
     { path = "", attribute = "backend", text = "tensorflow" } }

@@ -2,7 +2,6 @@
 --
 --     local text = model:to_json()
 --     local again = mgpu.model_from_json(text, { custom = { Scale = Scale } })
-local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
 local models = require "mgpu.nn.keras.models"
 local objects = require "mgpu.nn.keras.objects"
@@ -11,7 +10,7 @@ local origin = require "mgpu.nn.keras.origin"
 local M = {}
 
 --- to_json(model) -> text that Keras 3 reads too, if all layers are Keras's.
-function M.to_json(model) return core.json_encode(models.to_keras(model, "keras")) end
+function M.to_json(model) return objects.encode(models.to_keras(model, "keras")) end
 
 --- model_from_json(text, custom) -> the model of Keras 2's or 3's text, with new weights.
 function M.model_from_json(text, custom)

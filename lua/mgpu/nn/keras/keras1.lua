@@ -93,11 +93,14 @@ function SPECIAL.Conv2DTranspose(config, at, who)
   local shape, axes = given(config.output_shape), config.data_format == "channels_first" and { 3, 4 } or { 2, 3 }
   config.output_shape = nil
   if type(shape) ~= "table" then return end
-  local more
+  local kernel, strides, more = config.kernel_size, given(config.strides) or { 1, 1 }, nil
   for i, axis in ipairs(axes) do
     local size = shape[axis]
-    local extra = type(size) == "number"
-      and output_padding(size, config.kernel_size[i], config.strides[i], config.padding)
+    if type(kernel) ~= "table" or type(kernel[i]) ~= "number" or type(strides) ~= "table"
+        or type(strides[i]) ~= "number" then
+      objects.damaged(at, "%s lacks the size of its kernel or its steps", who)
+    end
+    local extra = type(size) == "number" and output_padding(size, kernel[i], strides[i], config.padding)
     if extra then
       more = more or {}
       more[i] = extra

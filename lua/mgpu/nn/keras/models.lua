@@ -122,11 +122,16 @@ local function layers_by_place(config, at)
   for _, entry in ipairs(config.layers) do
     if type(entry) == "table" and type(entry.name) == "string" then entries[entry.name] = entry end
   end
+  local in_progress = {} -- nodes; one that depends on itself is not read again
   return function(place)
     local entry = entries[place.name]
     local read, recognise = reader_of(entry, at)
     local node = read and type(entry.inbound_nodes) == "table" and entry.inbound_nodes[place.use + 1]
-    if type(node) == "table" then return read(entry, node, at, recognise) end
+    if type(node) ~= "table" or in_progress[node] then return nil end
+    in_progress[node] = true
+    local layer, places = read(entry, node, at, recognise)
+    in_progress[node] = nil
+    return layer, places
   end
 end
 

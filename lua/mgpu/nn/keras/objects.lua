@@ -15,6 +15,8 @@ end
 
 -- The numbers that Python writes into JSON, though JSON has no words for them, as texts.
 local WORDS = { Infinity = '"inf"', ["-Infinity"] = '"-inf"', NaN = '"nan"' }
+local WORD_OF = {}
+for word, text in pairs(WORDS) do WORD_OF[text:sub(2, -2)] = word end
 
 --- decode(text) -> the value of Keras's JSON, with "inf", "-inf" and "nan" for these numbers.
 function M.decode(text)
@@ -36,6 +38,14 @@ function M.decode(text)
   end
   return core.json_decode(text)
 end
+
+local MARK = "\1" -- before a word that stands for a number
+
+--- number(text) -> what encode writes as the number that decode gives as this text.
+function M.number(text) return MARK .. WORD_OF[text] end
+
+--- encode(value) -> JSON as Python writes it, with words for what `number` has made.
+function M.encode(value) return (core.json_encode(value):gsub('"\\u0001(%-?%a+)"', "%1")) end
 
 --- fail(at, message, ...): the file is fine, but it holds something that we do not have.
 function M.fail(at, message, ...) core.fail("unsupported", at.path .. ": " .. message:format(...)) end

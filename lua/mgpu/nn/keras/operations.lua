@@ -48,7 +48,7 @@ local OBJECTS = {
 
 local function constant(config, what)
   local dtype = type(config.dtype) == "string" and arguments.constant_dtype(config.dtype)
-  if not dtype or type(config.value) == "string" then
+  if not dtype or type(config.value) == "string" and not arguments.NOT_IN_JSON[config.value] then
     objects.fail(what.at, "%s: a constant of dtype %s is not supported", what.who, tostring(config.dtype))
   end
   return { tensor = config.value, dtype = dtype }
@@ -142,13 +142,12 @@ end
 
 -- Our value in Keras's form; tensors: Keras's form of each input.
 local function to_value(value, tensors)
-  if arguments.NOT_IN_JSON[value] then
-    return { class_name = "__numpy__", config = { value = value, dtype = core.floatx() } }
-  end
+  if arguments.NOT_IN_JSON[value] then return objects.number(value) end
   if type(value) ~= "table" or value == core.empty_array then return value end
   if value.input then return tensors[value.input] end
   if value.tensor ~= nil then
-    return { class_name = "__numpy__", config = { value = value.tensor, dtype = value.dtype or core.floatx() } }
+    return { class_name = "__numpy__", config = { value = to_value(value.tensor, tensors),
+      dtype = value.dtype or core.floatx() } }
   end
   if value.slice then
     return { class_name = "__slice__", config = { start = value.slice[1] or core.null,

@@ -15,24 +15,23 @@ local M = {}
 local given = objects.given
 
 -- TensorFlow's function -> the operation, and the function's arguments in order: "operation=function", or one name
--- where both are equal. "!name": must not be given, or say no. change(arguments, layer), where names are not all that
+-- where both are equal. "!name": must not be given, or be false. change(arguments, layer), where names are not all that
 -- differs, changes the arguments and `layer`, whose field op is the operation, or returns what it cannot translate.
 local FUNCTIONS = {}
 
 local function define(operation, arguments, names, change)
-  local list, refused = {}, {}
+  local list = {}
   for word in arguments:gmatch "%S+" do
     local no, ours, theirs = word:match "^(!?)([%w_]+)=?([%w_]*)$"
     if theirs == "" then theirs = ours end
     if no == "!" then
-      refused[theirs] = true
       list[#list + 1] = { theirs }
     else
       list[#list + 1] = { theirs, ours }
     end
   end
   for name in names:gmatch "%S+" do
-    FUNCTIONS[name] = { operation = operation, arguments = list, refused = refused, change = change }
+    FUNCTIONS[name] = { operation = operation, arguments = list, change = change }
   end
 end
 
@@ -87,6 +86,7 @@ define("LeakyRelu", "x=features negative_slope=alpha", "nn.leaky_relu")
 define("Softmax", "x=logits axis !dim", "nn.softmax compat.v1.nn.softmax")
 define("LogSoftmax", "x=logits axis !dim", "nn.log_softmax compat.v1.nn.log_softmax")
 define("Normalize", "x axis epsilon", "math.l2_normalize", function(arguments)
+  if arguments.axis == nil or arguments.axis == core.null then return "math.l2_normalize over all axes" end
   -- TensorFlow's bounds the sum of squares, Keras's the norm
   arguments.epsilon, arguments.order = math.sqrt(arguments.epsilon or 1e-12), 2
 end)

@@ -303,7 +303,7 @@ end
 
 -- JSON text of a configuration. Keras refuses these numbers without a decimal point.
 local function encode(config)
-  local text = core.json_encode(config)
+  local text = objects.encode(config)
   for _, name in ipairs { "learning_rate", "momentum" } do
     text = text:gsub(('("%s":%%-?%%d+)([,}])'):format(name), "%1.0%2")
   end

@@ -42,6 +42,8 @@ function Operation:init()
     self:fail("the op keras.ops.%s is not supported%s", self.op, core.did_you_mean(self.op, operations.names()))
   end
   self.count = arguments.check(self.row, self.arguments, function(...) self:fail(...) end)
+  self.arguments = arguments.for_json(self.arguments)
+  self.constants = {}
 end
 
 -- The inputs as an array. Errors: another number than the arguments name.
@@ -54,8 +56,8 @@ local function listed(self, x)
 end
 
 function Operation:call(x)
-  local inputs = listed(self, x)
-  local ok, y = pcall(function() return self.row.run(arguments.values(self.row, self.arguments, inputs)) end)
+  local call = { inputs = listed(self, x), constants = self.constants }
+  local ok, y = pcall(function() return self.row.run(arguments.values(self.row, self.arguments, call)) end)
   if ok then return y end
   local code = core.error_code()
   if type(y) ~= "string" or code == "oom" or code == "interrupted" then error(y, 0) end
@@ -87,17 +89,23 @@ local function has_unknown(shapes)
   return false
 end
 
--- The shapes found with two sizes in the unknown places; what differs is unknown. Sizes that only fit other inputs or
--- arguments are tried with 1, which broadcasts.
+-- Sizes that stand for unknown ones, tried in turn: with many divisors, and large enough for windows and indices. 1
+-- fits beside sizes that are known, since it broadcasts.
+local STAND_INS = { { 24, 36 }, { 5040, 10080 }, { 1, 1 } }
+
+-- The shapes found with two sizes in the unknown places; what differs is unknown.
 local function found_shapes(self, shapes, dtypes)
   if not has_unknown(shapes) then return outputs_for(self, shapes, dtypes) end
-  local ok, a, kinds, several = pcall(outputs_for, self, shapes, dtypes, 24)
-  if not ok then
-    local again, list, their_kinds, are_several = pcall(outputs_for, self, shapes, dtypes, 1)
-    if not again then error(a, 0) end
-    return list, their_kinds, are_several
+  local ok, a, kinds, several, b, problem
+  for _, sizes in ipairs(STAND_INS) do
+    ok, a, kinds, several = pcall(outputs_for, self, shapes, dtypes, sizes[1])
+    if ok then
+      ok, b = pcall(outputs_for, self, shapes, dtypes, sizes[2])
+      if ok then break end
+    end
+    problem = problem or (type(b) == "string" and b or a)
   end
-  local b = outputs_for(self, shapes, dtypes, 36)
+  if not ok then error(problem, 0) end
   if #a ~= #b then self:fail "the number of outputs depends on the size of the batch" end
   for i, shape in ipairs(a) do
     for k, size in ipairs(shape) do if size ~= b[i][k] then shape[k] = -1 end end
@@ -113,7 +121,7 @@ function Operation:output_shape(given, dtypes)
   for i = 1, #shapes do dtypes[i] = dtypes[i] or core.floatx() end
   local list, kinds, several
   if self.row.shape then
-    local values = { arguments.values(self.row, self.arguments, {}) }
+    local values = { arguments.values(self.row, self.arguments, { inputs = {}, constants = {} }) }
     list, kinds = { self.row.shape(shapes, unpack(values, 2)) }, dtypes
   else
     list, kinds, several = found_shapes(self, shapes, dtypes)

@@ -9,6 +9,7 @@
 -- and "inf", "-inf" and "nan" are numbers that JSON has no words for.
 -- The kind of an argument says which values it takes and how the function gets them.
 local core = require "mgpu.core"
+local error_line = require "mgpu.error_line"
 
 local M = {}
 
@@ -19,11 +20,10 @@ local KINDS = {}
 for kind, names in pairs {
   operand = "x1 x2 constant_values fill_value default q",
   axis = "axis axes axis1 axis2 source destination", dtype = "dtype",
-  boolean = "keepdims sorted approximate from_logits antialias is_causal rms_scaling sparse synchronized transpose_a "
-    .. "transpose_b exclusive reverse half_pixel_centers",
-  number = "epsilon alpha negative_slope threshold max_value b decimals k num num_classes offset n N rtol atol nan "
-    .. "posinf neginf x_min x_max dx block_size initial default_value M ord",
-  string = "padding data_format subscripts mode interpolation indexing method side reduction",
+  boolean = "keepdims sorted approximate antialias is_causal rms_scaling sparse synchronized",
+  number = "epsilon alpha negative_slope threshold max_value b decimals k num num_classes offset n rtol atol nan "
+    .. "posinf neginf x_min x_max block_size initial default_value M ord",
+  string = "padding data_format subscripts mode interpolation indexing method reduction",
   shape = "newshape shape",
   value = "pad_width repeats shift indices_or_sections strides pool_size dilation_rate output_padding size order",
   tensors = "xs operands", key = "key",
@@ -54,8 +54,8 @@ end
 
 -- ---- kinds --------------------------------------------------------------------------------------
 
--- kinds[kind](value, inputs) -> the value for the function, or nil and what is expected. inputs: the tensors of a call,
--- or nil where a value is only checked; then what it returns means nothing but "valid".
+-- kinds[kind](value, call) -> the value for the function, or nil and what is expected. call: see values; nil where a
+-- value is only checked; then what it returns means nothing but "valid".
 local kinds = {}
 
 local function whole(value) return type(value) == "number" and value % 1 == 0 and math.abs(value) < 2 ^ 53 end
@@ -74,6 +74,16 @@ end
 --- NOT_IN_JSON[text] -> the number.
 M.NOT_IN_JSON = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
 
+--- for_json(value) -> a copy, in which texts stand for the numbers that JSON has no words for.
+function M.for_json(value)
+  if value ~= value then return "nan" end
+  if value == math.huge or value == -math.huge then return value > 0 and "inf" or "-inf" end
+  if type(value) ~= "table" or value == core.empty_array then return value end
+  local copy = {}
+  for key, item in pairs(value) do copy[key] = M.for_json(item) end
+  return copy
+end
+
 -- Nested numbers, with those that are texts.
 local function as_numbers(value)
   if type(value) ~= "table" then return M.NOT_IN_JSON[value] or value end
@@ -82,43 +92,49 @@ local function as_numbers(value)
   return list
 end
 
--- A tensor of nested numbers on the device of the call's inputs.
-local function constant(value, dtype, inputs)
-  value = as_numbers(value)
-  local device = inputs and inputs[1] and inputs[1]:device()
-  return core.tensor(value, { dtype = dtype, device = device })
+-- A tensor of nested numbers on the device of the call's inputs; made once for each.
+local function constant(value, dtype, call)
+  local device, kept = nil, {}
+  if call then
+    device = call.inputs[1] and call.inputs[1]:device()
+    kept = call.constants[value] or kept
+    call.constants[value] = kept
+  end
+  local which = ("%s %s"):format(dtype, device)
+  kept[which] = kept[which] or core.tensor(as_numbers(value), { dtype = dtype, device = device })
+  return kept[which]
 end
 
 local TENSOR = "a number, a tensor or an input of the node"
 
-function kinds.tensor(value, inputs)
-  if M.NOT_IN_JSON[value] or type(value) == "number" then return constant(value, nil, inputs) end
-  if type(value) == "boolean" then return constant(value, "bool", inputs) end
+function kinds.tensor(value, call)
+  if M.NOT_IN_JSON[value] or type(value) == "number" then return constant(value, nil, call) end
+  if type(value) == "boolean" then return constant(value, "bool", call) end
   if type(value) ~= "table" then return nil, TENSOR end
   if value.input then
     if not whole(value.input) or value.input < 1 then return nil, TENSOR end
-    if not inputs then return true end
-    return inputs[value.input]
+    if not call then return true end
+    return call.inputs[value.input]
   end
   local numbers = value.tensor
   if numbers == nil and is_list(value) then numbers = value end
   if numbers == nil then return nil, TENSOR end
   if value.dtype ~= nil and type(value.dtype) ~= "string" then return nil, TENSOR end
   if type(numbers) == "table" and not is_plain(numbers, 1) then return nil, TENSOR end
-  return constant(numbers, value.dtype, inputs)
+  return constant(numbers, value.dtype, call)
 end
 
-function kinds.operand(value, inputs)
+function kinds.operand(value, call)
   if type(value) == "number" then return value end
   if M.NOT_IN_JSON[value] then return M.NOT_IN_JSON[value] end
-  return kinds.tensor(value, inputs)
+  return kinds.tensor(value, call)
 end
 
-function kinds.tensors(value, inputs)
+function kinds.tensors(value, call)
   if not is_list(value) then return nil, "a list of tensors" end
   local list = {}
   for i, item in ipairs(value) do
-    local t, expected = kinds.tensor(item, inputs)
+    local t, expected = kinds.tensor(item, call)
     if t == nil then return nil, expected end
     list[i] = t
   end
@@ -145,7 +161,13 @@ local function plain(name, expected)
     return nil, expected
   end
 end
-kinds.number, kinds.string = plain("number", "a number"), plain("string", "a text")
+kinds.string = plain("string", "a text")
+
+function kinds.number(value)
+  if M.NOT_IN_JSON[value] then return M.NOT_IN_JSON[value] end
+  if type(value) == "number" then return value end
+  return nil, "a number"
+end
 
 function kinds.boolean(value)
   if type(value) ~= "boolean" then return nil, "true or false" end
@@ -186,11 +208,11 @@ end
 
 local KEY = "whole numbers, slices, None, Ellipsis or tensors"
 
-local function key_item(item, inputs)
+local function key_item(item, call)
   if whole(item) or item == core.null then return item end
   if type(item) ~= "table" then return nil, KEY end
   if item.ellipsis then return "..." end
-  if not item.slice then return kinds.tensor(item, inputs) end
+  if not item.slice then return kinds.tensor(item, call) end
   local slice = {}
   for i = 1, 3 do
     local n = type(item.slice) == "table" and item.slice[i]
@@ -203,10 +225,10 @@ local function key_item(item, inputs)
 end
 
 -- A list of whole numbers, null (a new axis), {start, stop, step}, "..." and tensors.
-function kinds.key(value, inputs)
+function kinds.key(value, call)
   local list = {}
   for i, item in ipairs(is_list(value) and value or { value }) do
-    local made, expected = key_item(item, inputs)
+    local made, expected = key_item(item, call)
     if made == nil then return nil, expected end
     list[i] = made
   end
@@ -237,7 +259,8 @@ function M.check(row, given, fail)
     if value == nil then
       if argument.required then fail("%s lacks the argument %s", row.name, name) end
     else
-      local valid, expected = kinds[argument.kind](value)
+      local ok, valid, expected = pcall(kinds[argument.kind], value)
+      if not ok then fail("the argument %s of %s: %s", name, row.name, error_line(valid)) end
       if valid == nil then fail("the argument %s of %s must be %s", name, row.name, expected) end
       inputs = math.max(inputs, last_input(value, 1))
     end
@@ -249,12 +272,13 @@ function M.check(row, given, fail)
   return inputs
 end
 
---- values(row, given, inputs) -> the values for the row's function, for the tensors of a call.
-function M.values(row, given, inputs)
+--- values(row, given, call) -> the values for the row's function. call: {inputs = the tensors, constants = a table that
+--- keeps the constants of this node for its next calls}.
+function M.values(row, given, call)
   local list = {}
   for i, argument in ipairs(row.arguments) do
     local value = given[argument.name]
-    if value ~= nil and value ~= core.null then list[i] = kinds[argument.kind](value, inputs) end
+    if value ~= nil and value ~= core.null then list[i] = kinds[argument.kind](value, call) end
   end
   return unpack(list, 1, #row.arguments)
 end

@@ -20,12 +20,22 @@ local function unchanged(x) return x end
 for _, name in ipairs { "Copy", "Conjugate", "Conj", "Real" } do M[name] = { "x", unchanged } end
 M.Array = { "x | dtype?", function(x, dtype) return dtype and ops.cast(x, dtype) or x end }
 
--- The sign and the size apart, so that nothing cancels for negative x.
+-- log(s + sqrt(s^2 + 1)) of the size s, in forms in which nothing cancels below 1 and nothing overflows above.
 M.Arcsinh = { "x", function(x)
-  local size = ops.abs(x)
-  return ops.sign(x) * ops.log(size + ops.sqrt(ops.square(size) + 1))
+  local negative = ops.lt(x, 0)
+  local size = ops.where(negative, -x, x)
+  local small, large = ops.minimum(size, 1), ops.maximum(size, 1)
+  local square = ops.square(small)
+  local y = ops.where(ops.lt(size, 1), ops.log1p(small + square / (ops.sqrt(square + 1) + 1)),
+    ops.log(large) + ops.log1p(ops.sqrt(ops.square(ops.reciprocal(large)) + 1)))
+  return ops.where(negative, -y, y)
 end }
-M.Arccosh = { "x", function(x) return ops.log(x + ops.sqrt(ops.square(x) - 1)) end }
+-- log(x + sqrt(x^2 - 1)), without the square.
+M.Arccosh = { "x", function(x)
+  local r = ops.reciprocal(x)
+  local apart = ops.where(ops.isfinite(x), (x - 1) * r, 1)
+  return ops.log(x) + ops.log1p(ops.sqrt(apart * (r + 1)))
+end }
 M.Arctanh = { "x", function(x) return (ops.log1p(x) - ops.log1p(-x)) * 0.5 end }
 M.Cbrt = { "x", function(x) return ops.sign(x) * ops.pow(ops.abs(x), 1 / 3) end }
 M.Deg2rad = { "x", function(x) return x * (math.pi / 180) end }
@@ -84,14 +94,19 @@ end }
 M.Hypot = { "x1 x2", function(a, b) return ops.sqrt(ops.square(a) + ops.square(b)) end }
 
 -- The larger one is taken out, so that nothing overflows.
-local function log_of_sum(a, b) return ops.maximum(a, b) + ops.softplus(-ops.abs(ops.sub(a, b))) end
+local function log_of_sum(a, b)
+  local apart = ops.where(ops.eq(a, b), 0, ops.sub(a, b)) -- infinities that are equal are 0 apart
+  return ops.maximum(a, b) + ops.softplus(-ops.abs(apart))
+end
 M.Logaddexp = { "x1 x2", log_of_sum }
 M.Logaddexp2 = { "x1 x2", function(a, b)
   return log_of_sum(a * math.log(2), b * math.log(2)) * (1 / math.log(2))
 end }
 
 M.Isclose = { "x1 x2 rtol? atol? | equal_nan:boolean?", function(a, b, rtol, atol, equal_nan)
-  local close = ops.le(ops.abs(ops.sub(a, b)), (atol or 1e-8) + ops.abs(b) * (rtol or 1e-5))
+  local within = (atol or 1e-8) + ops.abs(b) * (rtol or 1e-5)
+  local close = ops.logical_and(ops.le(ops.abs(ops.sub(a, b)), within), ops.lt(within, math.huge))
+  close = ops.logical_or(close, ops.eq(a, b)) -- infinities
   return equal_nan and ops.logical_or(close, ops.logical_and(ops.isnan(a), ops.isnan(b))) or close
 end }
 

@@ -68,8 +68,9 @@ function to_keras.key(ranges)
   return key
 end
 
--- A table of options by name, or the list of values, as arguments for the operation; inputs: gets the symbolic tensors.
+-- A value as an argument of the operation: tensors as constants; inputs: gets the symbolic tensors.
 local function operand(value, inputs, is_symbol)
+  if core.is_tensor(value) then return { tensor = value:totable(), dtype = value:dtype() } end
   if not is_symbol(value) then return value end
   inputs[#inputs + 1] = value
   return { input = #inputs }

@@ -86,6 +86,7 @@ M.Flipud = { "x", function(x) return composite.flip(x, { axis = 1 }) end }
 M.Roll = { "x | shift axis?", function(x, shift, axis) return composite.roll(x, { shift = shift, axis = axis }) end }
 
 M.Rot90 = { "array | k? axes?", function(x, k, axes)
+  if axes and (type(axes) ~= "table" or #axes ~= 2) then arguments.fail "rot90: axes must be two axes" end
   local a, b = unpack(axes or { 1, 2 })
   k = (k or 1) % 4
   if k == 0 then return x end
@@ -176,10 +177,13 @@ end }
 -- {before, after} of each axis from n, {before, after} for all axes, or one pair for each.
 local function pad_widths(width, rank)
   local list = {}
+  local pairs_given = type(width) == "table" and type(width[1]) == "table" and #width or 1
+  if pairs_given ~= 1 and pairs_given ~= rank then
+    arguments.fail("pad: %d pairs of widths for %d axes", pairs_given, rank)
+  end
   for i = 1, rank do
-    local pair = type(width) == "table" and (type(width[1]) == "table" and (width[i] or #width == 1 and width[1])
-      or width) or { width, width }
-    if type(pair) ~= "table" then arguments.fail("pad: %d pairs for %d axes", #width, rank) end
+    local pair = type(width) ~= "table" and { width } or type(width[1]) ~= "table" and width or width[i] or width[1]
+    if type(pair) ~= "table" then arguments.fail "pad: the widths must be numbers, or a pair for each axis" end
     local after = pair[2] or pair[1]
     list[i] = { arguments.whole("pad", "a width", pair[1], 0), arguments.whole("pad", "a width", after, 0) }
   end

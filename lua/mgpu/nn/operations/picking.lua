@@ -54,9 +54,22 @@ local function pick(x, ids, at)
   return composite.gather(x, ops.where(ops.lt(ids, 0), ids + size, ids), { axis = at })
 end
 
+-- A number is one more index by a tensor, to NumPy. If something is between them, the indexed axis becomes the first.
+local function check_places(key)
+  local last, with_tensor, apart
+  for i, item in ipairs(key) do
+    local is_tensor = core.is_tensor(item)
+    if is_tensor or type(item) == "number" then
+      apart, with_tensor, last = apart or last and i > last + 1, with_tensor or is_tensor, i
+    end
+  end
+  if apart and with_tensor then fail "an index by a tensor and a number with slices between them is not supported" end
+end
+
 M.GetItem = { "x key", function(x, key)
   local size, start, stop, step, shape, tensor, at = x:shape(), {}, {}, {}, {}, nil, nil
   local axis = 0
+  check_places(key)
   for _, item in ipairs(entry_for_each_axis(key, #size)) do
     if item == core.null then
       shape[#shape + 1] = 1

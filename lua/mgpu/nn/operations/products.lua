@@ -10,6 +10,7 @@ M.Matmul = { "x1 x2", ops.matmul }
 
 local function whole_axes(axes)
   if type(axes) == "number" then return axes end
+  if type(axes) ~= "table" then core.fail("usage", "tensordot: axes must be a number, or axes of each tensor") end
   local moved = {}
   for i, side in ipairs(axes) do
     moved[i] = {}

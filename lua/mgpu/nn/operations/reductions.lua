@@ -36,6 +36,8 @@ M.CountNonzero = { "x | axis?", function(x, axis) return composite.count_nonzero
 M.Average = { "x weights? | axis?", function(x, weights, axis)
   if weights == nil then return composite.mean(x, { axis = axis }) end
   if axis and weights:rank() == 1 and x:rank() > 1 then -- one for each element of the axis
+    if type(axis) == "table" and #axis > 1 then core.fail("usage", "average: weights of one axis for several axes") end
+    axis = type(axis) == "table" and axis[1] or axis
     local shape, at = {}, axis < 0 and axis + x:rank() + 1 or axis
     for i = 1, x:rank() do shape[i] = i == at and weights:count() or 1 end
     weights = ops.reshape(weights, { shape = shape })
