@@ -36,6 +36,23 @@ for _, dtype in ipairs { "float32", "float64", "uint8", "bfloat16" } do
   end)
 end
 
+test("slices of elements of several sizes are right in one launch", function()
+  local list = {}
+  for i, dtype in ipairs { "float32", "float64", "uint8", "int64", "bfloat16", "int32" } do
+    list[i] = mgpu.arange(207, { device = "cpu:0" }):to(dtype)
+  end
+  local slices_of = mgpu.jit(function(...)
+    local cut = { ... }
+    for i, t in ipairs(cut) do cut[i] = t:slice { { 1, 200 } } end
+    return unpack(cut)
+  end)
+  for i, t in ipairs { slices_of(unpack(list)) } do
+    local expected = list[i]:totable()
+    for k = 201, 207 do expected[k] = nil end
+    check.equal(t:totable(), expected, list[i]:dtype())
+  end
+end)
+
 test("slices past the caches are right", function()
   local function halves(x) return x:slice { {}, { 1, 64 } }:sum(2), x:slice { {}, { 65, 128 } }:sum(2) end
   compare({ 40000, 128 }, "float32", halves)

@@ -55,9 +55,11 @@ static int64_t count_of(const mg_walk *w) {
     return count;
 }
 
-/* Whether two prepared walks have the same axes, but for the length of the last. */
+/* Whether two prepared walks have elements of one size and the same axes, but for the length of the
+ * last. */
 static bool alike(const mg_walk *a, const mg_walk *b) {
-    return a->rank == b->rank && memcmp(a->n, b->n, sizeof *a->n * (size_t)(a->rank - 1)) == 0;
+    return a->size == b->size && a->rank == b->rank &&
+           memcmp(a->n, b->n, sizeof *a->n * (size_t)(a->rank - 1)) == 0;
 }
 
 /* Whether rows are contiguous on both sides. */
