@@ -95,10 +95,10 @@ static bool is_limited(__rlimit_resource_t limit, rlim_t reached) {
 }
 
 /* The program was ended by a limit on its time or on the size of its output. */
-static mg_status fail_limit(int signal_number, int out, const char *who) {
+static mg_status fail_limit(int signal_number, int in, int out, const char *who) {
     struct stat s = {0};
     if (signal_number == SIGXCPU) {
-        if (is_limited(RLIMIT_CPU, MG_H5_FREE_SECONDS))
+        if (fstat(in, &s) == 0 && is_limited(RLIMIT_CPU, mg_h5_seconds((uint64_t)s.st_size)))
             return mg_fail(
                 MG_IO, "%s: the limit on CPU time (ulimit -t) is too low to read the file", who);
         return mg_fail(MG_DATA, "%s: the file takes too long to read: it is damaged", who);
@@ -129,7 +129,7 @@ static mg_status run_program(const char *mode, int in, int out, const char *who,
     if (WIFEXITED(result) && WEXITSTATUS(result) == 127)
         return mg_fail(MG_UNSUPPORTED, MISSING, who, "does not find its libraries");
     if (WIFSIGNALED(result) && (WTERMSIG(result) == SIGXCPU || WTERMSIG(result) == SIGXFSZ))
-        return fail_limit(WTERMSIG(result), out, who);
+        return fail_limit(WTERMSIG(result), in, out, who);
     *finished = WIFEXITED(result) && WEXITSTATUS(result) == 0;
     return MG_OK;
 }

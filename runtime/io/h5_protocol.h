@@ -11,11 +11,15 @@
 
 enum {
     MG_H5_MAX_RANK = 8,
-    MG_H5_MAX_NAME = 4096,   /* bytes of a path or name */
-    MG_H5_FREE_SECONDS = 60, /* of CPU time, for a small file */
+    MG_H5_MAX_NAME = 4096, /* bytes of a path or name */
     MG_H5_FREE_BYTES = 64 << 20,
     MG_H5_MAX_RATIO = 32 /* the records of a file: at most FREE_BYTES + MAX_RATIO times its size */
 };
+
+/* The CPU time for input of this size; ten megabytes take less than a second. */
+static inline uint64_t mg_h5_seconds(uint64_t size) {
+    return 60 + size / (10 << 20);
+}
 
 typedef enum mg_h5_kind {
     MG_H5_GROUP = 1, /* path */

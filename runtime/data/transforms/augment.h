@@ -41,10 +41,10 @@ typedef enum mg_standardize {
     MG_STANDARDIZE_KERAS   /* (x - mean) / (deviation + 1e-6) */
 } mg_standardize;
 
-/* The options of mg_augment_new; all zero: a transform that changes nothing. */
 /* How an image gets other proportions: stretched, cut at two sides, or padded with cval there. */
 typedef enum mg_fit { MG_STRETCH, MG_CROP_TO_FIT, MG_PAD_TO_FIT } mg_fit;
 
+/* The options of mg_augment_new; all zero: a transform that changes nothing. */
 typedef struct mg_augment_spec {
     uint64_t seed;
     int dtype; /* an mg_dtype of the result, or -1: see mg_augment_new */

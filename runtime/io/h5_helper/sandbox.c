@@ -25,6 +25,16 @@ static void limit(__rlimit_resource_t what, size_t n) {
     setrlimit(what, &(struct rlimit){n, n});
 }
 
+/* SIGXCPU, which tells the caller why, comes at the soft limit, SIGKILL at the hard one. Lower
+ * limits of the caller hold. */
+static void limit_time(rlim_t seconds) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_CPU, &r) != 0) return;
+    if (seconds < r.rlim_cur) r.rlim_cur = seconds;
+    if (r.rlim_cur + 1 < r.rlim_max) r.rlim_max = r.rlim_cur + 1;
+    setrlimit(RLIMIT_CPU, &r);
+}
+
 /* The system calls of malloc, libhdf5 on a file in memory, write and exit. */
 static const long allowed[] = {
     SYS_read,         SYS_write,      SYS_brk,     SYS_mmap,         SYS_munmap,
@@ -59,8 +69,7 @@ static void filter_calls(void) {
 void sandbox_enter(size_t size) {
     const size_t records = MG_H5_FREE_BYTES + MG_H5_MAX_RATIO * size;
     limit(RLIMIT_FSIZE, records);
-    limit(RLIMIT_CPU,
-          MG_H5_FREE_SECONDS + size / (10 << 20)); /* ten megabytes take less than 1 s */
+    limit_time(mg_h5_seconds(size));
     limit(RLIMIT_NOFILE, 3);
     limit(RLIMIT_CORE, 0);
     if (SANITIZED) return;

@@ -53,6 +53,7 @@ const char *why_not(hid_t type) {
         {H5T_STRING, "text"},
         {H5T_COMPOUND, "a compound type; save the parts of complex numbers as two datasets"},
         {H5T_FLOAT, "a float of a size that tensors do not have; save it as float32"},
+        {H5T_INTEGER, "an integer of a size that tensors do not have; save it as int64"},
         {H5T_ENUM, "an enumeration; save it as integers"},
         {H5T_NO_CLASS, "neither numbers nor booleans"}};
     int i = 0;

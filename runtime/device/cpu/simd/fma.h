@@ -57,11 +57,11 @@ MG_INLINE mg_doubles mg_fma_vec_f64(mg_doubles a, mg_doubles b, mg_doubles c) {
 }
 
 /* A number in all lanes. Subtracting 0 changes no bit, and the compiler leaves it out. */
-MG_INLINE mg_floats mg_all_f32(float v) {
+MG_INLINE mg_floats mg_splat_f32(float v) {
     return v - (mg_floats){0};
 }
 
-MG_INLINE mg_doubles mg_all_f64(double v) {
+MG_INLINE mg_doubles mg_splat_f64(double v) {
     return v - (mg_doubles){0};
 }
 

@@ -56,7 +56,7 @@ MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_
                 const NAME(vec) left = *(const NAME(vec) *)b;
                 const NAME(vec) right = *(const NAME(vec) *)(b + (vectors - 1) * VEC);
                 UNROLL for (int r = 0; r < rows; r++) {
-                    const NAME(vec) all = NAME(mg_all)(a[r * ra + i * da]);
+                    const NAME(vec) all = NAME(mg_splat)(a[r * ra + i * da]);
                     sum[r][0] = NAME(mg_fma_vec)(all, left, sum[r][0]);
                     if (vectors > 1) sum[r][1] = NAME(mg_fma_vec)(all, right, sum[r][1]);
                 }

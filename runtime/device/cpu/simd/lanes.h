@@ -28,7 +28,7 @@ MG_INLINE vec add_product(vec sum, vec a, vec b) {
 }
 
 MG_INLINE vec add_scaled(vec sum, float scale, vec v) {
-    return mg_fma_vec_f32(mg_all_f32(scale), v, sum);
+    return mg_fma_vec_f32(mg_splat_f32(scale), v, sum);
 }
 
 /* LANES: floats of a vector. SIDE: side of the squares that are transposed in registers. */

@@ -202,8 +202,8 @@ MG_INLINE void NAME(grad_columns)(const NAME(grad_block) * b, int64_t k, int wid
     }
     for (int64_t i = 0; i < b->n; i++) {
         const NAME(grad_factors) f = b->f[i];
-        const NAME(vec) scale = NAME(mg_all)(f.scale), off = NAME(mg_all)(f.off);
-        const NAME(vec) slope = NAME(mg_all)(f.slope), level = NAME(mg_all)(f.level);
+        const NAME(vec) scale = NAME(mg_splat)(f.scale), off = NAME(mg_splat)(f.off);
+        const NAME(vec) slope = NAME(mg_splat)(f.slope), level = NAME(mg_splat)(f.level);
         UNROLL for (int v = 0; v < width; v++) {
             const int64_t at = i * b->c + k + v * VEC;
             const NAME(vec) d = AT(b->dy, at), xhat = NAME(mg_fma_vec)(AT(b->x, at), scale, off);
