@@ -151,7 +151,8 @@ end
 --     -->  {3, 4}}
 --     mgpu.save("x.h5", { ["encoder/kernel"] = mgpu.ones { 3 }, bias = mgpu.variable(mgpu.zeros { 2 }) })
 --     print(mgpu.load("x.h5")["encoder/kernel"]:sum():item())  --> 3
-function M.save(path, tensors)
+function M.save(path, tensors, more)
+  if more ~= nil then fail("save", "it takes a path and tensors, and has no options; got a %s more", type(more)) end
   local format = format_of("save", path)
   if not format then fail("save", "%s: the ending of the name must be one of %s", path, ENDINGS) end
   local named = named_tensors(path, format, tensors)

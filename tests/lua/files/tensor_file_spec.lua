@@ -222,6 +222,8 @@ test("wrong calls are refused, and nothing is written", function()
   end
   refused("the ending of the name must be one of .npy, .npz, .safetensors, .h5", "x.t7", one)
   refused("the ending of the name must be one of", "x", one)
+  check.raises(function() mgpu.save(check.path "wrong_o.npz", { x = one }, { compress = true }) end,
+    "it takes a path and tensors, and has no options; got a table more", "usage")
   refused("is a file of a model: model:save%(path%) writes it", "x.keras", { x = one })
   refused("expected a tensor, or a table of tensors by name; got a nil", "x.npz")
   refused("got a table of a class: a model is saved by model:save%(path%)", "x.h5", mgpu.layers.Dense(3))
