@@ -2,7 +2,7 @@
  * over, because rank 0 may start later, and so may the name service that knows it. What went wrong
  * at the last attempt at each address is the reason in the message. */
 #define _GNU_SOURCE
-#include "core/alloc.h"
+#include "core/printable.h"
 #include "core/threads.h"
 #include "world/hub_state.h"
 #include <errno.h>
@@ -84,8 +84,9 @@ static void say_hello(mg_hub *h, mg_link *link) {
 static bool is_accepted(attempt *a, mg_link *link, const mg_record *r, const char *name) {
     char why[512];
     if (r->kind == MG_RECORD_ACCEPTED) {
-        snprintf(a->h->members[0].host, sizeof a->h->members[0].host, "%s", r->text);
-        a->h->members[0].pid = (int)r->number;
+        mg_hub_member *zero = &a->h->members[0];
+        mg_printable(r->text, strlen(r->text), true, zero->host, sizeof zero->host);
+        zero->pid = (int)r->number;
         link->rank = 0;
         mg_link_set_state(link, MG_LINK_JOINED, mg_seconds());
         return true;
@@ -182,11 +183,16 @@ static void fail(const attempt *a) {
 mg_link *mg_hub_connect(mg_hub *h) {
     const double end = mg_seconds() + h->patience;
     attempt a = {.h = h};
+    char before[sizeof a.why] = "";
     double seconds = FIRST_TRY;
     for (;;) {
         mg_link *link = try_all(&a, seconds, end);
         if (link) return link;
-        if (a.interrupted || a.refused || mg_seconds() >= end) break;
+        const bool is_last = mg_seconds() >= end;
+        /* The last pass was cut short: its time-outs are not the reason. */
+        if (is_last && before[0] && !a.refused) memcpy(a.why, before, sizeof before);
+        if (a.interrupted || a.refused || is_last) break;
+        memcpy(before, a.why, sizeof before);
         seconds = fmin(2 * seconds, LONGEST_TRY);
         a.until = fmin(mg_seconds() + PAUSE, end);
         wait_for(&a, -1, 0);

@@ -31,8 +31,11 @@ static const char *where_of(const mg_link *link, char *text, size_t room) {
 
 /* ---- links ---- */
 
-static const char *why_ended(void) {
-    return mg_error_code() == MG_OK ? "its connection ended" : mg_error_message();
+/* Why a link has ended, after MG_LINK_ENDED. */
+static const char *why_ended(char *text, size_t room) {
+    if (mg_error_code() == MG_OK) return "its connection ended";
+    snprintf(text, room, "its connection broke (%s)", mg_error_message());
+    return text;
 }
 
 /* The other side has closed the link, or has sent something wrong. */
@@ -56,16 +59,17 @@ static void end_link(mg_hub *h, mg_link *link, const char *why) {
 static void read_link(mg_hub *h, mg_link *link, double now) {
     for (int i = 0; i < RECORDS_AT_A_TIME && link->fd >= 0; i++) {
         mg_record r;
+        char why[256];
         const mg_link_event event = mg_link_receive(link, &r, now);
         if (event == MG_LINK_NOTHING) return;
         if (event == MG_LINK_ENDED) {
-            end_link(h, link, why_ended());
+            end_link(h, link, why_ended(why, sizeof why));
             return;
         }
         const bool known =
             h->rank == 0 ? mg_hub_serve(h, link, &r) : mg_hub_take_answer(h, link, &r);
         mg_record_next(&link->reader);
-        if (!known) end_link(h, link, "it sent a record that makes no sense");
+        if (!known) end_link(h, link, "its connection broke (a record out of place)");
     }
 }
 
