@@ -52,7 +52,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # ---- sources and products ------------------------------------------------------------------------
 
 LIB_C   := $(filter-out %_plugin.c,$(wildcard \
-           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c world/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
 BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),

@@ -15,12 +15,13 @@ local may_include = {
   core = {},
   ops = { core = true, comm = true }, -- a row names its collective: comm/collective.h
   comm = { core = true },
-  device = { core = true, ops = true, comm = true },
-  graph = { core = true, ops = true, device = true, comm = true },
+  world = { core = true, comm = true },
+  device = { core = true, ops = true, comm = true, world = true },
+  graph = { core = true, ops = true, device = true, comm = true, world = true },
   data = { core = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
-  bind = { core = true, ops = true, device = true, graph = true, data = true, io = true },
-  program = { core = true, device = true, bind = true },
+  bind = { core = true, ops = true, device = true, graph = true, data = true, io = true, world = true },
+  program = { core = true, device = true, bind = true, world = true },
   prompt = { core = true, program = true },
   main = { core = true, bind = true, program = true, prompt = true }, -- runtime/main.c
   host = {}, -- runtime/mgpu.h
