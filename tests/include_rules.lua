@@ -6,15 +6,16 @@
 --
 --     core <- ops <- device <- graph <- bind
 --
--- comm includes only core, io includes graph, data includes the devices and io. There are no exceptions. A folder
--- inside runtime/device is reached only through the device interface, apart from device/program, which
--- the devices share; only the bindings, the program and its prompt know Lua.
+-- comm includes only core, world includes comm, io includes graph, data includes the devices and io. There are no
+-- exceptions. A folder inside runtime/device is reached only through the device interface, apart from device/program,
+-- which the devices share; only the bindings, the program and its prompt know Lua.
 
 -- Folder -> the folders whose headers it may include, besides its own.
 local may_include = {
   core = {},
   ops = { core = true, comm = true }, -- a row names its collective: comm/collective.h
   comm = { core = true },
+  world = { core = true, comm = true },
   device = { core = true, ops = true, comm = true },
   graph = { core = true, ops = true, device = true, comm = true },
   data = { core = true, device = true, io = true },
