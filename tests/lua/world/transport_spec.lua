@@ -19,7 +19,7 @@ local function program(name)
   return path
 end
 
-local exchange = program "exchange"
+local exchange, cancel = program "exchange", program "cancel"
 
 -- Kind -> the command that starts N processes.
 local LAUNCHERS = {
@@ -53,6 +53,21 @@ for kind, name in pairs(NAMES) do
       check.equal(lines, n, "the library prints nothing")
     end)
   end
+end
+
+for kind in pairs(NAMES) do
+  test(kind .. ": messages with a stopped process are given up in time, and their memory is left alone", function()
+    needs(kind)
+    local out, status = run(kind, 2, cancel .. " " .. kind .. " stopped")
+    check.matches(out, "^%d given up in time, 0 changed later\n")
+    check.equal(status, 76, "the status of rank 0 reaches the launcher")
+  end)
+
+  test(kind .. ": processes that never stop the transport end", function()
+    needs(kind)
+    local _, status = run(kind, 3, cancel .. " " .. kind .. " leaves")
+    check.truthy(status ~= 124, "timeout did not end them")
+  end)
 end
 
 test("a process that the launcher of another MPI started says so", function()
