@@ -174,6 +174,19 @@ static double join_patience(void) {
     return seconds > 0 ? seconds : 60;
 }
 
+/* For launchers that do not tell: by the names of the hosts. */
+static void find_local_ranks(void) {
+    mg_launch *l = &world.launch;
+    const char *own = mg_world_member(world.rank)->host;
+    if (l->local_size > 0) return;
+    l->local_rank = 0;
+    for (int r = 0; r < world.size; r++) {
+        if (strcmp(mg_world_member(r)->host, own) != 0) continue;
+        l->local_size++;
+        l->local_rank += r < world.rank;
+    }
+}
+
 /* FNV-1a. */
 static uint64_t hash_text(const char *text) {
     uint64_t hash = 14695981039346656037u;
@@ -254,7 +267,10 @@ mg_status mg_world_start(void) {
     world.size = world.launch.size;
     mg_status status = find_transport();
     if (status == MG_OK) status = world.api->own_addresses ? start_by_transport() : start_by_hub();
-    if (status == MG_OK) status = divide_cores();
+    if (status == MG_OK) {
+        find_local_ranks();
+        status = divide_cores();
+    }
     if (status == MG_OK) return MG_OK;
     mg_world_stop(1);
     return status;
