@@ -32,7 +32,7 @@ for op, name in pairs { Abs = "abs", Acos = "acos", Acosh = "acosh", Asin = "asi
   Tanh = "tanh" } do
   define(op, "math." .. name, "x")
 end
-for op, name in pairs { Add = "add", AddV2 = "add", Atan2 = "atan2", Sub = "subtract", Mul = "multiply",
+for op, name in pairs { Add = "add", AddV2 = "add", Sub = "subtract", Mul = "multiply",
   RealDiv = "truediv", Div = "truediv", DivNoNan = "divide_no_nan", FloorDiv = "floordiv", FloorMod = "floormod",
   Pow = "pow", Maximum = "maximum", Minimum = "minimum", Greater = "greater", GreaterEqual = "greater_equal",
   Less = "less", LessEqual = "less_equal", Equal = "equal", NotEqual = "not_equal", LogicalAnd = "logical_and",
@@ -48,6 +48,10 @@ for op, name in pairs { Mean = "mean", Sum = "sum", Max = "max", Min = "min", Pr
   define(op, "math.reduce_" .. name, "input_tensor axis", "keepdims=keep_dims")
 end
 
+define("Atan2", "math.atan2", "y x")
+define("BiasAdd", "nn.bias_add", "value bias", "data_format=data_format")
+define("Rint", "math.rint", "x")
+define("Slice", "slice", "input_ begin size")
 define("LeakyRelu", "nn.leaky_relu", "features", "alpha=alpha")
 define("Softmax", "nn.softmax", "logits")
 define("LogSoftmax", "nn.log_softmax", "logits")
