@@ -116,7 +116,7 @@ def tf_models(x, b, a, ids):
     }
     more = [tf.atan2(x, b), tf.nn.bias_add(x, array(6)), tf.math.rint(x), tf.slice(x, [0, 1, 2], [-1, 2, -1]),
             tf.reshape(x, [tf.shape(x)[0], -1]), tf.reshape(x, tf.stack([tf.shape(x)[0], 2, -1])),
-            tf.nn.conv2d(grid, array(2, 2, 6, 3), 1, "SAME")]
+            tf.nn.conv2d(grid, array(2, 2, 6, 3), 1, "SAME"), tf.nn.swish(x)]
     if not tf.__version__.startswith("2.3"):  # there, most of these are several ops
         more += [K.batch_flatten(x), tf.norm(x, axis=-1), tf.argsort(x, axis=1), tf.linalg.matrix_transpose(x),
                  tf.linalg.trace(grid), tf.image.flip_left_right(grid), tf.image.flip_up_down(grid),

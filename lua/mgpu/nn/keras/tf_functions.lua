@@ -16,8 +16,8 @@ local given = objects.given
 
 -- TensorFlow's function -> the operation, and the function's arguments in order: "operation=function", or one name
 -- where both are equal. "!name": must not be given, or be false. change(arguments, layer), where names are not all that
--- differs, changes the arguments and `layer`, whose field op is the operation (or class_name and config say which layer it
--- is), or returns what it cannot translate.
+-- differs, changes the arguments and `layer`, whose field op is the operation (or class_name and config say which layer
+-- it is), or returns what it cannot translate.
 local FUNCTIONS = {}
 
 local function define(operation, arguments, names, change)
@@ -43,8 +43,8 @@ for operation, names in pairs {
   Arcsinh = "math.asinh", Arctanh = "math.atanh", Ceil = "math.ceil", Cos = "math.cos", Cosh = "math.cosh",
   Erf = "math.erf", Erfc = "math.erfc", Exp = "math.exp", Expm1 = "math.expm1", Floor = "math.floor",
   Isfinite = "math.is_finite", Isinf = "math.is_inf", Isnan = "math.is_nan", Log = "math.log", Log1p = "math.log1p",
-  LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal", Round = "math.round math.rint",
-  Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid", LogSigmoid = "math.log_sigmoid", Sign = "math.sign",
+  LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal",
+  Round = "math.round math.rint", Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid", LogSigmoid = "math.log_sigmoid", Sign = "math.sign",
   Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt", Square = "math.square", Tan = "math.tan",
   Tanh = "math.tanh nn.tanh" } do
   define(operation, "x", names)

@@ -13,8 +13,7 @@ local M = {}
 local given = objects.given
 
 -- op -> the function, the names of its arguments in the order of the op's inputs, and "argument=attribute" for those
--- that are attributes. "_": an input that is left out; change(values, attributes): what else differs, RETURNS a
--- problem.
+-- that are attributes. change(values, attributes): what else differs, RETURNS a problem.
 local OPS = {}
 
 local function define(names, name, inputs, attributes, change)
@@ -56,6 +55,8 @@ define("LeakyRelu", "nn.leaky_relu", "features", "alpha=alpha")
 define("Softmax", "nn.softmax", "logits")
 define("LogSoftmax", "nn.log_softmax", "logits")
 define("Identity", "identity", "input")
+-- Of functions with a gradient of their own, such as swish; the other inputs are what the gradient needs.
+define("IdentityN", "identity", "input others", "", function(values) values.others = nil end)
 define("StopGradient", "stop_gradient", "input")
 define("Select SelectV2", "where", "condition x y")
 define("Cast", "cast", "x", "dtype=DstT")
