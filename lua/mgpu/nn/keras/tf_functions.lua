@@ -44,9 +44,8 @@ for operation, names in pairs {
   Erf = "math.erf", Erfc = "math.erfc", Exp = "math.exp", Expm1 = "math.expm1", Floor = "math.floor",
   Isfinite = "math.is_finite", Isinf = "math.is_inf", Isnan = "math.is_nan", Log = "math.log", Log1p = "math.log1p",
   LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal",
-  Round = "math.round math.rint", Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid", LogSigmoid = "math.log_sigmoid",
-  Sign = "math.sign",
-  Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt", Square = "math.square", Tan = "math.tan",
+  Round = "math.round math.rint", Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid",
+  LogSigmoid = "math.log_sigmoid", Sign = "math.sign", Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt", Square = "math.square", Tan = "math.tan",
   Tanh = "math.tanh nn.tanh" } do
   define(operation, "x", names)
 end
