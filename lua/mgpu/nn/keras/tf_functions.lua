@@ -45,7 +45,8 @@ for operation, names in pairs {
   Isfinite = "math.is_finite", Isinf = "math.is_inf", Isnan = "math.is_nan", Log = "math.log", Log1p = "math.log1p",
   LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal",
   Round = "math.round math.rint", Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid",
-  LogSigmoid = "math.log_sigmoid", Sign = "math.sign", Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt", Square = "math.square", Tan = "math.tan",
+  LogSigmoid = "math.log_sigmoid", Sign = "math.sign", Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt",
+  Square = "math.square", Tan = "math.tan",
   Tanh = "math.tanh nn.tanh" } do
   define(operation, "x", names)
 end
