@@ -63,8 +63,9 @@ local BEGINS = {}
 function BEGINS.GetItem(arguments)
   local key = arguments.key
   if type(key) == "table" and #key == 1 then key = key[1] end
-  local first = type(key) == "table" and key.slice and key.slice[1]
-  return (key == 0 or first == 0 or first == core.null) and arguments.x or nil
+  local slice = type(key) == "table" and key.slice or {}
+  local forward = slice[3] == core.null or slice[3] == 1
+  return (key == 0 or forward and (slice[1] == 0 or slice[1] == core.null)) and arguments.x or nil
 end
 function BEGINS.Unstack(arguments, output) return output == 0 and arguments.x or nil end
 function BEGINS.Stack(arguments) return arguments.x[1] end
