@@ -223,5 +223,5 @@ bool mg_hub_thread_start(mg_hub *h) {
 
 void mg_hub_wake(mg_hub *h) {
     const uint64_t one = 1;
-    if (h->running && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
+    if (h->wake >= 0 && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
 }
