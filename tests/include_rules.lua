@@ -20,7 +20,9 @@ local may_include = {
   graph = { core = true, ops = true, device = true, comm = true, world = true },
   data = { core = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
-  bind = { core = true, ops = true, device = true, graph = true, data = true, io = true, world = true },
+  bind = {
+    core = true, ops = true, device = true, graph = true, data = true, io = true, world = true,
+  },
   program = { core = true, device = true, bind = true, world = true },
   prompt = { core = true, program = true },
   main = { core = true, bind = true, program = true, prompt = true }, -- runtime/main.c

@@ -11,7 +11,7 @@ enum { TRUSTED = 1 };
 /* `came` begins with the head of the record. */
 static void look_at(mg_record_reader *reader, const mg_record *r, const uint8_t *came) {
     uint8_t head[MG_RECORD_HEAD + MG_RECORD_FIXED + MG_RECORD_TEXT_BYTES];
-    if (r->kind >= MG_RECORD_KINDS || strlen(r->text) > MG_RECORD_TEXT_BYTES) abort();
+    if ((int)r->kind >= MG_RECORD_KINDS || strlen(r->text) > MG_RECORD_TEXT_BYTES) abort();
     if (!reader->trusted && (r->kind != MG_RECORD_HELLO || reader->large)) abort();
     const size_t n = mg_record_write(r, head), length = came[MG_RECORD_HEAD + 12];
     /* A text with a zero byte is cut there. */
