@@ -18,7 +18,7 @@ PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libx
            libwebp-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
-TEST_PACKAGES = zsh groff
+TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG
@@ -124,6 +124,9 @@ build/found.mk: Makefile
 	$(call probe,jpeg,jpeglib.h,jpeg_crop_scanline,-ljpeg,libjpeg-dev,JPEG images)
 	$(call probe,gif,gif_lib.h,DGifOpen,-lgif,libgif-dev,GIF images)
 	$(call probe,webp,webp/decode.h,WebPDecode,-lwebp,libwebp-dev,WebP images)
+	$(call probe,openmpi,mpi.h,MPI_Isend,-I$(OPENMPI_H) $(LIB_openmpi),libopenmpi-dev,many processes by Open MPI)
+	$(call probe,mpich,mpi.h,MPI_Isend,-I$(MPICH_H) $(LIB_mpich),libmpich-dev,many processes by MPICH)
+	$(call probe,ucx,ucp/api/ucp.h,ucp_init_version,-lucp -lucs,libucx-dev,many processes by UCX)
 	$(call probe,cmocka,cmocka.h,_cmocka_run_group_tests,-lcmocka,libcmocka-dev,the tests in C)
 	@rm -f build/probe build/probe.c build/probe.log; mv $@.new $@
 
@@ -137,7 +140,8 @@ KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
   $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) \
-  $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so)
+  $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so) \
+  $(patsubst %,$(OUT)/mgpu-%.so,$(MPI_KINDS)) $(UCX)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
@@ -146,7 +150,7 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-include $(wildcard runtime/device/*/rules.mk)
+include $(wildcard runtime/device/*/rules.mk runtime/world/*/rules.mk)
 
 all: $(PRODUCTS) ## build everything (the default)
 	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")

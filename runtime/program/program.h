@@ -5,10 +5,11 @@
 #ifndef MG_PROGRAM_PROGRAM_H
 #define MG_PROGRAM_PROGRAM_H
 
+#include "core/version.h"
 #include <lua.h>
 #include <stdbool.h>
 
-#define MG_MAIN_VERSION "0.1.0"
+#define MG_MAIN_VERSION MG_VERSION
 
 /* The exit status of the program if a file cannot be read or written. The statuses of other
  * failures are in errors.c. */

@@ -1,0 +1,113 @@
+-- The transports carry messages between processes: the programs of tests/world, started by real launchers.
+
+local check = require "check"
+local test = check.test
+
+if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build needs programs built with it" end
+
+local compiler = check.run("command -v cc gcc clang | head -n 1"):match "%S+"
+if not compiler then check.skip "there is no C compiler" end
+
+local built = check.program:match "^(.*)/"
+
+-- Compiles tests/world/NAME.c and returns the path of the program.
+local function program(name)
+  local path = check.path(name)
+  local out, status = check.run(("%s -std=gnu11 -O1 -Wall -Werror -Iruntime -o %s tests/world/%s.c -L%s -lmgpu "
+    .. "-Wl,-rpath,$(realpath %s) 2>&1"):format(compiler, path, name, built, built))
+  if status ~= 0 then check.fail(out) end
+  return path
+end
+
+local exchange, cancel = program "exchange", program "cancel"
+
+-- Starts $1 processes of the program behind it, as rank 0, 1, ... of a folder that is their store. The exit status is
+-- that of rank 0 if it fails, else that of the last that fails.
+local plain = check.path "plain"
+check.write(plain, [[
+n=$1; shift; store=$(mktemp -d); processes=; status=0
+for rank in $(seq 0 $((n - 1))); do
+  PEER_RANK=$rank PEER_SIZE=$n PEER_STORE=$store "$@" & processes="$! $processes"
+done
+for process in $processes; do wait $process || status=$?; done
+rm -r "$store"
+exit $status
+]])
+
+-- Kind -> the command that starts N processes, a program that it needs, and the beginning of the library's version.
+local TRANSPORTS = {
+  openmpi = {
+    launch = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe -np",
+    needs = "mpirun.openmpi", name = "Open MPI ",
+  },
+  mpich = { launch = "mpirun.mpich -np", needs = "mpirun.mpich", name = "MPICH " },
+  ucx = { launch = "sh " .. plain, needs = "sh", name = "UCX " },
+}
+
+local function needs(kind)
+  check.needs(("%s/mgpu-%s.so"):format(built, kind))
+  local launcher = TRANSPORTS[kind].needs
+  if check.run("command -v " .. launcher) == "" then check.skip("there is no " .. launcher) end
+end
+
+-- Output and exit status of a program in n processes, and whether they took too long.
+local function run(kind, n, command)
+  local out, status = check.run(("timeout -k 5 240 %s %d %s 2>&1"):format(TRANSPORTS[kind].launch, n, command))
+  if status == 124 then check.fail("it does not end:\n" .. out) end
+  return out, status
+end
+
+for kind, transport in pairs(TRANSPORTS) do
+  local name = transport.name
+  for n = 2, 4 do
+    test(("%s: all pairs of %d processes exchange messages of 0 B to 40 MiB"):format(kind, n), function()
+      needs(kind)
+      local out, status = run(kind, n, exchange .. " " .. kind)
+      if status ~= 0 then check.fail(out) end
+      for rank = 0, n - 1 do check.matches(out, ("rank %d of %d: %s[%%d.]+ exchanged\n"):format(rank, n, name)) end
+      local _, lines = out:gsub("\n", "")
+      check.equal(lines, n, "the library prints nothing")
+    end)
+  end
+end
+
+for kind in pairs(TRANSPORTS) do
+  test(kind .. ": messages with a stopped process are given up in time, and their memory is left alone", function()
+    needs(kind)
+    local out, status = run(kind, 2, cancel .. " " .. kind .. " stopped")
+    check.matches(out, "^%d given up in time, 0 changed later\n")
+    check.equal(status, 76, "the status of rank 0")
+  end)
+
+  test(kind .. ": processes that never stop the transport end", function()
+    needs(kind)
+    run(kind, 3, cancel .. " " .. kind .. " leaves")
+  end)
+end
+
+test("ucx: a process that has died is reported by the messages with it", function()
+  needs "ucx"
+  for _, wires in ipairs { "all", "tcp" } do
+    local out, status = run("ucx", 2, ("env UCX_TLS=%s %s ucx dead"):format(wires, cancel))
+    check.matches(out, "failed: UCX: sending to rank 1: ")
+    check.matches(out, "failed: UCX: receiving from rank 1: ")
+    check.matches(out, "\n0 given up in time, 0 changed later\n")
+    check.equal(status, 76, "the status of rank 0")
+  end
+end)
+
+test("ucx: TCP alone carries messages", function()
+  needs "ucx"
+  local out, status = run("ucx", 3, "env UCX_TLS=tcp " .. exchange .. " ucx")
+  if status ~= 0 then check.fail(out) end
+  check.matches(out, "rank 2 of 3: UCX [%d.]+ exchanged\n")
+end)
+
+test("a process that the launcher of another MPI started says so", function()
+  needs "openmpi"
+  needs "mpich"
+  local out, status = run("mpich", 2, exchange .. " openmpi")
+  check.truthy(status ~= 0)
+  check.matches(out, "Open MPI [%d.]+: this process is rank 0 of 1 there, but the launcher made it rank 1 of 2: "
+    .. "start it by the mpirun of the same MPI")
+end)
