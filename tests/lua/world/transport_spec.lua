@@ -60,6 +60,13 @@ for kind, transport in pairs(processes.transports) do
     check.equal(status, 76, "the status of rank 0")
   end)
 
+  test(kind .. ": signals keep their handlers, and other threads may call the transport", function()
+    needs(kind)
+    local out, status = run(kind, 2, program "signals" .. " " .. kind)
+    check.equal(out, ("0 handlers changed, 0 threads take signals\n"):rep(2))
+    check.equal(status, 0)
+  end)
+
   test(kind .. ": processes that never stop the transport end", function()
     needs(kind)
     run(kind, 3, cancel .. " " .. kind .. " leaves")
@@ -82,6 +89,13 @@ test("ucx: TCP alone carries messages", function()
   local out, status = run("ucx", 3, "env UCX_TLS=tcp " .. exchange .. " ucx")
   if status ~= 0 then check.fail(out) end
   check.matches(out, "rank 2 of 3: UCX [%d.]+ exchanged\n")
+end)
+
+test("ucx: a network card that is missing is an error", function()
+  needs "ucx"
+  local out, status = run("ucx", 1, ("env UCX_TLS=tcp UCX_NET_DEVICES=none7 %s ucx"):format(exchange))
+  check.matches(out, "rank 0: UCX: no network card is up of those that MGPU_INTERFACE or UCX_NET_DEVICES name")
+  check.equal(status, 1)
 end)
 
 test("a process that the launcher of another MPI started says so", function()
