@@ -52,7 +52,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # ---- sources and products ------------------------------------------------------------------------
 
 LIB_C   := $(filter-out %_plugin.c,$(wildcard \
-           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c world/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
 BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
@@ -67,7 +67,7 @@ GIF_C   := runtime/data/image_codec/gif.c
 WEBP_C  := runtime/data/image_codec/webp.c
 IMAGE_C := $(filter-out $(GIF_C) $(WEBP_C),$(wildcard runtime/data/image_codec/*.c))
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
-MAIN_C  := runtime/main.c $(wildcard runtime/program/*.c runtime/prompt/*.c)
+MAIN_C  := runtime/main.c $(wildcard runtime/program/*.c runtime/program/launcher/*.c runtime/prompt/*.c)
 TEST_C  := $(wildcard tests/c/test_*.c)
 JPEG_TESTS := $(shell grep -l '"jpeg_files.h"' $(TEST_C))# they make files with libjpeg
 H5_TESTS := $(shell grep -l 'hdf5.h>\|h5_helper' $(TEST_C))# with libhdf5
@@ -164,6 +164,7 @@ $B/%.o: %.c | build/found.mk
 	$(call say,cc,$<)
 	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
 FLAGS_runtime/program      = -I$(LUA)
+FLAGS_runtime/program/launcher = -I$(LUA)
 FLAGS_runtime/prompt       = -I$(LUA)
 FLAGS_runtime/main.c       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)

@@ -173,6 +173,9 @@ int main(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     if (m.wrong) return refuse(&m);
+    if (mg_launcher_wanted(&m)) return mg_launcher_run(&m);
+    const int joined = mg_launcher_join(&m);
+    if (joined) return joined;
     lua_State *L = new_state();
     if (!L) {
         fprintf(stderr, "mgpulua: not enough memory for a Lua state%s\n", mg_reason_limits(ENOMEM));

@@ -176,6 +176,30 @@ local function report_machine(report)
   end
 end
 
+-- ---- many processes -------------------------------------------------------------------------------
+
+-- Which launcher started this process and why it is believed, and the plug-ins that carry messages between processes.
+local function report_world(report)
+  report ""
+  local known, launch = pcall(core.launch)
+  if not known then
+    line(report, "WRONG", "launcher", (tostring(launch):gsub("^[^:\n]*:%d+: ", "")))
+  elseif launch.by == "none" then
+    line(report, "launcher", "none", launch.seen)
+  else
+    line(report, "launcher", launch.by, ("%s, messages by %s"):format(launch.seen, launch.transport))
+  end
+  local transports = core.transports()
+  for _, transport in ipairs(transports) do
+    line(report, transport.problem and "missing" or "ok", "mgpu-" .. transport.name .. ".so",
+      transport.problem or "messages between processes")
+  end
+  if #transports == 0 then
+    line(report, "left out", "mgpu-ucx.so, -openmpi, -mpich",
+      "many processes: not in this build, which needs libucx-dev, libopenmpi-dev or libmpich-dev for it")
+  end
+end
+
 -- ---- self-tests -----------------------------------------------------------------------------------
 
 -- Checks a small matrix product and a convolution, trains a step, then times matrix products for half a second.
@@ -279,6 +303,7 @@ end
 return function(report)
   report_versions(report)
   report_machine(report)
+  report_world(report)
   report ""
   program.list_devices(report)
   return report_tests(report)

@@ -5,6 +5,8 @@
 local core = require "mgpu.core"
 local aliases = require "mgpu.aliases"
 
+core.world_start()
+
 local mgpu = {}
 for name, value in pairs(require "mgpu.tensor") do mgpu[name] = value end
 
@@ -108,6 +110,7 @@ local loaders = {
   model_from_json = function() return require "mgpu.nn.saving".model_from_json end,
   clone_model = function() return require "mgpu.nn.model_config".clone_model end,
   models = zoo,
+  world = function() return require "mgpu.parallel.world".world end,
   warnings = function() return require "mgpu.warnings".switch end,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do

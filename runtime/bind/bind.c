@@ -2,6 +2,7 @@
  * Lua: as strings that begin with the user's file and line. */
 #include "bind/bind.h"
 #include "bind/source.h"
+#include "core/version.h"
 #include "core/context.h"
 #include "core/io.h"
 #include "core/threads.h"
@@ -15,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION "0.1.0"
 
 /* ---- the user's line ---- */
 
@@ -312,6 +312,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_source,       mg_bind_terminal,  mg_bind_source_csv,
         mg_bind_elements,     mg_bind_transform, mg_bind_datasets,
         mg_bind_source_files, mg_bind_tfrecord,  mg_bind_library,
+        mg_bind_world,
     };
     bind_replace_pairs(L);
     lua_newtable(L);
@@ -319,7 +320,7 @@ int luaopen_mgpu_core(lua_State *L) {
     lua_newtable(L); /* core */
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) bind_register(L, lists[i]);
     bind_set_root(L);
-    lua_pushliteral(L, VERSION);
+    lua_pushliteral(L, MG_VERSION);
     lua_setfield(L, -2, "version");
     lua_newtable(L); /* methods */
     bind_open_ops(L, false);

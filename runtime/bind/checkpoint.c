@@ -3,6 +3,7 @@
 #include "io/checkpoint.h"
 #include "core/alloc.h"
 #include "core/threads.h"
+#include "world/world.h"
 
 #define BIND_WRITER "mgpu.checkpoint_writer"
 
@@ -148,11 +149,13 @@ static int core_stop_listen(lua_State *L) {
     return 0;
 }
 
-/* stop_requested() -> the name of the signal if one came since stop_listen(true), else nil. */
+/* stop_requested() -> the name of the signal if one came since stop_listen(true), else nil. With
+ * several ranks it is what they have agreed on in the last step, so that all stop after the same
+ * one. */
 static int core_stop_requested(lua_State *L) {
     const int reason = mg_stop_requested();
     const char *name = bind_signal_name(reason);
-    if (!reason) return 0;
+    if (mg_world_size() > 1 ? !(mg_world_flags() & MG_FLAG_STOP) : !reason) return 0;
     lua_pushstring(L, name ? name : "a signal");
     return 1;
 }

@@ -270,7 +270,7 @@ static int jit_gc(lua_State *L) {
 }
 
 /* Reads the options at index 2: {devices = names, weights = shares, stages = number of groups,
- * local_norm = boolean, central = name}. */
+ * local_norm = boolean, central = name, joint = whether all ranks of the world share the step}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -295,6 +295,9 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
         lua_pop(L, 1);
     }
     lua_pop(L, 2);
+    lua_getfield(L, 2, "joint");
+    j->joint = lua_toboolean(L, -1);
+    lua_pop(L, 1);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);
     lua_getfield(L, 2, "stages");

@@ -127,6 +127,7 @@ typedef struct bind_jitted {
     double weights[MG_MAX_DEVICES];     /* relative shares of the rows, if weighted */
     int n_devices, n_stages;            /* 0 devices: the default one; groups of devices */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
+    bool joint;                         /* all ranks of the world share it, unless one is alone */
     mg_device *central;                 /* strategy "central": the device that has the weights */
     int n_entries, n_traces;
     uint64_t clock; /* calls so far */

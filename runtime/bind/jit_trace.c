@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/context.h"
 #include "graph/graph.h"
+#include "world/world.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,8 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
     if (!trace) bind_raise(L);
     if (j->n_devices > 0 &&
         mg_trace_set_devices(trace, j->devices, j->n_devices, j->n_stages,
-                             j->weighted ? j->weights : NULL, j->local_norm, j->central) != MG_OK) {
+                             j->weighted ? j->weights : NULL, j->local_norm, j->central,
+                             j->joint && mg_world_is_joint()) != MG_OK) {
         mg_trace_abandon(trace);
         bind_raise(L);
     }

@@ -7,6 +7,7 @@
 #include "bind/jit.h"
 #include "core/precision.h"
 #include "device/device.h"
+#include "world/world.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,9 @@ void bind_sign_settings(bind_signature *s) {
     end_label(s, "the default device, precision or determinism", NULL, 0);
     put_bytes(s, &frozen_pattern, sizeof frozen_pattern);
     end_label(s, "what is trainable", NULL, 0);
+    const char joint = mg_world_is_joint();
+    put_bytes(s, &joint, sizeof joint);
+    end_label(s, "whether one rank of the world computes alone", NULL, 0);
 }
 
 /* ---- upvalues ---- */

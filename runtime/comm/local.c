@@ -9,6 +9,7 @@
  * the result to all ranks. For short vectors each rank computes the whole result for itself. */
 #define _GNU_SOURCE
 #include "comm/comm.h"
+#include "comm/reduce.h"
 #include "core/alloc.h"
 #include "core/placement.h"
 #include "core/threads.h"
@@ -168,46 +169,6 @@ static mg_comm_operand *operand_of(const local_comm *c, int r, int i) {
     return &c->table[r * MG_BUCKET_TENSORS + i];
 }
 
-/* NaN wins in a maximum or minimum: it is the only number unlike itself. Sums are made in the type
- * `sum`: those of integers wrap around, as unsigned numbers do. */
-#define REDUCER(name, type, sum)                                                                   \
-    static void name(type *restrict acc, const type *restrict in, int64_t n, int op) {             \
-        if (op == MG_REDUCE_SUM)                                                                   \
-            for (int64_t i = 0; i < n; i++) acc[i] = (type)((sum)acc[i] + (sum)in[i]);             \
-        else if (op == MG_REDUCE_MAX)                                                              \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                acc[i] = acc[i] >= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                acc[i] = acc[i] <= in[i] || acc[i] != acc[i] ? acc[i] : in[i];                     \
-    }
-REDUCER(reduce_f32, float, float)
-REDUCER(reduce_f64, double, double)
-REDUCER(reduce_i32, int32_t, uint32_t)
-REDUCER(reduce_i64, int64_t, uint64_t)
-REDUCER(reduce_u8, uint8_t, unsigned)
-
-/* bool and the 16-bit floats: computed in double, and rounded after every rank. */
-static void reduce_any(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
-    double a[PIECE], b[PIECE];
-    mg_to_double(a, acc, t, (size_t)n);
-    mg_to_double(b, in, t, (size_t)n);
-    reduce_f64(a, b, n, op);
-    mg_from_double(acc, a, t, (size_t)n);
-}
-
-/* acc = acc op in, for n elements, at most PIECE. */
-static void reduce_piece(void *acc, const void *in, int64_t n, mg_dtype t, int op) {
-    switch (t) {
-    case MG_F32: reduce_f32(acc, in, n, op); return;
-    case MG_F64: reduce_f64(acc, in, n, op); return;
-    case MG_I32: reduce_i32(acc, in, n, op); return;
-    case MG_I64: reduce_i64(acc, in, n, op); return;
-    case MG_U8: reduce_u8(acc, in, n, op); return;
-    default: reduce_any(acc, in, n, t, op); return;
-    }
-}
-
 /* Reduces elements [first, last) of operand i over all ranks, and writes them to the outs of ranks
  * [from, to). */
 static void reduce_range(const local_comm *c, int i, int64_t first, int64_t last,
@@ -219,8 +180,7 @@ static void reduce_range(const local_comm *c, int i, int64_t first, int64_t last
         const size_t at = (size_t)e * size, bytes = (size_t)n * size;
         memcpy(sums, (const char *)operand_of(c, 0, i)->in + at, bytes);
         for (int r = 1; r < c->comm.n; r++)
-            reduce_piece(sums, (const char *)operand_of(c, r, i)->in + at, n, x->dtype,
-                         (int)x->reduction);
+            mg_reduce(sums, (const char *)operand_of(c, r, i)->in + at, n, x->dtype, x->reduction);
         for (int r = from; r < to; r++) memcpy((char *)operand_of(c, r, i)->out + at, sums, bytes);
     }
 }

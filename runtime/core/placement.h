@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The maximum number of devices of one kind, of logical devices on one GPU, and of devices in one
- * step. Sets of devices or stages are kept as bits of a uint64_t. */
-enum { MG_MAX_DEVICES = 64 };
+/* The maximum number of devices of one kind, of logical devices on one GPU, and of devices of one
+ * process in one step. Sets of devices or stages are kept as bits of a uint64_t. MG_MAX_SHARDS: of
+ * devices that share the rows of a step, in all processes. */
+enum { MG_MAX_DEVICES = 64, MG_MAX_SHARDS = 1024 };
 
 /* ---- shardings ---- */
 
@@ -38,8 +39,8 @@ enum mg_reduce_kind { MG_REDUCE_SUM, MG_REDUCE_MAX, MG_REDUCE_MIN };
 typedef struct mg_shards { /* which rows of the global batch each of n devices has */
     int n;
     int64_t rows;                  /* of the whole batch; 0: nothing is sharded */
-    int64_t first[MG_MAX_DEVICES]; /* device i has rows [first[i], first[i] + count[i]) */
-    int64_t count[MG_MAX_DEVICES]; /* may be 0 */
+    int64_t first[MG_MAX_SHARDS]; /* device i has rows [first[i], first[i] + count[i]) */
+    int64_t count[MG_MAX_SHARDS]; /* may be 0 */
 } mg_shards;
 
 /* Deals rows out over n devices in order: in proportion to weights, or evenly if weights is NULL

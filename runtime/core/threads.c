@@ -235,14 +235,36 @@ void mg_core_count_keep(void) {
 /* Counts each core once, however many hardware threads it has: two threads on one core share its
  * arithmetic units. A quota below that count is a limit as well: more threads than it pays for are
  * stopped by the kernel for a part of each period. */
+/* Processes that share the cores of this one. */
+static int n_sharing = 1;
+
+/* The processors that this process may use. False: the system does not tell. */
+static bool find_allowed(cpu_set_t *allowed) {
+    *allowed = kept;
+    return is_kept || sched_getaffinity(0, sizeof *allowed, allowed) == 0;
+}
+
+uint64_t mg_core_set_hash(uint64_t hash) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    find_allowed(&allowed);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) hash = (hash ^ cpu) * 1099511628211u;
+    return hash;
+}
+
+void mg_core_count_share(int n) {
+    n_sharing = n;
+}
+
 int mg_core_count(void) {
-    cpu_set_t allowed = kept, cores;
+    cpu_set_t allowed, cores;
     CPU_ZERO(&cores);
-    if (!is_kept && sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    if (!find_allowed(&allowed)) return 1;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed)) CPU_SET((size_t)core_of((int)cpu), &cores);
     const int n = CPU_COUNT(&cores), quota = mg_cgroup_cpus("");
-    const int least = quota && quota < n ? quota : n;
+    const int least = (quota && quota < n ? quota : n) / n_sharing;
     return least > 0 ? least : 1; /* at least the one we run on */
 }
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 
 /* Asks the running computation to stop: safe in a signal handler. */
@@ -75,6 +76,10 @@ double mg_deadline(void);
 /* Physical cores this process may use (its affinity and the CPU quotas of its cgroups respected),
  * at least 1. */
 int mg_core_count(void);
+/* From here on this process may use 1/n of them: n processes with the same affinity share them. */
+void mg_core_count_share(int n);
+/* A hash (FNV-1a) that continues with the processors of this process's affinity. */
+uint64_t mg_core_set_hash(uint64_t hash);
 /* Records this thread's current affinity for mg_core_count. Call it before OpenMP is loaded: with
  * OMP_PROC_BIND, OpenMP binds the thread that loads it to a single core. */
 void mg_core_count_keep(void);

@@ -194,6 +194,7 @@ mg_status mg_variable_set(mg_variable *v, mg_tensor *value) {
     mg_tensor_release(v->value);
     drop_replicas(v);
     v->value = value;
+    v->n_changes++;
     v->nonfinite = false;
     return is_pending(v) ? add_pending(v) : MG_OK;
 }

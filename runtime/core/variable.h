@@ -20,6 +20,7 @@ struct mg_variable {
     bool autocast;        /* a layer that computes in another dtype reads it in that dtype */
     bool nonfinite;       /* a step has made the value NaN or infinite (graph/new_values.h) */
     mg_tensor *value;     /* owned: an MG_VALUE, or lazy and then in its thread's pending list */
+    uint64_t n_changes;   /* how often it got a new value */
     mg_replica *replicas; /* owned: equal to value, on other devices */
     int n_replicas;
     mg_tensor *traced; /* owned: the value inside the open trace, or NULL */

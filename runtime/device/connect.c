@@ -1,7 +1,9 @@
 /* Choosing the communicator for a set of devices: the local one where the host sees all their
- * memory, else the kind's own where all are of one kind, else the staged one. */
+ * memory, else the kind's own where all are of one kind, else the staged one. Over several
+ * processes likewise. */
 #include "core/alloc.h"
 #include "device/device.h"
+#include "world/world.h"
 
 /* Ranks whose memory the host sees take part with their own addresses; the others get buffers. */
 static mg_comm *connect_staged(mg_device *const *devices, int n) {
@@ -49,6 +51,27 @@ mg_comm *mg_device_join(const mg_device_team *team) {
             return NULL;
         }
     return api->connect(team);
+}
+
+/* The kind's own communicator over processes, as NCCL: rank 0 of the world makes its id. */
+static mg_comm *join_by_id(mg_device *const *devices, const int64_t *here) {
+    mg_device_team team = {.here = (int)here[mg_world_rank()], .devices = devices};
+    mg_comm_id id = {{0}};
+    for (int r = 0; r < mg_world_size(); r++) {
+        if (r < mg_world_rank()) team.first += (int)here[r];
+        team.n += (int)here[r];
+    }
+    if (mg_world_rank() == 0 && mg_device_make_id(devices[0], &id) != MG_OK) return NULL;
+    if (mg_world_broadcast(0, &id, sizeof id) != MG_OK) return NULL;
+    team.id = &id;
+    return mg_device_join(&team);
+}
+
+mg_comm *mg_device_connect_joint(mg_device *const *devices, const int64_t *here) {
+    bool host_sees_all = true;
+    for (int i = 0; i < here[mg_world_rank()]; i++)
+        host_sees_all = host_sees_all && devices[i]->api->host_memory;
+    return host_sees_all ? mg_world_connect(here) : join_by_id(devices, here);
 }
 
 mg_status mg_device_make_id(const mg_device *d, mg_comm_id *id) {

@@ -38,8 +38,9 @@ typedef struct mg_run {
     mg_comm *comm;           /* of the devices that share the rows, or NULL */
     const mg_shards *shards; /* which rows each rank has; set if there is a comm */
     int rank;                /* this device's rank in comm */
-    mg_comm *world;          /* of all devices of the plan; NULL if comm is */
+    mg_comm *world;          /* of all devices of the plan in this process; NULL if comm is */
     int world_rank;
+    int n_stage;             /* devices of a stage in this process */
     int threads;             /* of the host's cores; 0: all */
     const atomic_bool *stop; /* the compute phase ends when it is set. NULL: on an interrupt */
     bool *finished; /* set when the commit phase has made all its values, even if it fails */
@@ -177,6 +178,9 @@ mg_status mg_device_copy(mg_device *to, void *dst, mg_device *from, const void *
 mg_status mg_device_read_through(mg_device *d, void *dst, const void *src, size_t bytes);
 /* The fastest communicator among these devices, rank i being devices[i]; NULL on failure. */
 mg_comm *mg_device_connect(mg_device *const *devices, int n);
+/* The same among the devices of all ranks of the world, of which here[r] belong to rank r: those of
+ * this rank are given. Every rank calls it at the same point. */
+mg_comm *mg_device_connect_joint(mg_device *const *devices, const int64_t *here);
 /* A communicator over several processes, each with some of the ranks; all devices are of one kind.
  * Returns when all processes have joined. NULL on failure: MG_UNSUPPORTED if the kind has none. */
 mg_comm *mg_device_join(const mg_device_team *team);

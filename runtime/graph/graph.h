@@ -57,6 +57,7 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     const double
         *weights;       /* relative shares of the rows, per device of a stage; NULL: equal shares */
     bool local_norm;    /* batch statistics are those of each device's rows */
+    bool joint;         /* all ranks of the world share the step, each with its own devices */
     mg_device *central; /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
@@ -128,7 +129,8 @@ mg_trace *mg_trace_begin(mg_device *device);
 /* The plan will be on these n devices (copied; at most MG_MAX_DEVICES). The other arguments are as
  * in mg_plan_spec. */
 mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
-                               const double *weights, bool local_norm, mg_device *central);
+                               const double *weights, bool local_norm, mg_device *central,
+                               bool joint);
 mg_trace *mg_trace_current(void);
 /* The device that stands for d in the open trace; d itself outside of one. */
 mg_device *mg_trace_device(mg_device *d);

@@ -11,7 +11,9 @@
 #include "graph/abandoned.h"
 #include "graph/async_guards.h"
 #include "graph/execution.h"
+#include "graph/joint.h"
 #include "graph/new_values.h"
+#include "world/world.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +150,7 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
 /* Per root, the part that has it: the first of the stage it lies on, or the central device. */
 static mg_status find_root_parts(mg_plan *p, const mg_partition_spec *partition) {
     const mg_ir *g = partition->global;
-    const int n = p->n_parts / p->n_stages;
+    const int n = mg_plan_stage_width(p);
     p->root_part = mg_alloc_zero((size_t)(g->n_roots + 1) * sizeof *p->root_part);
     if (!p->root_part) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++) {
@@ -169,19 +171,25 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
                                          .central = p->central,
                                          .n_stages = p->n_stages,
                                          .stages = p->stages};
-    const int n = p->n_parts / p->n_stages;
+    const int n = mg_plan_stage_width(p);
     MG_TRY(mg_partition_rows(global, &rows));
-    mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
-                   spec->weights);
-    if (n > p->shards.n) p->shards.first[p->shards.n] = rows; /* a central device without rows */
-    p->shards.n = n;
+    if (p->joint) {
+        mg_shards_deal(&p->shards, p->comms[0]->n, rows, NULL);
+    } else {
+        mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
+                       spec->weights);
+        if (n > p->shards.n)
+            p->shards.first[p->shards.n] = rows; /* a central device without rows */
+        p->shards.n = n;
+    }
     MG_TRY(find_root_parts(p, &partition));
     for (int i = 0; i < p->n_parts; i++) {
         mg_part *part = &p->parts[i];
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
-        for (int r = 0; r < spec->n_outputs; r++) split[r] = true; /* outputs may stay sharded */
-        mg_status status = mg_partition(&partition, i / n, i % n, &part->ir, split);
+        /* Outputs may stay sharded, unless some of their rows are in other processes. */
+        for (int r = 0; r < spec->n_outputs; r++) split[r] = !p->joint;
+        mg_status status = mg_partition(&partition, i / n, mg_plan_rank(p, i), &part->ir, split);
         if (status == MG_OK) status = mg_passes_rewrite(&part->ir);
         if (status == MG_OK) status = mg_program_dedup_find(p, i);
         part->split_roots = mg_ir_alloc(&part->ir, (size_t)global->n_roots + 1);
@@ -246,8 +254,13 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
 
 /* Copies what a run needs of the specification. */
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
+    if (spec->joint && (spec->weights || spec->central))
+        return mg_fail(MG_UNSUPPORTED,
+                       "devices with weights and strategy \"central\" work within one "
+                       "process only: leave them out, or start one process");
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->central = find_central(spec);
+    p->joint = spec->joint;
     p->inputs_anywhere = spec->n_devices > 0 || p->n_stages > 1;
     if (p->central >= 0 && p->n_stages > 1)
         return mg_fail(MG_UNSUPPORTED,
@@ -261,7 +274,8 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->verdict = spec->verdict != NULL;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
     /* Guards without a verdict must be read before the commit phase may start. */
-    p->at_once = n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards);
+    p->at_once =
+        n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards) && !p->joint;
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
@@ -299,10 +313,11 @@ static mg_comm *connect_parts(const mg_plan *p, int first, int n) {
 
 /* One communicator per stage, and one of all parts if there are several stages. */
 static mg_status connect_all(mg_plan *p) {
-    const int n = p->n_parts / p->n_stages;
+    const int n = mg_plan_stage_width(p);
     p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
     if (!p->comms) return MG_OOM;
-    for (int s = 0; s < p->n_stages; s++) {
+    if (p->joint) MG_TRY(mg_joint_connect(p));
+    for (int s = 0; s < p->n_stages && !p->joint; s++) {
         p->comms[s] = connect_parts(p, s * n, n);
         if (!p->comms[s]) return mg_error_code();
     }
@@ -315,6 +330,7 @@ static mg_status connect_all(mg_plan *p) {
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
     MG_TRY(mg_abandoned_allow(p->execution)); /* for this compilation and all runs */
+    if (p->joint) MG_TRY(mg_joint_compare(spec, global));
     MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
     divide_threads(p);
@@ -322,6 +338,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     for (int i = 0; i < global->n && mg_abandoned_is(p->execution); i++)
         mg_abandoned_keep(p->execution, global->nodes[i].tensor);
     MG_TRY(status);
+    if (p->n_parts == 1) p->work = mg_graph_work(&p->parts[0].lowered.graph);
     /* Owners come before the parts that share their programs. */
     for (int i = 0; i < p->n_parts; i++) MG_TRY(prepare_part_runs(p, i));
     return MG_OK;
@@ -344,7 +361,7 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     mg_status status = collect_roots(&global, spec);
     if (status == MG_OK) status = find_stages(p, spec, &global);
     if (status == MG_OK) status = take_spec(p, spec);
-    if (status == MG_OK && p->n_parts == 1) { /* what it owns is freed with the plan */
+    if (status == MG_OK && p->n_parts == 1 && !p->joint) { /* what it owns is freed with the plan */
         p->parts[0].ir = global;
         return build_on_one(p);
     }
@@ -420,6 +437,7 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     if (!p) return NULL;
     p->refs = 1;
     if (build_plan(p, spec) != MG_OK) {
+        if (spec->joint) mg_world_fail(mg_error_message());
         mg_plan_free(p);
         return NULL;
     }

@@ -9,6 +9,7 @@
  *   abandoned.c                 executions that a device did not come back from
  *   execution.c                 the memory of a run, and its jobs on the devices
  *   program_dedup.c             parts that share a program
+ *   joint.c                     what the ranks of the world agree on
  *   work.c                      estimates how much a step computes
  *   plan.c                      life: builds and compiles a plan, frees it
  *   run_values.c                what a run is given, and what it returns
@@ -48,9 +49,11 @@ struct mg_plan {
     int refs;    /* its owner's, and one while its execution is abandoned */
     int central; /* the only part that has the variables, or -1 */
     int n_stages;
+    bool joint;         /* the parts are those of this rank of the world: see joint.h */
+    int first;          /* of the devices of a stage, in all ranks, the first one here */
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */
-    mg_comm *world;     /* of all parts, if there are several stages; else NULL */
+    mg_comm *world;     /* of all parts here, if there are several stages; else NULL */
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
@@ -58,8 +61,8 @@ struct mg_plan {
     bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
-    mg_shards shards;
-    mg_comm **comms;         /* per stage: of its parts; NULL with one part */
+    mg_shards shards;        /* of the devices of a stage, in all ranks */
+    mg_comm **comms;         /* per stage: of its devices, in all ranks; NULL with one device */
     mg_variable **variables; /* retained: the assigned ones */
     mg_guard *guards;        /* codes and messages; in place of `ok`, a root of the IR */
     mg_shape *output_shapes; /* global */
@@ -70,6 +73,16 @@ struct mg_plan {
 /* Root numbers: outputs first, then new values of variables, then guards or the verdict. */
 static inline int mg_part_external(const mg_part *part, int root) {
     return part->lowered.root_external[root];
+}
+
+/* The devices that a stage has in this process. */
+static inline int mg_plan_stage_width(const mg_plan *p) {
+    return p->n_parts / p->n_stages;
+}
+
+/* The number of a part's device among those of its stage, in all ranks. */
+static inline int mg_plan_rank(const mg_plan *p, int part) {
+    return p->first + part % mg_plan_stage_width(p);
 }
 
 /* Whether a part has the variable that assignment i changes. */

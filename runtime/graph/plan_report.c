@@ -10,21 +10,21 @@ int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;
 }
 
-/* On several devices, part i is number i % n of the n devices of its stage. */
 mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     const mg_part *part = &p->parts[i];
     const mg_kernel_graph *graph = &part->lowered.graph;
     mg_plan_report r = {.device = part->device,
                         .steps = graph->n_steps,
                         .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
-    if (p->n_parts > 1) {
-        r.first_row = p->shards.first[i % p->shards.n];
-        r.rows = p->shards.count[i % p->shards.n];
-        const mg_comm *comm = p->comms[i / p->shards.n];
+    if (p->comms) {
+        const int rank = mg_plan_rank(p, i);
+        const mg_comm *comm = p->comms[i / mg_plan_stage_width(p)];
+        r.first_row = p->shards.first[rank];
+        r.rows = p->shards.count[rank];
         r.seconds = p->execution->parts[i].seconds;
-        r.reduce_seconds = comm->busy[i % p->shards.n];
-        r.wait_seconds = comm->waited[i % p->shards.n];
-        r.bytes_moved = comm->bytes_moved[i % p->shards.n];
+        r.reduce_seconds = comm->busy[rank];
+        r.wait_seconds = comm->waited[rank];
+        r.bytes_moved = comm->bytes_moved[rank];
     }
     for (int e = 0; e < graph->n_external; e++) { /* an update's memory is its variable's */
         const mg_external_kind kind = part->lowered.externals[e].kind;

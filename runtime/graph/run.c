@@ -15,7 +15,9 @@
 #include "graph/abandoned.h"
 #include "graph/async_guards.h"
 #include "graph/execution.h"
+#include "graph/joint.h"
 #include "graph/new_values.h"
+#include "world/world.h"
 
 /* A run on one device is long if it has more than LONG_WORK operations (work.c), or if its last run
  * took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
@@ -41,11 +43,12 @@ static mg_status run_part(mg_execution *e, int i, mg_phase phase) {
                   .phase = phase,
                   .external = own->address,
                   .arena = own->arena,
-                  .comm = p->comms ? p->comms[i / p->shards.n] : NULL,
+                  .comm = p->comms ? p->comms[i / mg_plan_stage_width(p)] : NULL,
                   .shards = &p->shards,
-                  .rank = p->comms ? i % p->shards.n : 0,
+                  .rank = mg_plan_rank(p, i),
                   .world = p->world,
                   .world_rank = i,
+                  .n_stage = mg_plan_stage_width(p),
                   .threads = part->threads,
                   .stop = mg_worker_is_own() ? &e->stop : NULL,
                   .finished = &own->finished};
@@ -101,6 +104,7 @@ static mg_status commit_part(void *execution, int i) {
 
 /* The error of guard i. */
 static mg_status raise_guard(const mg_plan *p, int i) {
+    p->execution->refused = true;
     if (p->guards[i].variables) return mg_new_values_raise(&p->guards[i]);
     return mg_fail(p->guards[i].code, "%s", p->guards[i].message);
 }
@@ -244,7 +248,13 @@ static mg_status start_run(mg_execution *e) {
     for (int k = 0; k < p->n_parts; k++)
         if (!can_run_here(e, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));
     MG_TRY(await_last_run(e));
+    e->refused = true;
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
+    e->refused = false;
+    if (p->joint) {
+        MG_TRY(mg_world_check());
+        mg_world_at_step();
+    }
     atomic_store(&e->stop, false);
     e->on_worker = is_long(e);
     if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));
@@ -255,6 +265,7 @@ static mg_status start_run(mg_execution *e) {
 
 /* From the end of the compute phase on. */
 static mg_status finish_phases(mg_execution *e, mg_tensor **results) {
+    if (e->plan->joint) MG_TRY(mg_joint_agree());
     MG_TRY(check_guards(e, false));
     MG_TRY(mg_run_collect_results(e, results));
     MG_TRY(check_comms(e->plan));
@@ -323,6 +334,7 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
     e->args = args;
     const mg_status status = run_phases(e, results);
     if (status != MG_OK) drop_results(p, results);
+    if (status != MG_OK && p->joint && !e->refused) mg_world_fail(mg_error_message());
     end_run(e);
     end_turns(p);
     return status;
@@ -333,6 +345,9 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
 /* The random numbers are taken here, because the caller may draw others before mg_plan_end; but
  * only when nothing can refuse the run any more. */
 mg_status mg_plan_start(mg_plan *p, mg_tensor *const *args) {
+    if (p->joint)
+        return mg_fail(MG_UNSUPPORTED, "submit: a step that several processes share cannot run "
+                                       "beside others: call it instead");
     if (p->n_parts > 1)
         return mg_fail(MG_UNSUPPORTED,
                        "submit: this step computes on %d devices, but only a step on one device "

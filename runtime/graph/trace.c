@@ -33,7 +33,7 @@ struct mg_trace {
     mg_device **devices; /* of a plan on several, or NULL */
     double *weights;     /* or NULL */
     int n_devices, n_stages;
-    bool local_norm;
+    bool local_norm, joint;
     mg_device *central;
 };
 
@@ -68,7 +68,8 @@ mg_trace *mg_trace_begin(mg_device *device) {
 
 /* Lists are copied: the caller may free them. */
 mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
-                               const double *weights, bool local_norm, mg_device *central) {
+                               const double *weights, bool local_norm, mg_device *central,
+                               bool joint) {
     if (n > MG_MAX_DEVICES)
         return mg_fail(MG_USAGE, "at most %d devices can share a step, got %d", MG_MAX_DEVICES, n);
     t->devices = mg_alloc((size_t)n * sizeof *t->devices);
@@ -80,6 +81,7 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
     t->n_devices = n;
     t->local_norm = local_norm;
     t->central = central;
+    t->joint = joint;
     return MG_OK;
 }
 
@@ -337,7 +339,7 @@ static mg_status use_async_guards(mg_trace *t, int n_checks, mg_variable **flag,
     const int n = t->n_guards + n_checks;
     *flag = NULL;
     *verdict = NULL;
-    if (t->n_devices > 1 || t->central || !n || !assigns_variables(t)) return MG_OK;
+    if (t->n_devices > 1 || t->central || t->joint || !n || !assigns_variables(t)) return MG_OK;
     MG_TRY(mg_async_guards_prepare(d, n, flag));
     if (!*flag) return MG_OK;
     MG_TRY(mg_trace_enter_variable(*flag));
@@ -385,6 +387,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .n_stages = t->n_stages,
                                    .weights = t->weights,
                                    .local_norm = t->local_norm,
+                                   .joint = t->joint,
                                    .central = t->central,
                                    .n_outputs = n_outputs,
                                    .n_assigns = n_assigns,

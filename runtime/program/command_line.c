@@ -6,6 +6,7 @@
 #include "program/program.h"
 
 #include <lauxlib.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,12 @@ const char mg_command_line_usage[] =
     "  -b ...          save or list bytecode\n"
     "  --bytecode      allow bytecode in the script and in chunks it loads\n"
     "  --devices LIST  devices to use, such as cpu:0-3 or cuda:0,1 or all of a kind: cuda\n"
+    "  --np N          start the script as N processes that work together\n"
+    "  -H LIST         on these hosts, with so many processes each: -H a:4,b:4\n"
+    "  --hostfile FILE the same from a file: a slots=4 on each line, or a:4\n"
+    "  --output WHICH  show what these print: rank0 (default; errors of all), all, or prefix\n"
+    "  --nranks_per_gpu N\n"
+    "                  let N processes of a host share a GPU\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --verify DIR    check the checkpoints in DIR\n"
     "  --list-devices  show the devices of this machine\n"
@@ -57,10 +64,13 @@ static const char doctor[] = "require('mgpu.program').doctor()\n";
 /* ---- reading and running --------------------------------------------------------------------- */
 
 typedef struct program_option {
-    const char *name, *code; /* code: Lua that carries the option out */
+    const char *name, *code; /* code: Lua that carries the option out; NULL: C does */
     const char *value; /* name of its value, the next argument, in messages; NULL: it has none */
+    size_t kept;       /* without code: where in mg_launch_options its value is kept */
     bool alone;        /* without a script the program ends after it */
 } program_option;
+
+#define KEPT(field) .kept = offsetof(mg_launch_options, field)
 
 static const program_option long_options[] = {
     {"--devices", set_devices, .value = "LIST"},
@@ -68,11 +78,20 @@ static const program_option long_options[] = {
     {"--doctor", doctor, .alone = true},
     {"--resume", resume, .value = "DIR"},
     {"--verify", verify, .value = "DIR", .alone = true},
+    {"--np", .value = "N", KEPT(np)},
+    {"-H", .value = "LIST", KEPT(hosts)},
+    {"--hostfile", .value = "FILE", KEPT(host_file)},
+    {"--output", .value = "rank0|all|prefix", KEPT(output)},
+    {"--nranks_per_gpu", .value = "N", KEPT(ranks_per_gpu)},
 };
 
-/* The option of an argument, `--name` or `--name=value`. */
-static const program_option *find_long(const char *argument) {
-    const size_t length = strcspn(argument, "=");
+static void keep(mg_command_line *m, const program_option *option, const char *value) {
+    *(const char **)(void *)((char *)&m->launch + option->kept) = value;
+}
+
+/* The option of an argument, `--name`, `--name=value` or `-xvalue`. */
+static const program_option *find_option(const char *argument) {
+    const size_t length = argument[1] == '-' ? strcspn(argument, "=") : 2;
     for (size_t i = 0; i < sizeof long_options / sizeof *long_options; i++) {
         const char *name = long_options[i].name;
         if (strlen(name) == length && strncmp(name, argument, length) == 0) return &long_options[i];
@@ -80,8 +99,9 @@ static const program_option *find_long(const char *argument) {
     return NULL;
 }
 
-/* The value in `--name=value`, or NULL. */
+/* The value in `--name=value` or `-xvalue`, or NULL. */
 static const char *value_in(const char *argument) {
+    if (argument[1] != '-') return argument[2] ? argument + 2 : NULL;
     const char *sign = strchr(argument, '=');
     return sign ? sign + 1 : NULL;
 }
@@ -99,7 +119,7 @@ const char *mg_command_line_suggestion(const char *argument) {
  * option.
  */
 static int scan_long(mg_command_line *m, const char *name) {
-    const program_option *option = find_long(name);
+    const program_option *option = find_option(name);
     if (option) {
         m->executed |= option->alone;
         if (value_in(name)) return option->value ? 0 : -1;
@@ -126,15 +146,26 @@ static int scan_short(mg_command_line *m, const char *option) {
     case 'e': m->executed = true; return rest[0] == '\0';
     case 'l': return rest[0] == '\0';
     case 'j': return rest[0] == '\0';
+    case 'H': return rest[0] == '\0';
     case 'O': return 0;
     case 'b': m->bytecode = true; return 0;
     default: return -1;
     }
 }
 
+static int scan(mg_command_line *m, const char *argument) {
+    return argument[1] == '-' ? scan_long(m, argument) : scan_short(m, argument);
+}
+
+/* Whether this is an option that C carries out. */
+static bool is_kept(const char *argument) {
+    const program_option *option = find_option(argument);
+    return option && !option->code;
+}
+
 /* The name of the value that the option takes, for messages. */
 static const char *value_of(const char *option) {
-    const program_option *known = find_long(option);
+    const program_option *known = find_option(option);
     if (known) return known->value;
     return option[1] == 'e' ? "CHUNK" : option[1] == 'l' ? "NAME" : "CMD";
 }
@@ -148,28 +179,42 @@ void mg_command_line_scan(mg_command_line *m) {
             i++;
             break;
         }
-        int values = a[1] == '-' ? scan_long(m, a) : scan_short(m, a);
+        const int values = scan(m, a);
         if (values < 0 || i + values >= m->argc) {
             m->wrong = a;
             if (values > 0) m->lacks = value_of(a);
             return;
         }
+        if (is_kept(a)) keep(m, find_option(a), values ? m->argv[i + 1] : value_in(a));
         i += values;
     }
     m->script = i;
+}
+
+void mg_command_line_of_rank(const mg_command_line *m, char **to) {
+    mg_command_line unused = {.argc = 0};
+    int n = 0;
+    to[n++] = m->argv[0];
+    for (int i = 1; i < m->argc; i++) {
+        const int values = i < m->script ? scan(&unused, m->argv[i]) : 0;
+        const bool dropped = i < m->script && is_kept(m->argv[i]);
+        for (int k = i; k <= i + values && !dropped; k++) to[n++] = m->argv[k];
+        i += values > 0 ? values : 0;
+    }
+    to[n] = NULL;
 }
 
 int mg_command_line_run(lua_State *L, const mg_command_line *m) {
     for (int i = 1; i < m->script; i++) {
         const char *a = m->argv[i], *value = a + 2;
         int status = EXIT_SUCCESS;
-        if (a[1] == '-') {
-            const program_option *option = find_long(a);
-            if (!option) continue;
+        const program_option *option = find_option(a);
+        if (option) {
             value = value_in(a);
             if (option->value && !value) value = m->argv[++i];
+            if (!option->code) continue;
             status = mg_main_run_text(L, option->code, "=mgpulua", value);
-        } else if (strchr("elj", a[1])) {
+        } else if (a[1] != '-' && strchr("elj", a[1])) {
             if (*value == '\0') value = m->argv[++i];
             if (a[1] == 'e') status = mg_main_run_text(L, value, "=(command line)", NULL);
             if (a[1] == 'l') status = mg_main_run_text(L, require_global, "=mgpulua", value);

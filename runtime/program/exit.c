@@ -6,6 +6,7 @@
 #include "core/limits.h"
 #include "device/device.h"
 #include "program/program.h"
+#include "world/world.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -21,6 +22,7 @@ void mg_main_end(int status) {
                 errno ? mg_reason(errno) : "a write failed");
         if (status == EXIT_SUCCESS) status = MG_EXIT_FILE;
     }
+    mg_world_stop(status);
     mg_devices_close();
     if (!written || mg_device_first()) {
         fflush(NULL);

@@ -5,16 +5,22 @@
 #ifndef MG_PROGRAM_PROGRAM_H
 #define MG_PROGRAM_PROGRAM_H
 
+#include "core/version.h"
 #include <lua.h>
 #include <stdbool.h>
 
-#define MG_MAIN_VERSION "0.1.0"
+#define MG_MAIN_VERSION MG_VERSION
 
 /* The exit status of the program if a file cannot be read or written. The statuses of other
  * failures are in errors.c. */
 enum { MG_EXIT_FILE = 74 };
 
 /* ---- command_line.c ---- */
+
+/* Options about the processes of a world, as texts; NULL: not given. */
+typedef struct mg_launch_options {
+    const char *np, *hosts, *host_file, *output, *ranks_per_gpu;
+} mg_launch_options;
 
 /* The command line, parsed. */
 typedef struct mg_command_line {
@@ -27,6 +33,7 @@ typedef struct mg_command_line {
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
     bool trusted;      /* --bytecode: the script may be bytecode */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
+    mg_launch_options launch;
     const char *lacks; /* name of the value that the wrong option lacks, "DIR"; NULL: the option is
                           unknown */
 } mg_command_line;
@@ -39,9 +46,23 @@ extern const char mg_command_line_usage[];
 const char *mg_command_line_suggestion(const char *argument);
 /* Fills in the rest from argv and argc, without running anything. */
 void mg_command_line_scan(mg_command_line *m);
+/* Writes the arguments without the launch options, and NULL, to `to`, which has room for argc + 1.
+ */
+void mg_command_line_of_rank(const mg_command_line *m, char **to);
 /* Executes the options before the script, in order. Returns the exit status of the first that
  * fails. */
 int mg_command_line_run(lua_State *L, const mg_command_line *m);
+
+/* ---- launcher/ ---- */
+
+/* Whether the command line starts other processes: --np, -H or --hostfile. */
+bool mg_launcher_wanted(const mg_command_line *m);
+/* Starts them, waits for them and returns the exit status. */
+int mg_launcher_run(const mg_command_line *m);
+/* What a process of a world does before it runs the script: it drops its standard output, or puts
+ * its rank before each line, as --output demands, and notes --nranks_per_gpu. Returns an exit
+ * status; 0: go on. */
+int mg_launcher_join(const mg_command_line *m);
 
 /* ---- interrupts.c ---- */
 

@@ -33,7 +33,7 @@ typedef struct mg_hub_how {
                             commas: the first that answers; and the port */
     int port;
     const char *token;
-    double patience; /* seconds to wait for the others */
+    double patience;  /* seconds to wait for the others */
     uint64_t version; /* of program and protocol: members with another one are refused by name */
 } mg_hub_how;
 
@@ -52,12 +52,15 @@ const mg_hub_member *mg_hub_member_of(const mg_hub *h, int rank);
 mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes);
 /* Waits until the key is put, for at most `patience` seconds; *data is owned (mg_free). */
 mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, size_t *bytes);
-/* What this process does, for the sentence if it dies: the number of the step, and the name of an op
- * (a static string). Cheap: it is called for each op. */
+/* What this process does, for the sentence if it dies: the number of the step, and the name of an
+ * op (a static string). Cheap: it is called for each op. */
 void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */
 const char *mg_hub_over(const mg_hub *h);
+/* Whether a process has said goodbye without an error, so that it sends no more messages; *step is
+ * the one at which it left. Another process that still waits for it ends the world. Cheap. */
+bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step);
 /* Ends the world: tells all others why. */
 void mg_hub_end(mg_hub *h, const char *sentence);
 /* Says goodbye, so that leaving is no death, and frees the hub. Rank 0 stays until all have left or

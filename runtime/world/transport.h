@@ -44,11 +44,11 @@ typedef struct mg_transport_api { /* returned by the function `mg_transport_plug
      * (MG_COMM, which names the other process). Does not wait. */
     mg_status (*test)(mg_transport *t, mg_message *m, bool *done);
     /* Gives up a message: its memory is not touched any more after the return, and m is freed. What
-     * cannot be taken back ends here at the latest: later messages with this tag may be lost, so the
-     * world is over. */
+     * cannot be taken back ends here at the latest: later messages with this tag may be lost, so
+     * the world is over. */
     void (*cancel)(mg_transport *t, mg_message *m);
-    /* Ends it. `clean`: all processes call it, so it may wait for them; otherwise some are gone, and
-     * it must not wait. */
+    /* Ends it. `clean`: all processes call it, so it may wait for them; otherwise some are gone,
+     * and it must not wait. */
     void (*stop)(mg_transport *t, bool clean);
 } mg_transport_api;
 

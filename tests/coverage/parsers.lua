@@ -13,6 +13,7 @@ local FILES = {
   "runtime/data/image_bmp.c",
   "runtime/data/image_header.c",
   "runtime/data/source.c", -- several strings in one cell
+  "runtime/world/record.c", -- what other processes send
 }
 local OTHERS = {
   "runtime/io/safetensors_write.c", -- these write files

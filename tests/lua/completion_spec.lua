@@ -10,7 +10,7 @@ local function options()
   local set = {}
   for line in check.run(check.program .. " --help"):gmatch "[^\n]+" do
     local names = line:match "^  (%-.-)  " or line:match "^  (%-%S+)"
-    for name in (names or ""):gmatch "%-%-?%w[%w-]*" do set[name] = true end
+    for name in (names or ""):gmatch "%-%-?%w[%w_-]*" do set[name] = true end
   end
   return set
 end
@@ -23,7 +23,7 @@ test("the man page and the completions of bash and zsh know every option, and no
     for name in pairs(known) do
       check.truthy(text:find("%f[%w-]" .. name:gsub("%-", "%%-") .. "%f[^%w-]"), path .. " lacks " .. name)
     end
-    for name in text:gmatch "%f[%w-]%-%-%w[%w-]+" do check.truthy(known[name], path .. " has " .. name) end
+    for name in text:gmatch "%f[%w-]%-%-%w[%w_-]+" do check.truthy(known[name], path .. " has " .. name) end
   end
 end)
 

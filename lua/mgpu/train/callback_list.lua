@@ -2,6 +2,8 @@
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local LogNames = require "mgpu.train.log_names"
+local shared_callbacks = require "mgpu.train.shared_callbacks"
+local world = require "mgpu.parallel.world"
 
 local IS_METHOD = {}
 for _, name in ipairs(Callback.METHODS) do IS_METHOD[name] = true end
@@ -72,7 +74,7 @@ CallbackList.__index = CallbackList
 --   that it has the values they add to the logs.
 function CallbackList.new(what, model, given, params, history)
   local self = setmetatable({ list = { unpack(to_array(what, given)) } }, CallbackList)
-  self.list[#self.list + 1] = history
+  self.history, self.list[#self.list + 1] = history, history
   for _, callback in ipairs(self.list) do callback.model, callback.params = model, params end
   return self
 end
@@ -86,20 +88,34 @@ function CallbackList:check_fit(measured, validated, more)
   end
 end
 
---- has(method): whether any callback has it.
-function CallbackList:has(method)
-  for _, callback in ipairs(self.list) do
+local function has(list, method)
+  for _, callback in ipairs(list) do
     if callback[method] or callback[OLDER[method]] then return true end
   end
   return false
 end
 
---- call(method, ...): calls it on every callback that has it, in order.
-function CallbackList:call(method, ...)
-  for _, callback in ipairs(self.list) do
+--- has(method): whether any callback has it.
+function CallbackList:has(method) return has(self.list, method) end
+
+local function call_each(list, method, ...)
+  for _, callback in ipairs(list) do
     local fn = callback[method] or callback[OLDER[method]]
     if fn then fn(callback, ...) end
   end
+end
+
+--- call(method, ...): calls it on every callback that has it, in order. With several processes, the user's callbacks
+--- run on rank 0 (shared_callbacks.lua), and the history, which is the last, on all.
+function CallbackList:call(method, ...)
+  if not world.is_joint() then return call_each(self.list, method, ...) end
+  local last = select("#", ...) > 0 and select(-1, ...) or nil
+  local own = { unpack(self.list, 1, self.history and #self.list - 1 or #self.list) }
+  local arguments = { ... }
+  if has(own, method) then
+    shared_callbacks(own[1].model, last, function() call_each(own, method, unpack(arguments)) end)
+  end
+  if self.history then call_each({ self.history }, method, ...) end
 end
 
 return CallbackList

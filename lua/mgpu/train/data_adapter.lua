@@ -39,7 +39,7 @@ end
 local function data_devices(model)
   local compiled = model.compiled
   local spread = compiled and compiled.spread
-  return spread and not spread.stages and compiled.strategy ~= "async" and spread or nil
+  return spread and not spread.stages and not spread.joint and compiled.strategy ~= "async" and spread or nil
 end
 
 local function from_tensors(x, y, weight, outputs, order)

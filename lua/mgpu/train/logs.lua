@@ -64,6 +64,13 @@ end
 --- seal(logs): names that are set from here on were added by callbacks.
 function M.seal(logs) order[logs].measured = #order[logs] end
 
+--- added(logs) -> array of {name, value} of what callbacks have added; nothing before seal.
+function M.added(logs)
+  local list, names = {}, order[logs]
+  for i = (names.measured or #names) + 1, #names do list[#list + 1] = { names[i], rawget(logs, names[i]) } end
+  return list
+end
+
 --- each(logs): for name, value, added in logs.each(values) do ... end, in the order they were set. `added`: whether a
 --- callback added the value. Reads lazy logs.
 -- Example:

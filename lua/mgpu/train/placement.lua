@@ -5,17 +5,39 @@
 --   device    the only device of the list, where data must lie; nil with several
 --   home      the device of eager work: the first one, or the one that keeps the weights ("central", "async")
 --   strategy  "mirrored", "central" or "async"
---   spread    the options of core.jit for several devices; nil with one
+--   spread    the options of core.jit for several devices, or several processes; else nil
 --   groups    with device groups: the first device of each stage
 --   steps, positions   emptied: steps are traced anew for the new devices
 -- A plan on several devices keeps the copies on the other devices by itself.
 local core = require "mgpu.core"
+local world = require "mgpu.parallel.world"
 
 local M = {}
 
 -- ---- choosing devices ---------------------------------------------------------------------------
 
+-- What is meant for the devices of one process.
+local function check_alone(compiled, where)
+  local alone = compiled.eager and "run_eagerly" or where.weights and "devices with weights"
+    or where.strategy ~= "mirrored" and ("strategy %q"):format(where.strategy)
+  if alone then
+    core.fail("usage", ("compile: %s works in one process only, but %d run this script: leave it out"):format(alone,
+      world.size()))
+  end
+end
+
+-- The device of this rank if none is named: of several like the default one, the ranks of a host take turns.
+local function own_device()
+  local default = core.default_device()
+  local kind, like = default:match "^%a+", {}
+  for _, name in ipairs(core.devices()) do
+    if name:match "^%a+" == kind then like[#like + 1] = name end
+  end
+  return #like > 1 and like[core.world().local_rank % #like + 1] or default
+end
+
 local function check_devices(compiled, where)
+  if world.size() > 1 then check_alone(compiled, where) end
   if not where.devices or #where.devices == 1 then return end
   if compiled.eager then
     core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
@@ -45,17 +67,18 @@ local function central_device()
 end
 
 local function apply_devices(compiled, where)
-  local names = where.devices
+  local joint = world.size() > 1
+  local names = where.devices or joint and { own_device() } or nil
   local several = names and #names > 1
   compiled.devices, compiled.strategy = names, where.strategy
   compiled.steps, compiled.positions = {}, {}
   compiled.device = names and not several and names[1] or nil
   compiled.home = names and names[1]
   compiled.spread, compiled.groups = nil, nil
-  if not several then return end
+  if not several and not joint then return end
   local central = where.strategy == "central" and (where.home or central_device()) or nil
   compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",
-    central = central, stages = where.stages }
+    central = central, stages = where.stages, joint = joint }
   compiled.groups = where.stages and first_of_stages(names, where.stages)
   if where.strategy == "async" then compiled.home = where.home or compiled.home end
   compiled.home = central or compiled.home

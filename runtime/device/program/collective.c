@@ -49,7 +49,7 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
     const mg_collective_attrs *a = step->attrs;
     mg_comm *comm = mg_collective_comm(step, run);
     mg_comm_operand operands[MG_BUCKET_TENSORS];
-    int64_t counts[MG_MAX_DEVICES];
+    int64_t counts[MG_MAX_SHARDS];
     for (int i = 0; i < n && !comm; i++) MG_TRY(copy_operand(set, run->device, &calls[i]));
     if (!comm) return MG_OK;
     const int rank = comm == run->comm ? run->rank : run->world_rank;
@@ -61,8 +61,8 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
                             .n_operands = n,
                             .counts = counts};
     if (mg_collective_is_point_to_point(x.kind)) { /* root and `to` are stages */
-        x.root = x.root * run->comm->n + run->rank;
-        x.to = x.to * run->comm->n + run->rank;
+        x.root = x.root * run->n_stage + run->world_rank % run->n_stage;
+        x.to = x.to * run->n_stage + run->world_rank % run->n_stage;
     }
     /* A rank without an operand or without a result has a placeholder in its place. */
     const bool gives = mg_collective_has_input(&x, rank); /* otherwise it receives */

@@ -6,7 +6,7 @@ _mgpulua() {
   # behind the script, everything is the script's: files
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -e | -l | -j | --devices | --resume | --verify) ((i++)) ;;
+      -e | -l | -j | -H | --devices | --resume | --verify | --np | --hostfile | --output | --nranks_per_gpu) ((i++)) ;;
       --) break ;;
       -*) ;;
       *)
@@ -26,15 +26,24 @@ _mgpulua() {
       __ltrim_colon_completions "$word" 2>/dev/null
       return
       ;;
+    --output)
+      mapfile -t COMPREPLY < <(compgen -W "rank0 all prefix" -- "$word")
+      return
+      ;;
+    --hostfile)
+      compopt -o filenames
+      mapfile -t COMPREPLY < <(compgen -f -- "$word")
+      return
+      ;;
     -j)
       mapfile -t COMPREPLY < <(compgen -W "on off flush v dump p" -- "$word")
       return
       ;;
-    -e | -l) return ;;
+    -e | -l | -H | --np | --nranks_per_gpu) return ;;
   esac
   if [[ $word == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b --bytecode --devices --resume --verify
-      --list-devices --doctor --version --help" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b -H --bytecode --devices --np --hostfile --output
+      --nranks_per_gpu --resume --verify --list-devices --doctor --version --help" -- "$word")
   else
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")

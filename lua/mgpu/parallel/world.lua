@@ -1,0 +1,55 @@
+--- The world: the processes that run one script together, and what rank 0 does for all.
+--
+-- Each rank runs the whole script. Steps of models are shared: the rows of a batch are split over the devices of all
+-- ranks (runtime/world). What must happen once only, as callbacks, happens on rank 0, and the others learn its result.
+local core = require "mgpu.core"
+
+local World = {}
+World.__index = World
+
+function World:__tostring()
+  return ("rank %d of %d, started by %s"):format(self.rank, self.size, self.launcher)
+end
+
+--- world:barrier(): returns when all ranks have called it.
+-- Example:
+--     mgpu.world():barrier() -- with one process: returns at once
+function World.barrier() core.world_barrier() end
+
+local M = {}
+
+--- world() -> {rank, size, local_rank, local_size, hosts, launcher, transport}: the processes that run this script.
+-- rank counts from 0; local_rank among those of the same host; hosts: the name of each rank's host, rank 0 first.
+-- Without a launcher such as mpirun there is one process, rank 0 of 1. world:barrier() waits for all ranks.
+-- Example:
+--     local world = mgpu.world()
+--     print(world.rank, world.size, world.launcher)  --> 0 1 none
+--     if world.rank == 0 then print "once" end       --> once
+function M.world() return setmetatable(core.world(), World) end
+
+--- size() -> the number of ranks.
+function M.size() return core.world().size end
+
+--- is_first() -> whether this is rank 0, which writes files and prints.
+function M.is_first() return core.world().rank == 0 end
+
+--- is_joint() -> whether steps of models are shared by several ranks now.
+M.is_joint = core.world_is_joint
+
+--- first(fn) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the others
+--- do not take part in. The table goes through JSON. Errors: fn's error, raised on all ranks.
+function M.first(fn)
+  local text
+  if M.is_first() then
+    local ok, result = core.world_alone(fn)
+    text = core.json_encode(ok and { result = result } or { failed = tostring(result) })
+    core.world_send(text)
+    if not ok then error(result, 0) end
+    return result
+  end
+  local sent = core.json_decode(core.world_send())
+  if sent.failed then core.fail("comm", "rank 0: " .. sent.failed) end
+  return sent.result
+end
+
+return M

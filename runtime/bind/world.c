@@ -1,0 +1,200 @@
+/* The world in Lua: who is there, what rank 0 tells the others, and computing alone. */
+#include "bind/bind.h"
+#include "core/plugin.h"
+#include "device/buffer.h"
+#include "graph/graph.h"
+#include "world/transport.h"
+#include "world/world.h"
+
+/* ---- the world ---- */
+
+/* world_start(): joins the processes that a launcher started. Later calls do nothing. */
+static int core_world_start(lua_State *L) {
+    bind_check(L, mg_world_start());
+    return 0;
+}
+
+static void set_number(lua_State *L, const char *name, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+}
+
+static void set_string(lua_State *L, const char *name, const char *value) {
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, name);
+}
+
+/* world() -> {rank, size, local_rank, local_size, launcher, transport, hosts = {name by rank, from
+ * 1}}. */
+static int core_world(lua_State *L) {
+    const mg_launch *launch = mg_world_launch();
+    const int size = mg_world_size();
+    lua_newtable(L);
+    set_number(L, "rank", mg_world_rank());
+    set_number(L, "size", size);
+    set_number(L, "local_rank", size > 1 ? launch->local_rank : 0);
+    set_number(L, "local_size", size > 1 ? launch->local_size : 1);
+    set_string(L, "launcher", size > 1 ? launch->by : "none");
+    set_string(L, "transport", mg_world_transport());
+    lua_createtable(L, size, 0);
+    for (int r = 0; r < size && size > 1; r++) {
+        lua_pushstring(L, mg_world_member(r)->host);
+        lua_rawseti(L, -2, r + 1);
+    }
+    lua_setfield(L, -2, "hosts");
+    return 1;
+}
+
+/* world_is_joint() -> whether a step of a spread model is shared by several ranks now. */
+static int core_world_is_joint(lua_State *L) {
+    lua_pushboolean(L, mg_world_is_joint());
+    return 1;
+}
+
+/* world_alone(fn, ...) -> what pcall(fn, ...) returns, while this rank computes by itself. */
+static int core_world_alone(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    mg_world_alone_begin();
+    const int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+    mg_world_alone_end();
+    lua_pushboolean(L, status == 0);
+    lua_insert(L, 1);
+    return lua_gettop(L);
+}
+
+/* world_barrier(): returns when all ranks have called it. */
+static int core_world_barrier(lua_State *L) {
+    uint32_t flags = 0;
+    bind_check(L, mg_world_agree(MG_OK, &flags));
+    return 0;
+}
+
+/* world_gather(number) -> the numbers of all ranks, rank 0's first; whole numbers up to 2^53. */
+static int core_world_gather(lua_State *L) {
+    const int size = mg_world_size();
+    const int64_t own = (int64_t)luaL_checknumber(L, 1);
+    int64_t *all = lua_newuserdata(L, (size_t)size * sizeof *all);
+    bind_check(L, mg_world_gather(own, all));
+    lua_createtable(L, size, 0);
+    for (int r = 0; r < size; r++) {
+        lua_pushnumber(L, (double)all[r]);
+        lua_rawseti(L, -2, r + 1);
+    }
+    return 1;
+}
+
+/* world_send(text) -> the text of rank 0, on all ranks. The others' own argument is ignored. */
+static int core_world_send(lua_State *L) {
+    const bool root = mg_world_rank() == 0;
+    size_t n = 0;
+    const char *text = root ? luaL_checklstring(L, 1, &n) : NULL;
+    uint64_t bytes = n;
+    bind_check(L, mg_world_broadcast(0, &bytes, sizeof bytes));
+    if (root) {
+        bind_check(L, mg_world_broadcast(0, (void *)(uintptr_t)text, n));
+        lua_settop(L, 1);
+        return 1;
+    }
+    char *got = lua_newuserdata(L, (size_t)bytes + 1);
+    bind_check(L, mg_world_broadcast(0, got, (size_t)bytes));
+    lua_pushlstring(L, got, (size_t)bytes);
+    return 1;
+}
+
+/* The variable's value as bytes on the host, from rank 0; elsewhere it becomes the variable's. */
+static mg_status send_value(mg_variable *v, char *bytes, size_t n) {
+    if (mg_world_rank() == 0) MG_TRY(mg_tensor_read(v->value, bytes));
+    MG_TRY(mg_world_broadcast(0, bytes, n));
+    if (mg_world_rank() == 0) return MG_OK;
+    mg_device *d = v->value->device;
+    mg_buffer *b = mg_buffer_new(d, n);
+    if (!b) return mg_error_code();
+    mg_status status = d->api->copy_in(d, b->data, bytes, n);
+    mg_tensor *t = NULL;
+    if (status == MG_OK) t = mg_tensor_from_buffer(b, (mg_dtype)v->value->dtype, &v->value->shape);
+    mg_buffer_release(b);
+    if (status == MG_OK && !t) status = MG_OOM;
+    return status == MG_OK ? mg_variable_set(v, t) : status;
+}
+
+/* world_send_values(variables): they get the values that they have on rank 0. */
+static int core_world_send_values(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    for (int i = 1; i <= (int)lua_objlen(L, 1); i++) {
+        lua_rawgeti(L, 1, i);
+        mg_variable *v = bind_to_variable(L, -1);
+        if (!v)
+            return bind_fail(L, MG_USAGE, "world_send_values: entry %d is a %s, not a variable", i,
+                             luaL_typename(L, -1));
+        const size_t n = mg_tensor_bytes(v->value);
+        char *bytes = lua_newuserdata(L, n + 1);
+        bind_check(L, send_value(v, bytes, n));
+        lua_settop(L, 1);
+    }
+    return 0;
+}
+
+/* variable_changes(v) -> how often the variable has got a new value. */
+static int core_variable_changes(lua_State *L) {
+    const mg_variable *v = bind_to_variable(L, 1);
+    if (!v)
+        return bind_fail(L, MG_USAGE, "variable_changes: expected a variable, got a %s",
+                         luaL_typename(L, 1));
+    lua_pushnumber(L, (double)v->n_changes);
+    return 1;
+}
+
+/* ---- launchers and transports ---- */
+
+/* launch() -> {by, seen, rank, size, local_rank, local_size, role, transport, address, port}: which
+ * launcher started this process, and its place; see world/launch.h.
+ *
+ * The token is left out, since it is a secret. local_rank is -1 and local_size 0 if the launcher
+ * does not tell. Raises if the launcher's variables cannot be read. */
+static int core_launch(lua_State *L) {
+    mg_launch launch;
+    bind_check(L, mg_launch_find(&launch));
+    lua_newtable(L);
+    set_string(L, "by", launch.by);
+    set_string(L, "seen", launch.seen);
+    set_string(L, "role", launch.role);
+    set_string(L, "transport", launch.transport);
+    set_string(L, "address", launch.address);
+    set_number(L, "port", launch.port);
+    set_number(L, "rank", launch.rank);
+    set_number(L, "size", launch.size);
+    set_number(L, "local_rank", launch.local_rank);
+    set_number(L, "local_size", launch.local_size);
+    return 1;
+}
+
+/* Appends {name =, problem =} to the table on top of the stack; problem: why it does not load. */
+static void add_transport(void *context, const char *name) {
+    lua_State *L = context;
+    const char *problem = NULL;
+    lua_newtable(L);
+    set_string(L, "name", name);
+    if (!mg_plugin_symbol(name, "mg_transport_plugin", &problem)) set_string(L, "problem", problem);
+    lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+}
+
+/* transports() -> the plug-ins that carry messages between processes, as {{name = "ucx"}, ...};
+ * one that does not load has a field `problem`. Loads them all. */
+static int core_transports(lua_State *L) {
+    lua_newtable(L);
+    mg_plugin_each("mg_transport_plugin", add_transport, L);
+    return 1;
+}
+
+const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
+                                  {"transports", core_transports},
+                                  {"world_start", core_world_start},
+                                  {"world", core_world},
+                                  {"world_is_joint", core_world_is_joint},
+                                  {"world_alone", core_world_alone},
+                                  {"world_barrier", core_world_barrier},
+                                  {"world_gather", core_world_gather},
+                                  {"world_send", core_world_send},
+                                  {"world_send_values", core_world_send_values},
+                                  {"variable_changes", core_variable_changes},
+                                  {NULL, NULL}};

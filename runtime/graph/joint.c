@@ -1,0 +1,113 @@
+/* What the ranks of the world agree on about a plan: see joint.h. */
+#include "graph/joint.h"
+#include "core/alloc.h"
+#include "core/rng.h"
+#include "core/threads.h"
+#include "world/world.h"
+#include <string.h>
+
+/* ---- the same step everywhere ---- */
+
+/* FNV-1a. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 1099511628211u;
+    return hash;
+}
+
+static uint64_t hash_int(uint64_t hash, int64_t value) {
+    return hash_bytes(hash, &value, sizeof value);
+}
+
+/* Of the nodes: ops, dtypes, shapes and inputs, but no attributes, which may hold addresses. */
+static uint64_t hash_of_step(const mg_ir *g) {
+    uint64_t hash = 14695981039346656037u;
+    for (int i = 0; i < g->n; i++) {
+        const mg_node *n = &g->nodes[i];
+        hash = hash_int(hash, (int64_t)n->kind);
+        if (n->op) hash = hash_bytes(hash, n->op->name, strlen(n->op->name));
+        hash = hash_int(hash, (int64_t)n->dtype);
+        hash = hash_bytes(hash, n->shape.dim, (size_t)n->shape.rank * sizeof n->shape.dim[0]);
+        for (int k = 0; k < n->n_in; k++) hash = hash_int(hash, n->in[k]);
+    }
+    return hash_int(hash, g->n_roots);
+}
+
+/* What is compared, in this order: the first difference is named. */
+enum { ROWS, ARGUMENTS, VARIABLES, NODES, STEP, SEED, DRAWS, N_COMPARED };
+
+static const struct compared {
+    const char *what, *advice;
+} compared[N_COMPARED] = {
+    [ROWS] = {"the number of rows of the batch",
+              "give all ranks the same data and batch size: the batch is the batch of all of them"},
+    [ARGUMENTS] = {"the number of its arguments", "all ranks must run the same script"},
+    [VARIABLES] = {"the number of variables that it changes",
+                   "all ranks must make the same model and optimizer"},
+    [NODES] = {"the number of its operations",
+               "all ranks must run the same script with the same model and options"},
+    [STEP] = {"its operations and shapes",
+              "all ranks must run the same script with the same model, options and data shapes"},
+    [SEED] = {"the random seed", "call mgpu.seed with the same number on all ranks"},
+    [DRAWS] = {"the number of random numbers drawn so far",
+               "all ranks must make the same random draws in the same order, so none of them may "
+               "depend on mgpu.world()"},
+};
+
+mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
+    const int size = mg_world_size();
+    const mg_rng_state rng = mg_rng_get();
+    int64_t rows = 0, *all = mg_alloc((size_t)size * sizeof *all);
+    if (!all) return MG_OOM;
+    mg_status status = mg_partition_rows(global, &rows);
+    const int64_t own[N_COMPARED] = {[ROWS] = rows,
+                                     [ARGUMENTS] = spec->n_args,
+                                     [VARIABLES] = spec->n_assigns,
+                                     [NODES] = global->n,
+                                     [STEP] = (int64_t)hash_of_step(global),
+                                     [SEED] = rng.seed,
+                                     [DRAWS] = (int64_t)rng.base};
+    for (int i = 0; i < N_COMPARED && status == MG_OK; i++) {
+        status = mg_world_gather(own[i], all);
+        for (int r = 1; r < size && status == MG_OK; r++)
+            if (all[r] != all[0])
+                status =
+                    mg_fail(MG_USAGE,
+                            "the step that rank %d has made differs from that of rank 0 in %s: "
+                            "%s",
+                            r, compared[i].what, compared[i].advice);
+    }
+    mg_free(all);
+    return status;
+}
+
+/* ---- the devices ---- */
+
+mg_status mg_joint_connect(mg_plan *p) {
+    const int n = mg_plan_stage_width(p), size = mg_world_size();
+    int64_t total = 0, *here = mg_alloc((size_t)size * sizeof *here);
+    if (!here) return MG_OOM;
+    mg_status status = mg_world_gather(n, here);
+    for (int r = 0; r < size && status == MG_OK; r++) {
+        if (r == mg_world_rank()) p->first = (int)total;
+        total += here[r];
+    }
+    if (status == MG_OK && total > MG_MAX_SHARDS)
+        status = mg_fail(MG_USAGE, "at most %d devices can share a step, the ranks have %lld",
+                         MG_MAX_SHARDS, (long long)total);
+    for (int s = 0; s < p->n_stages && status == MG_OK; s++) {
+        mg_device *devices[MG_MAX_DEVICES];
+        for (int i = 0; i < n; i++) devices[i] = p->parts[s * n + i].device;
+        p->comms[s] = mg_device_connect_joint(devices, here);
+        if (!p->comms[s]) status = mg_error_code();
+    }
+    mg_free(here);
+    return status;
+}
+
+/* ---- a run ---- */
+
+mg_status mg_joint_agree(void) {
+    uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;
+    return mg_world_agree(MG_OK, &flags);
+}

@@ -1,0 +1,18 @@
+/* Joint plans: steps that all ranks of the world share.
+ *
+ * Each rank traces the same step, so all decide alike about shardings and collectives; each makes
+ * and runs only the parts of its own devices. Here they make sure that it is the same step, learn
+ * how many devices the others have, and agree that all have computed before any commits. */
+#ifndef MG_GRAPH_JOINT_H
+#define MG_GRAPH_JOINT_H
+
+#include "graph/plan.h"
+
+/* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs. */
+mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global);
+/* Fills in p->comms and p->first. */
+mg_status mg_joint_connect(mg_plan *p);
+/* After the compute phase: MG_OK if all ranks have come here. */
+mg_status mg_joint_agree(void);
+
+#endif

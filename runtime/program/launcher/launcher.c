@@ -1,0 +1,138 @@
+/* mgpulua --np N script: starts the script N times, as the ranks of one world.
+ *
+ * Ranks are told their places in the variables that world/launch.h describes, and meet at a port of
+ * rank 0 with a random token. The token travels in the environment, since other users can read
+ * command lines. */
+#define _GNU_SOURCE /* CPU_COUNT */
+#include "core/alloc.h"
+#include "core/limits.h"
+#include "program/launcher/options.h"
+#include "program/launcher/ranks.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PER_CPU = 16, LEAST_LIMIT = 64 }; /* processes on this host that are no mistake */
+
+typedef struct job {
+    const mg_command_line *line;
+    mg_output output;
+    int np;
+    int port, reserved; /* of the hub, and the socket that keeps others from taking it */
+    char token[33];
+    char **argv; /* of a rank; owned */
+} job;
+
+bool mg_launcher_wanted(const mg_command_line *m) {
+    return m->launch.np || m->launch.hosts || m->launch.host_file;
+}
+
+/* ---- checks before anything is started ---- */
+
+/* A mistake in the script's name is told once, not by every rank. */
+static mg_status check_script(const mg_command_line *m) {
+    const char *name = m->script < m->argc ? m->argv[m->script] : NULL;
+    if (m->interactive || (!name && !m->executed))
+        return mg_fail(MG_USAGE, "--np needs a script: the prompt runs in one process only");
+    if (name && strcmp(name, "-") == 0)
+        return mg_fail(MG_USAGE, "--np needs a script in a file: only one process could read it "
+                                 "from standard input");
+    if (name && access(name, R_OK) != 0)
+        return mg_fail(MG_IO, "cannot open %s: %s", name, mg_reason(errno));
+    return MG_OK;
+}
+
+static mg_status check_count(int np) {
+    cpu_set_t set;
+    const int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int most = cpus * PER_CPU > LEAST_LIMIT ? cpus * PER_CPU : LEAST_LIMIT;
+    if (np <= most) return MG_OK;
+    return mg_fail(MG_USAGE,
+                   "--np %d: this host has %d CPUs, so more than %d processes look like a mistake: "
+                   "give -H localhost:%d if they are wanted",
+                   np, cpus, most, np);
+}
+
+/* ---- where the ranks meet ---- */
+
+/* Finds a free port of rank 0's host, if that is this host, and binds it without listening: the
+ * system gives it to nobody else, and the hub, which sets SO_REUSEADDR too, can listen on it. */
+static mg_status reserve_port(job *j) {
+    const int yes = 1;
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t n = sizeof v6;
+    j->reserved = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(j->reserved, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (j->reserved >= 0 && bind(j->reserved, (struct sockaddr *)&v6, n) == 0) {
+        getsockname(j->reserved, (struct sockaddr *)&v6, &n);
+        j->port = ntohs(v6.sin6_port);
+        return MG_OK;
+    }
+    if (j->reserved >= 0) close(j->reserved);
+    n = sizeof v4;
+    j->reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(j->reserved, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (j->reserved < 0 || bind(j->reserved, (struct sockaddr *)&v4, n) != 0)
+        return mg_fail(MG_IO, "--np: cannot find a free port: %s", mg_reason(errno));
+    getsockname(j->reserved, (struct sockaddr *)&v4, &n);
+    j->port = ntohs(v4.sin_port);
+    return MG_OK;
+}
+
+static mg_status make_token(job *j) {
+    unsigned char random[(sizeof j->token - 1) / 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return mg_fail(MG_IO, "--np: no random numbers for a token: %s", mg_reason(errno));
+    for (size_t i = 0; i < sizeof random; i++) snprintf(j->token + 2 * i, 3, "%02x", random[i]);
+    return MG_OK;
+}
+
+/* ---- the run ---- */
+
+static mg_status prepare(job *j) {
+    const mg_command_line *m = j->line;
+    MG_TRY(mg_launcher_number("--np", m->launch.np, 1 << 16, &j->np));
+    MG_TRY(mg_launcher_output(m->launch.output, &j->output));
+    MG_TRY(mg_launcher_ranks_per_gpu(m->launch.ranks_per_gpu));
+    MG_TRY(check_script(m));
+    MG_TRY(check_count(j->np));
+    MG_TRY(make_token(j));
+    j->argv = mg_alloc(((size_t)m->argc + 1) * sizeof *j->argv);
+    if (!j->argv) return MG_OOM;
+    mg_command_line_of_rank(m, j->argv);
+    return reserve_port(j);
+}
+
+static mg_status run(job *j, mg_crew *crew, int *status) {
+    char hub[64];
+    MG_TRY(prepare(j));
+    MG_TRY(mg_crew_open(crew, j->np, j->np, -1));
+    snprintf(hub, sizeof hub, "127.0.0.1:%d", j->port);
+    mg_ranks_prepare(j->np, hub, j->token);
+    MG_TRY(mg_ranks_start(
+        crew, &(mg_ranks){.argv = j->argv, .output = j->output, .n = j->np, .local_size = j->np}));
+    *status = mg_crew_wait(crew);
+    return MG_OK;
+}
+
+int mg_launcher_run(const mg_command_line *m) {
+    job j = {.line = m, .reserved = -1};
+    mg_crew crew = {.signals = -1};
+    int status = EXIT_FAILURE;
+    if (run(&j, &crew, &status) != MG_OK) {
+        fprintf(stderr, "mgpulua: %s\n", mg_error_message());
+        status = mg_error_code() == MG_IO ? MG_EXIT_FILE : EXIT_FAILURE;
+    }
+    mg_crew_close(&crew);
+    if (j.reserved >= 0) close(j.reserved);
+    mg_free(j.argv);
+    return status;
+}

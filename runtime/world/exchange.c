@@ -1,0 +1,352 @@
+/* Collectives of messages: see exchange.h. */
+#include "world/exchange.h"
+#include "comm/reduce.h"
+#include "core/alloc.h"
+#include "core/threads.h"
+#include "world/world.h"
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+enum {
+    SMALL = 32 << 10,  /* bytes of all ranks' terms: below, each rank adds up all of them itself */
+    PIECE = 256 << 10, /* bytes of a share that is sent at a time: two are on their way */
+    ALIGNED = 64,      /* shares begin at multiples of so many elements */
+    EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
+};
+
+/* Seconds after which a wait ends if some rank has left the script. */
+static const double PARTING = 2;
+
+static struct {
+    const mg_transport_api *api;
+    mg_transport *transport;
+    int rank, size;
+    uint32_t n_channels;
+    pthread_mutex_t mutex; /* a transport is called by one thread at a time */
+} ex = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void mg_exchange_start(const mg_transport_api *api, mg_transport *transport, int rank, int size) {
+    ex.api = api;
+    ex.transport = transport;
+    ex.rank = rank;
+    ex.size = size;
+}
+
+void mg_exchange_stop(bool clean) {
+    pthread_mutex_lock(&ex.mutex);
+    if (ex.transport) ex.api->stop(ex.transport, clean);
+    ex.transport = NULL;
+    pthread_mutex_unlock(&ex.mutex);
+}
+
+mg_channel mg_channel_open(void) {
+    return (mg_channel){.id = ex.n_channels++};
+}
+
+/* ---- messages ---- */
+
+typedef struct batch { /* messages that are on their way together */
+    uint32_t tag;
+    int n;
+    mg_message *list[]; /* room for two for each rank; NULL: done */
+} batch;
+
+/* One tag for each call of a channel; both numbers wrap around, when their old messages are long
+ * gone. */
+static batch *new_batch(uint32_t tag) {
+    batch *b = mg_alloc(sizeof *b + 2 * (size_t)ex.size * sizeof *b->list);
+    if (b) *b = (batch){.tag = tag, .n = 0};
+    return b;
+}
+
+static uint32_t next_tag(mg_channel *c) {
+    return c->id << 20 | (c->calls++ & 0xfffff);
+}
+
+/* After mg_exchange_stop: a thread whose step was abandoned may still be in a call. */
+static mg_status stopped(void) {
+    return mg_fail(MG_COMM, "this process has left the world");
+}
+
+static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
+    mg_message **m = &b->list[b->n];
+    if (!bytes) return MG_OK;
+    pthread_mutex_lock(&ex.mutex);
+    const mg_status status = !ex.transport ? stopped()
+                             : to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
+                                  : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
+    pthread_mutex_unlock(&ex.mutex);
+    if (status == MG_OK) b->n++;
+    return status;
+}
+
+static mg_status start_send(batch *b, int to, const void *data, size_t bytes) {
+    return post(b, to, data, NULL, bytes);
+}
+
+static mg_status start_receive(batch *b, int from, void *data, size_t bytes) {
+    return post(b, from, NULL, data, bytes);
+}
+
+/* Asks for each message that is not done. */
+static mg_status test_all(batch *b, int *left) {
+    pthread_mutex_lock(&ex.mutex);
+    mg_status status = ex.transport ? MG_OK : stopped();
+    for (int i = 0; i < b->n && status == MG_OK; i++) {
+        bool done = false;
+        if (!b->list[i]) continue;
+        status = ex.api->test(ex.transport, b->list[i], &done);
+        if (!done && status == MG_OK) continue;
+        b->list[i] = NULL;
+        --*left;
+    }
+    pthread_mutex_unlock(&ex.mutex);
+    return status;
+}
+
+/* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
+ * some time after. */
+static mg_status check_wait(double since) {
+    MG_TRY(mg_world_check());
+    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
+    if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
+    if (mg_seconds() - since < mg_deadline()) return MG_OK;
+    return mg_fail(MG_COMM,
+                   "the other processes did not answer within %g seconds: do all of them run the "
+                   "same steps? (MGPU_DEADLINE sets the limit)",
+                   mg_deadline());
+}
+
+/* Waits for all messages of the batch, which is then empty. After a failure the others may be in
+ * the middle of this call, and the world cannot go on. */
+static mg_status wait_all(batch *b) {
+    int left = 0, rounds = 0;
+    double since = 0;
+    for (int i = 0; i < b->n; i++) left += b->list[i] != NULL;
+    while (left) {
+        mg_status status = test_all(b, &left);
+        if (!left && status == MG_OK) break;
+        if (++rounds == 1) since = mg_seconds();
+        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
+        if (status != MG_OK) return status;
+        if (rounds > EAGER)
+            nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
+        else if (rounds > 64)
+            sched_yield();
+    }
+    b->n = 0;
+    return MG_OK;
+}
+
+/* Frees the batch. Messages that are not done are given up, which ends the world. */
+static void free_batch(batch *b) {
+    if (!b) return;
+    pthread_mutex_lock(&ex.mutex);
+    for (int i = 0; i < b->n; i++)
+        if (b->list[i] && ex.transport) ex.api->cancel(ex.transport, b->list[i]);
+    pthread_mutex_unlock(&ex.mutex);
+    mg_free(b);
+}
+
+/* ---- reductions ---- */
+
+typedef struct reduction {
+    const char *in;
+    char *out;
+    char *terms; /* of the other ranks: two sets of `size` pieces, used in turn */
+    int64_t count, piece;
+    size_t width; /* of an element */
+    mg_dtype dtype;
+    enum mg_reduce_kind op;
+    int root; /* or -1 */
+    batch *terms_sent[2], *results_sent[2];
+} reduction;
+
+/* The elements [first, last) of block b that rank r adds up. */
+typedef struct share {
+    int64_t first, last;
+} share;
+
+static share share_of(const reduction *x, int64_t b, int r) {
+    const int64_t base = b * x->piece * ex.size, left = x->count - base;
+    int64_t each = x->piece;
+    if (left < x->piece * ex.size) /* the last block: even shares of what is left */
+        each = ((left + ex.size - 1) / ex.size + ALIGNED - 1) / ALIGNED * ALIGNED;
+    share s = {base + each * r, base + each * (r + 1)};
+    if (s.first > x->count) s.first = x->count;
+    if (s.last > x->count) s.last = x->count;
+    return s;
+}
+
+static size_t share_bytes(const reduction *x, share s) {
+    return (size_t)(s.last - s.first) * x->width;
+}
+
+static char *term_of(const reduction *x, int64_t b, int r) {
+    return x->terms + ((size_t)(b % 2) * (size_t)ex.size + (size_t)r) * (size_t)x->piece * x->width;
+}
+
+/* Sends to each rank its share of this rank's terms, and receives the others' of its own share. */
+static mg_status start_terms(reduction *x, int64_t b) {
+    batch *sent = x->terms_sent[b % 2];
+    const size_t own = share_bytes(x, share_of(x, b, ex.rank));
+    for (int r = 0; r < ex.size; r++) {
+        if (r == ex.rank) continue;
+        const share s = share_of(x, b, r);
+        MG_TRY(start_receive(sent, r, term_of(x, b, r), own));
+        MG_TRY(start_send(sent, r, x->in + (size_t)s.first * x->width, share_bytes(x, s)));
+    }
+    return MG_OK;
+}
+
+/* Where this rank's share of the results is made: in `out`, if it has one. */
+static char *result_of(const reduction *x, int64_t b, share own) {
+    const bool has_out = x->root < 0 || x->root == ex.rank;
+    return has_out ? x->out + (size_t)own.first * x->width : term_of(x, b, ex.rank);
+}
+
+static mg_status add_terms(reduction *x, int64_t b) {
+    const share own = share_of(x, b, ex.rank);
+    MG_TRY(wait_all(x->terms_sent[b % 2]));
+    char *result = result_of(x, b, own);
+    for (int r = 0; r < ex.size; r++) {
+        const char *term = r == ex.rank ? x->in + (size_t)own.first * x->width : term_of(x, b, r);
+        if (r == 0)
+            memcpy(result, term, share_bytes(x, own));
+        else
+            mg_reduce(result, term, own.last - own.first, x->dtype, x->op);
+    }
+    return MG_OK;
+}
+
+static mg_status start_results(reduction *x, int64_t b) {
+    batch *sent = x->results_sent[b % 2];
+    const share own = share_of(x, b, ex.rank);
+    for (int r = 0; r < ex.size; r++) {
+        if (r == ex.rank) continue;
+        const share s = share_of(x, b, r);
+        if (x->root < 0 || x->root == ex.rank)
+            MG_TRY(start_receive(sent, r, x->out + (size_t)s.first * x->width, share_bytes(x, s)));
+        if (x->root < 0 || x->root == r)
+            MG_TRY(start_send(sent, r, result_of(x, b, own), share_bytes(x, own)));
+    }
+    return MG_OK;
+}
+
+/* Block after block: while the terms of one are added up, those of the next are on their way. */
+static mg_status reduce_blocks(reduction *x) {
+    const int64_t block = x->piece * ex.size, n = (x->count + block - 1) / block;
+    MG_TRY(start_terms(x, 0));
+    for (int64_t b = 0; b < n; b++) {
+        if (b + 1 < n) {
+            /* its terms take the place of those of block b - 1, whose results may still lie there
+             */
+            if (b > 0) MG_TRY(wait_all(x->results_sent[(b + 1) % 2]));
+            MG_TRY(start_terms(x, b + 1));
+        }
+        MG_TRY(add_terms(x, b));
+        MG_TRY(start_results(x, b));
+    }
+    MG_TRY(wait_all(x->results_sent[0]));
+    return wait_all(x->results_sent[1]);
+}
+
+static mg_status reduce_large(reduction *x, uint32_t tag) {
+    x->piece = PIECE / (int64_t)x->width;
+    const int64_t even = (x->count + ex.size - 1) / ex.size;
+    if (even < x->piece) x->piece = (even + ALIGNED - 1) / ALIGNED * ALIGNED;
+    x->terms = mg_alloc(2 * (size_t)ex.size * (size_t)x->piece * x->width);
+    bool ready = x->terms != NULL;
+    for (int i = 0; i < 2; i++) {
+        x->terms_sent[i] = new_batch(tag);
+        x->results_sent[i] = new_batch(tag);
+        ready = ready && x->terms_sent[i] && x->results_sent[i];
+    }
+    const mg_status status = ready ? reduce_blocks(x) : MG_OOM;
+    for (int i = 0; i < 2; i++) {
+        free_batch(x->terms_sent[i]);
+        free_batch(x->results_sent[i]);
+    }
+    mg_free(x->terms);
+    return status;
+}
+
+/* Every rank, or only the root, gets all terms and adds them up. */
+static mg_status reduce_small(reduction *x, batch *b) {
+    const size_t bytes = (size_t)x->count * x->width;
+    const bool adds = x->root < 0 || x->root == ex.rank;
+    for (int r = 0; r < ex.size; r++) {
+        if (r == ex.rank) continue;
+        if (adds) MG_TRY(start_receive(b, r, x->terms + (size_t)r * bytes, bytes));
+        if (x->root < 0 || x->root == r) MG_TRY(start_send(b, r, x->in, bytes));
+    }
+    MG_TRY(wait_all(b));
+    for (int r = 0; r < ex.size && adds; r++) {
+        const char *term = r == ex.rank ? x->in : x->terms + (size_t)r * bytes;
+        if (r == 0)
+            memcpy(x->out, term, bytes);
+        else
+            mg_reduce(x->out, term, x->count, x->dtype, x->op);
+    }
+    return MG_OK;
+}
+
+mg_status mg_exchange_reduce(mg_channel *c, const void *in, void *out, int64_t count, mg_dtype t,
+                             enum mg_reduce_kind op, int root) {
+    const uint32_t tag = next_tag(c);
+    reduction x = {.in = in, .out = out, .count = count, .dtype = t, .op = op, .root = root};
+    x.width = mg_dtype_size(t);
+    if (!count) return MG_OK;
+    const size_t all = (size_t)count * x.width * (size_t)ex.size;
+    if (all > SMALL) return reduce_large(&x, tag);
+    char terms[SMALL];
+    batch *b = new_batch(tag);
+    if (!b) return MG_OOM;
+    x.terms = terms;
+    const mg_status status = reduce_small(&x, b);
+    free_batch(b);
+    return status;
+}
+
+/* ---- moving data ---- */
+
+static mg_status gather(batch *b, char *all, const size_t *bytes) {
+    size_t own = 0, at = 0;
+    for (int r = 0; r < ex.rank; r++) own += bytes[r];
+    for (int r = 0; r < ex.size; at += bytes[r++]) {
+        if (r == ex.rank) continue;
+        MG_TRY(start_receive(b, r, all + at, bytes[r]));
+        MG_TRY(start_send(b, r, all + own, bytes[ex.rank]));
+    }
+    return wait_all(b);
+}
+
+mg_status mg_exchange_gather(mg_channel *c, void *all, const size_t *bytes) {
+    batch *b = new_batch(next_tag(c));
+    const mg_status status = b ? gather(b, all, bytes) : MG_OOM;
+    free_batch(b);
+    return status;
+}
+
+/* A binomial tree: in each round the ranks that have the data send it to as many others. */
+static mg_status broadcast(batch *b, int root, void *data, size_t bytes) {
+    const int place = (ex.rank - root + ex.size) % ex.size; /* the root's is 0 */
+    int bit = 1;
+    while (bit < ex.size && !(place & bit)) bit <<= 1;
+    if (place) {
+        MG_TRY(start_receive(b, (place - bit + root) % ex.size, data, bytes));
+        MG_TRY(wait_all(b));
+    }
+    for (bit >>= 1; bit > 0; bit >>= 1)
+        if (place + bit < ex.size)
+            MG_TRY(start_send(b, (place + bit + root) % ex.size, data, bytes));
+    return wait_all(b);
+}
+
+mg_status mg_exchange_broadcast(mg_channel *c, int root, void *data, size_t bytes) {
+    batch *b = new_batch(next_tag(c));
+    const mg_status status = b ? broadcast(b, root, data, bytes) : MG_OOM;
+    free_batch(b);
+    return status;
+}

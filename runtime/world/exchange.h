@@ -1,0 +1,35 @@
+/* Collectives among the ranks of the world, made of the transport's messages.
+ *
+ * Every rank calls the same functions of a channel in the same order. Reductions add up in the
+ * order of ranks, so all ranks get the same bits, and the same from run to run. A call fails with
+ * MG_COMM once the world is over, with MG_INTERRUPTED after an interrupt, and when other ranks do
+ * not come within the deadline (MGPU_DEADLINE). */
+#ifndef MG_WORLD_EXCHANGE_H
+#define MG_WORLD_EXCHANGE_H
+
+#include "core/dtype.h"
+#include "core/placement.h"
+#include "world/transport.h"
+
+typedef struct mg_channel { /* messages of different channels are never mistaken for each other */
+    uint32_t id, calls;
+} mg_channel;
+
+/* What exchanges go through. Set once, when the world starts. */
+void mg_exchange_start(const mg_transport_api *api, mg_transport *transport, int rank, int size);
+/* After it no call is made any more. */
+void mg_exchange_stop(bool clean);
+
+/* Every rank opens the same channels in the same order. */
+mg_channel mg_channel_open(void);
+
+/* out = in of rank 0 op in of rank 1 op ..., on every rank, or on the rank `root` alone if it is
+ * not -1; elsewhere `out` is not touched. in and out do not overlap. */
+mg_status mg_exchange_reduce(mg_channel *c, const void *in, void *out, int64_t count, mg_dtype t,
+                             enum mg_reduce_kind op, int root);
+/* `all` holds the ranks' blocks one after another, bytes[r] of rank r; each rank has put its own in
+ * place. */
+mg_status mg_exchange_gather(mg_channel *c, void *all, const size_t *bytes);
+mg_status mg_exchange_broadcast(mg_channel *c, int root, void *data, size_t bytes);
+
+#endif

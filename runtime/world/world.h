@@ -1,0 +1,81 @@
+/* The world: the processes that run one script together, each with some of the devices of a step.
+ *
+ * Every process, a *rank*, runs the same script and traces the same steps (SPMD). A step that is
+ * *joint* computes on the devices of all ranks; each compiles and runs only the parts of its own.
+ * Everything else a script does, each rank does for itself.
+ *
+ * A launcher started the processes (launch.h). The hub (hub.h) brings them together and watches
+ * them; a transport (transport.h) carries the messages that collectives are made of (exchange.h,
+ * communicator.c). If a rank dies or fails, the world is over: joint steps fail on all ranks with
+ * MG_COMM and the same sentence, and change nothing.
+ *
+ * Without a launcher, or with a single process, there is one rank, nothing is loaded and nothing
+ * started. */
+#ifndef MG_WORLD_WORLD_H
+#define MG_WORLD_WORLD_H
+
+#include "comm/comm.h"
+#include "world/hub.h"
+#include "world/launch.h"
+
+/* ---- life ---- */
+
+/* Joins the processes that the launcher started, once; later calls do nothing. To be called before
+ * random numbers are drawn or anything else can differ between the ranks. */
+mg_status mg_world_start(void);
+/* Leaves the world. A status other than 0 tells the others that this rank has failed. */
+void mg_world_stop(int exit_status);
+
+/* ---- who is there ---- */
+
+int mg_world_rank(void);
+int mg_world_size(void); /* 1 before mg_world_start */
+/* How this process was started; valid after mg_world_start. */
+const mg_launch *mg_world_launch(void);
+const mg_hub_member *mg_world_member(int rank); /* NULL in a world of one */
+const char *mg_world_transport(void);           /* "Open MPI 4.1.4"; "" in a world of one */
+
+/* Between mg_world_alone_begin and mg_world_alone_end, which nest, this rank computes by itself:
+ * for what only one rank does, such as callbacks. */
+void mg_world_alone_begin(void);
+void mg_world_alone_end(void);
+/* Whether a step of a spread model is joint now: several ranks, and not alone. */
+bool mg_world_is_joint(void);
+
+/* ---- failures ---- */
+
+/* NULL; or why the world is over. */
+const char *mg_world_over(void);
+/* MG_COMM with that reason if the world is over. */
+mg_status mg_world_check(void);
+/* What this process does, for the sentence if it dies: a joint step begins; the op of this name (a
+ * static string) is started. Cheap. */
+void mg_world_at_step(void);
+void mg_world_at_op(const char *op);
+/* MG_COMM, on all ranks, if some rank has left the script although this one still waits for it. */
+mg_status mg_world_check_left(void);
+/* This rank cannot go on: the others learn `why`, with this rank's name before it. */
+void mg_world_fail(const char *why);
+
+/* ---- what ranks agree on ---- */
+
+enum { MG_FLAG_STOP = 1 }; /* some rank was asked to save and stop */
+
+/* Every rank calls it. MG_OK if `own` is MG_OK on all ranks; *flags becomes the union of all. */
+mg_status mg_world_agree(mg_status own, uint32_t *flags);
+/* The union of the flags of all calls of mg_world_agree so far: the same on all ranks between two
+ * calls. */
+uint32_t mg_world_flags(void);
+/* Copies the root's bytes to all others. */
+mg_status mg_world_broadcast(int root, void *data, size_t bytes);
+/* all[0 .. size-1] become the values of the ranks. */
+mg_status mg_world_gather(int64_t own, int64_t *all);
+
+/* ---- communicator.c ---- */
+
+/* A communicator among the devices of a joint step: rank r has here[r] of them, all in host memory,
+ * and the devices are numbered rank after rank. Every rank calls it at the same point. NULL on
+ * failure. */
+mg_comm *mg_world_connect(const int64_t *here);
+
+#endif

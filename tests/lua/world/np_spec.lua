@@ -1,0 +1,175 @@
+-- mgpulua --np: processes that it starts on this host, their output, signals and exit statuses.
+
+local check = require "check"
+local test = check.test
+
+-- Runs mgpulua with arguments in shell syntax; `before`: variables for it. Returns output and exit status.
+local function run(arguments, before)
+  return check.run(("env -u MGPU_OUTPUT %s %s %s </dev/null"):format(before or "", check.program, arguments))
+end
+
+local function script(name, text)
+  local path = check.path(name)
+  check.write(path, text)
+  return path
+end
+
+local function sorted(text)
+  local lines = {}
+  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  table.sort(lines)
+  return table.concat(lines, "\n")
+end
+
+local PLACE = script("place.lua", [[
+  local v = os.getenv
+  print(v "MGPU_RANK", v "MGPU_SIZE", v "MGPU_LOCAL_RANK", v "MGPU_LOCAL_SIZE",
+    v "MGPU_HUB":match "^[%d.]+:%d+$" ~= nil, #v "MGPU_TOKEN", ...)]])
+
+test("--np starts the script with its arguments in so many processes, and rank 0's output is shown", function()
+  for n = 1, 4 do
+    local text, status = run(("--np %d %s a --np 7 -H"):format(n, PLACE))
+    check.equal(text, ("0\t%d\t0\t%d\ttrue\t32\ta\t--np\t7\t-H\n"):format(n, n))
+    check.equal(status, 0)
+  end
+  local text = run("--output all --np=3 " .. PLACE)
+  check.equal(sorted(text), "0\t3\t0\t3\ttrue\t32\n1\t3\t1\t3\ttrue\t32\n2\t3\t2\t3\ttrue\t32")
+  text = run("--np=2 --output=prefix " .. PLACE)
+  check.equal(sorted(text), "[0] 0\t2\t0\t2\ttrue\t32\n[1] 1\t2\t1\t2\ttrue\t32")
+end)
+
+test("all processes share an address and a token that no command line shows", function()
+  local path = script("secret.lua", [[
+    local f = io.open "/proc/self/cmdline"
+    assert(not f:read "*a":find(os.getenv "MGPU_TOKEN", 1, true))
+    print(os.getenv "MGPU_HUB", os.getenv "MGPU_TOKEN")]])
+  local first = run("--np 2 --output all " .. path)
+  local a, b = first:match "^(%C+\t%x+)\n(%C+\t%x+)\n$"
+  check.truthy(a and a == b, first)
+  check.truthy(first ~= run("--np 2 --output all " .. path), "another run has another token")
+end)
+
+test("options of the program reach every process, and -e runs in each", function()
+  local text = run "--np 2 --output all -joff -e 'print((jit.status()))' -e 'print(2)'"
+  check.equal(sorted(text), "2\n2\nfalse\nfalse")
+  check.equal(run "--np 2 --nranks_per_gpu 3 -e 'print(os.getenv \"MGPU_RANKS_PER_GPU\")'", "3\n")
+end)
+
+test("lines of several processes do not mix, and errors of all are shown", function()
+  local path = script("lines.lua", [[
+    local r = os.getenv "MGPU_RANK"
+    for i = 1, 300 do io.write(r, " ", r:rep(i), "\n") end
+    io.stderr:write("error " .. r .. "\n")
+    io.write "no newline"]])
+  local text = run("--np 3 --output prefix " .. path)
+  local count = {}
+  for line in text:gmatch "[^\n]+" do
+    local rank, what = line:match "^%[(%d)%] (.*)$"
+    check.truthy(rank and (what:match("^" .. rank .. " " .. rank .. "+$") or what == "error " .. rank
+      or what == "no newline"), line)
+    count[rank] = (count[rank] or 0) + 1
+  end
+  check.equal(count, { ["0"] = 302, ["1"] = 302, ["2"] = 302 })
+  text = check.run(("%s --np 3 %s 2>&1 >/dev/null </dev/null"):format(check.program, path))
+  check.equal(sorted(text), "error 0\nerror 1\nerror 2")
+end)
+
+test("the exit status is that of the first process that fails for a reason of its own", function()
+  local path = script("fail.lua", "local status = (...):sub(os.getenv 'MGPU_RANK' + 1, -1):match '%d+' "
+    .. "os.exit(tonumber(({ ... })[1 + os.getenv 'MGPU_RANK']))")
+  check.equal(select(2, run(("--np 3 %s 0 5 0"):format(path))), 5)
+  check.equal(select(2, run(("--np 2 %s 74 0"):format(path))), 74)
+  check.equal(select(2, run(("--np 3 %s 76 0 76"):format(path))), 76)
+  local peers = script("peers.lua", [[
+    if os.getenv "MGPU_RANK" == "1" then require "mgpu.core".sleep(1) os.exit(9) end
+    os.exit(76)]])
+  check.equal(select(2, run("--np 3 " .. peers)), 9)
+end)
+
+test("if one process fails, the others are ended after a while", function()
+  local path = script("loop.lua", [[
+    if os.getenv "MGPU_RANK" == "1" then error "boom" end
+    while true do end]])
+  local text, status = run("--np 3 " .. path, "MGPU_GRACE=0.2")
+  check.equal(status, 1)
+  check.matches(text, "loop.lua:1: boom")
+  check.equal(select(2, text:gsub("interrupted!", "")), 2)
+  local deaf = script("deaf.lua", [[
+    if os.getenv "MGPU_RANK" == "1" then os.exit(3) end
+    require "ffi".cdef "int sigprocmask(int, const void *, void *); int sigfillset(void *);"
+    local set = require "ffi".new "char[128]"
+    require "ffi".C.sigfillset(set)
+    require "ffi".C.sigprocmask(0, set, nil)
+    while true do end]])
+  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_GRACE=0")), 3)
+end)
+
+test("a killed process is named, and the status is 128 and its signal", function()
+  local text, status = run([[--np 3 -e '
+    if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
+    while true do end']], "MGPU_GRACE=0")
+  check.matches(text, "mgpulua: rank 2 of 3 %(pid %d+%) was killed by signal 9 %(Killed%)")
+  check.equal(status, 137)
+end)
+
+-- The status of mgpulua --np, to which this signal is sent when all its processes are in their loops.
+local function signalled(name, chunk)
+  local ready = check.path "ready"
+  local command = ([[rm -f %s.*; %s --np 2 -e 'io.open("%s." .. os.getenv "MGPU_RANK", "w"):close() %s' & p=$!
+    while [ ! -e %s.0 ] || [ ! -e %s.1 ]; do sleep 0.05; done
+    kill -%s $p; wait $p; echo status $?]]):format(ready, check.program, ready, chunk, ready, ready, name)
+  return check.run(command)
+end
+
+test("signals reach all processes", function()
+  for name, status in pairs { INT = 130, TERM = 143 } do
+    local text = signalled(name, "while true do end")
+    check.equal(select(2, text:gsub("interrupted!", "")), 2)
+    check.matches(text, "status " .. status .. "\n$")
+  end
+  check.matches(signalled("USR1", "while true do end"), "status 138\n$")
+  check.matches(signalled("TERM", "print(pcall(function() while true do end end)) os.exit(0)"),
+    "false\tinterrupted!\nstatus 0\n$")
+end)
+
+test("the processes end when their launcher is killed", function()
+  local pids = check.path "pids"
+  local path = script("orphans.lua", ([[
+    local f = io.open(%q .. os.getenv "MGPU_RANK", "w")
+    f:write(io.open "/proc/self/stat":read "*n")
+    f:close()
+    os.rename(%q .. os.getenv "MGPU_RANK", %q .. os.getenv "MGPU_RANK")
+    while true do end]]):format(pids .. ".new", pids .. ".new", pids))
+  local text = check.run(([[%s --np 2 %s & p=$!; while [ ! -e %s0 ] || [ ! -e %s1 ]; do sleep 0.05; done
+    kill -9 $p; for i in 0 1; do while kill -0 $(cat %s$i) 2>/dev/null; do sleep 0.05; done; done; echo gone]])
+    :format(check.program, path, pids, pids, pids))
+  check.matches(text, "gone\n$")
+end)
+
+test("standard input belongs to rank 0", function()
+  check.equal(check.run(("echo words | %s --np 2 --output all -e 'print(os.getenv \"MGPU_RANK\", io.read())'")
+    :format(check.program)):gsub("1\tnil\n", ""), "0\twords\n")
+end)
+
+test("wrong options are refused before anything starts", function()
+  for arguments, message in pairs {
+    ["--np 0 x.lua"] = "--np 0: give a whole number from 1 to",
+    ["--np two x.lua"] = "--np two: give a whole number",
+    ["--np 2x x.lua"] = "--np 2x: give a whole number",
+    ["--np 60000 " .. PLACE] = "%-%-np 60000: this host has %d+ CPUs, so more than %d+ processes look like a mistake: give %-H localhost:60000",
+    ["--np 2"] = "--np needs a script: the prompt runs in one process only",
+    ["-i --np 2 " .. PLACE] = "--np needs a script: the prompt",
+    ["--np 2 -"] = "--np needs a script in a file",
+    ["--np 2 --output most " .. PLACE] = "--output most; the choices are rank0, all, prefix",
+    ["--np 2 --nranks_per_gpu 0 " .. PLACE] = "--nranks_per_gpu 0: give a whole number from 1 to",
+    ["--output most " .. PLACE] = "--output most; the choices",
+  } do
+    local text, status = run(arguments)
+    check.matches(text, "^mgpulua: " .. (message:find "%%" and message or message:gsub("%-", "%%-")))
+    check.equal(status, 1)
+  end
+  local text, status = run("--np 3 " .. check.path "missing.lua")
+  check.equal(text, ("mgpulua: cannot open %s: No such file or directory\n"):format(check.path "missing.lua"))
+  check.equal(status, 74)
+  check.matches(run("--np 2 " .. PLACE, "MGPU_OUTPUT=mots"), "MGPU_OUTPUT=mots; the choices")
+end)
