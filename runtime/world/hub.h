@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MG_SILENCE = 10 }; /* seconds */
+enum { MG_SILENCE = 10 /* seconds */, MG_HUB_MOST = 1024 /* processes */ };
 
 typedef struct mg_hub mg_hub;
 

@@ -58,6 +58,8 @@ struct mg_hub {
     struct pollfd *polled; /* of the thread */
     int polled_room;
     atomic_uint_fast64_t *left; /* of each rank: 0, or 1 + the step at which it said goodbye */
+    uint8_t *roster, *departed; /* rank 0: the data of START and LEFT */
+    int n_departed, n_told;     /* ranks in `departed`; those of them that the others know */
     uint64_t *processes;        /* rank 0: mg_hub.process of the members that are here */
     int n_here; /* rank 0: processes that have joined and not left, itself included */
     char
@@ -73,8 +75,6 @@ struct mg_hub {
 void mg_hub_set_over(mg_hub *h, const char *sentence);
 /* The same, with the sentence of an END. */
 void mg_hub_take_end(mg_hub *h, const mg_record *r);
-/* Rank `rank` has said goodbye; rank 0 tells the others. */
-void mg_hub_note_left(mg_hub *h, int rank, uint64_t step);
 /* The world is over: "rank 2 (host b, pid 4711) " in front. */
 void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -121,6 +121,18 @@ mg_status mg_hub_request_wait(mg_hub *h, const mg_record *what, double patience,
 /* The way to rank 0, which has accepted this process. NULL: MG_COMM, MG_OOM, MG_INTERRUPTED. Before
  * there is a thread. */
 mg_link *mg_hub_connect(mg_hub *h);
+
+/* ---- hub_lists.c ---- */
+
+/* Fills in the record's data, which stay valid as long as the hub. MG_OOM. */
+mg_status mg_hub_pack_members(mg_hub *h, mg_record *start);
+/* False: the data are no list of these processes. */
+bool mg_hub_unpack_members(mg_hub_member *members, int size, const mg_record *start);
+/* Rank 0: a process has said goodbye. The others are told at the next beat, of many processes at
+ * once. */
+void mg_hub_note_left(mg_hub *h, int rank, uint64_t step);
+void mg_hub_tell_left(mg_hub *h);
+bool mg_hub_unpack_left(atomic_uint_fast64_t *left, int size, const mg_record *r);
 
 /* ---- hub_store.c ---- */
 

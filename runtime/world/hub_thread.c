@@ -125,6 +125,7 @@ static void beat(mg_hub *h, double now) {
     for (int i = 0; i < h->n_links; i++)
         if (h->links[i]->state == MG_LINK_JOINED && !atomic_load(&h->over))
             mg_link_send(h->links[i], &r, false);
+    mg_hub_tell_left(h);
     mg_hub_store_forget(h, NULL, now);
 }
 

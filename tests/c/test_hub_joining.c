@@ -282,6 +282,37 @@ static void another_program_at_rank_0s_port_is_told(void **state) {
     expect_other(NULL, 0, "what listens there does not answer");
 }
 
+/* A rank 0 that lets rank 1 in, sends a list of the processes, and closes the connection. */
+static void expect_bad_start(const void *list, size_t n, const char *what) {
+    int port;
+    char dropped[512];
+    const int listener = listen_anywhere(&port);
+    rank_thread one = {.how = how_of(1, 2, port, -1)};
+    start_thread(&one);
+    struct pollfd arrival = {listener, POLLIN, 0};
+    assert_int_equal(poll(&arrival, 1, LONG * 1000), 1);
+    const int fd = accept(listener, NULL, NULL);
+    assert_true(recv(fd, dropped, sizeof dropped, 0) > 0);
+    send_record(fd, &(mg_record){.kind = MG_RECORD_ACCEPTED, .number = 5, .text = "a"});
+    if (n) send_record(fd, &(mg_record){.kind = MG_RECORD_START, .data = list, .bytes = n});
+    close(fd);
+    close(listener);
+    char sentence[256];
+    snprintf(sentence, sizeof sentence,
+             "rank 0 (host a, pid 5) died while the processes were joining: %s", what);
+    assert_string_equal(join_thread(&one), sentence);
+    assert_false(one.joined);
+}
+
+static void a_rank_0_that_ends_during_the_start_is_told(void **state) {
+    (void)state;
+    static const char broken[] = "its connection broke (a record out of place)";
+    expect_bad_start(NULL, 0, "its connection ended");
+    expect_bad_start("\5\0\0\0\1a\6\0\0", 9, broken);
+    expect_bad_start("\5\0\0\0\1a\6\0\0\0\2b", 12, broken);
+    expect_bad_start("\5\0\0\0\1a\6\0\0\0\1bc", 13, broken);
+}
+
 /* The first of several addresses that answers is taken, IPv6 or IPv4, and rank 0 may come later. */
 static void one_of_several_addresses_is_enough(void **state) {
     (void)state;
@@ -318,6 +349,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_ends_the_wait_of_rank_0),
         cmocka_unit_test(a_rank_0_that_is_not_there_is_told),
         cmocka_unit_test(another_program_at_rank_0s_port_is_told),
+        cmocka_unit_test(a_rank_0_that_ends_during_the_start_is_told),
         cmocka_unit_test(one_of_several_addresses_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
