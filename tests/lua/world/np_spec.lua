@@ -89,7 +89,7 @@ test("if one process fails, the others are ended after a while", function()
   local path = script("loop.lua", [[
     if os.getenv "MGPU_RANK" == "1" then error "boom" end
     while true do end]])
-  local text, status = run("--np 3 " .. path, "MGPU_GRACE=0.2")
+  local text, status = run("--np 3 " .. path, "MGPU_LAUNCH_GRACE=0.2")
   check.equal(status, 1)
   check.matches(text, "loop.lua:1: boom")
   check.equal(select(2, text:gsub("interrupted!", "")), 2)
@@ -100,13 +100,13 @@ test("if one process fails, the others are ended after a while", function()
     require "ffi".C.sigfillset(set)
     require "ffi".C.sigprocmask(0, set, nil)
     while true do end]])
-  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_GRACE=0")), 3)
+  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_LAUNCH_GRACE=0")), 3)
 end)
 
 test("a killed process is named, and the status is 128 and its signal", function()
   local text, status = run([[--np 3 -e '
     if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
-    while true do end']], "MGPU_GRACE=0")
+    while true do end']], "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "mgpulua: rank 2 of 3 %(pid %d+%) was killed by signal 9 %(Killed%)")
   check.equal(status, 137)
 end)
