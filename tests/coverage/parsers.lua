@@ -14,6 +14,7 @@ local FILES = {
   "runtime/data/image_header.c",
   "runtime/world/host_list.c", -- variables and files of batch systems
   "runtime/data/source.c", -- several strings in one cell
+  "runtime/world/record.c", -- what other processes send
 }
 local OTHERS = {
   "runtime/io/safetensors_write.c", -- these write files
