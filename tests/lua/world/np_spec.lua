@@ -151,6 +151,17 @@ test("standard input belongs to rank 0", function()
   check.equal(sorted(text), "0\twords\n1\tnil")
 end)
 
+test("a limit on open files is told", function()
+  local function limited(files, options)
+    return check.run(("(ulimit -n %d; exec %s %s %s) </dev/null"):format(files, check.program, options, PLACE))
+  end
+  check.matches(limited(24, "--np 20 --output prefix"),
+    "cannot make pipes for rank %d+ of 20: Too many open files %(limited")
+  check.matches(limited(4, "--np 2"), "mgpulua: --np: signalfd: Too many open files")
+  check.matches(check.run(("ulimit -n 4; RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --output prefix %s")
+    :format(check.program, PLACE)), "mgpulua: --output prefix: cannot make pipes: Too many open files")
+end)
+
 test("wrong options are refused before anything starts", function()
   for arguments, message in pairs {
     ["--np 0 x.lua"] = "--np 0: give a whole number from 1 to",
