@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "world/transport.h"
 #include "world/world.h"
+#include <stdlib.h>
 
 /* ---- the world ---- */
 
@@ -168,6 +169,13 @@ static int core_launch(lua_State *L) {
     return 1;
 }
 
+/* launch_none(): from here on this process counts as started without a launcher. */
+static int core_launch_none(lua_State *L) {
+    (void)L;
+    setenv("MGPU_LAUNCH", "none", 1);
+    return 0;
+}
+
 /* Appends {name =, problem =} to the table on top of the stack; problem: why it does not load. */
 static void add_transport(void *context, const char *name) {
     lua_State *L = context;
@@ -187,6 +195,7 @@ static int core_transports(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
+                                  {"launch_none", core_launch_none},
                                   {"transports", core_transports},
                                   {"world_start", core_world_start},
                                   {"world", core_world},

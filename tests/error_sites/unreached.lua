@@ -3,6 +3,12 @@ return {
   {
     reason = "the system refuses what it gives to every test: random bytes, a thread, memory of a library",
     "runtime/core/io_temporary.c make a temporary name for",
+    "runtime/program/launcher/crew.c cannot start rank",
+    "runtime/program/launcher/launcher.c cannot find a free port",
+    "runtime/program/launcher/launcher.c no random numbers for a port",
+    "runtime/program/launcher/launcher.c no random numbers for a token",
+    "runtime/program/launcher/output.c cannot start a process",
+    "runtime/program/launcher/output.c --output rank0: /dev/null",
     "runtime/bind/io.c cannot look for", -- glob without memory
     "runtime/world/hub_thread.c cannot make an eventfd",
     "runtime/world/hub_thread.c cannot start the hub's thread",

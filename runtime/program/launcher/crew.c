@@ -38,9 +38,9 @@ static void signal_set(sigset_t *set) {
     for (int i = 0; i < N_PASSED_ON; i++) sigaddset(set, PASSED_ON[i]);
 }
 
-/* MGPU_GRACE replaces GRACE. */
+/* MGPU_LAUNCH_GRACE replaces GRACE. */
 static double grace(void) {
-    const char *text = getenv("MGPU_GRACE");
+    const char *text = getenv("MGPU_LAUNCH_GRACE");
     char *end;
     const double seconds = text && *text ? strtod(text, &end) : -1;
     return seconds >= 0 && !*end ? seconds : GRACE;

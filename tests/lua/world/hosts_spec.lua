@@ -9,13 +9,14 @@ local function script(name, text)
   return path
 end
 
--- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, and host
--- "bare" has no mgpulua. Sanitizers and measurements of coverage need their variables.
+-- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, host "bare"
+-- has no mgpulua, and the connection to host "dies" is killed.
 local SSH = script("ssh", [[
 #!/bin/sh
 host=$1; shift
 [ "$host" = gone ] && { echo "no route to host" >&2; exit 255; }
 [ "$host" = bare ] && exec /missing/mgpulua
+[ "$host" = dies ] && kill -9 $$
 cd /
 exec env -u MGPU_TOKEN -u MGPU_TEST_TRAVELS -u HUB HOST_NAME="$host" sh -c "$*"
 ]])
@@ -90,16 +91,16 @@ end)
 
 test("a process that fails on another host gives the status, and all others are ended", function()
   local fails = script("fails.lua", "if os.getenv 'MGPU_RANK' == '3' then os.exit(7) end while true do end")
-  check.equal(select(2, run("-H a:2,b:2 " .. fails, "MGPU_GRACE=0")), 7)
+  check.equal(select(2, run("-H a:2,b:2 " .. fails, "MGPU_LAUNCH_GRACE=0")), 7)
   local killed = script("killed.lua",
     "if os.getenv 'MGPU_RANK' == '3' then os.execute 'kill -9 $PPID' end while true do end")
-  local text, status = run("-H a:2,b:2 " .. killed, "MGPU_GRACE=0")
+  local text, status = run("-H a:2,b:2 " .. killed, "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "rank 3 of 4 %(pid %d+%) was killed by signal 9")
   check.equal(status, 137)
 end)
 
 test("hosts that cannot be reached or lack mgpulua are named", function()
-  local text, status = run("-H a,gone " .. PLACE, "MGPU_GRACE=0")
+  local text, status = run("-H a,gone " .. PLACE, "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "no route to host\n.*mgpulua: host gone: it could not be reached")
   check.equal(status, 255)
   text, status = run("-H bare " .. PLACE)
@@ -109,6 +110,9 @@ test("hosts that cannot be reached or lack mgpulua are named", function()
   check.matches(text, "mgpulua: --np: cannot run /missing/ssh: No such file or directory")
   check.equal(status, 74)
   check.matches(run("-H a " .. PLACE, "MGPU_SSH=' '"), "MGPU_SSH names no command")
+  text, status = run("-H dies " .. PLACE)
+  check.matches(text, "mgpulua: the agent of rank 0 of 1 %(pid %d+%) was killed by signal 9")
+  check.equal(status, 137)
 end)
 
 -- Starts processes on two hosts, and runs shell code in which $p is the launcher when all of them run. Returns the
@@ -156,13 +160,24 @@ test("the agent refuses orders of another version and damaged ones", function()
     "cannot enter the folder " .. check.path "missing" .. ": No such file")
 end)
 
+test("a folder that is gone cannot travel", function()
+  local folder = check.path "folder"
+  local text, status = check.run(("p=$(readlink -f %s); mkdir %s; cd %s; rmdir %s; MGPU_SSH=%s $p -H a %s")
+    :format(check.program, folder, folder, folder, SSH, PLACE))
+  check.matches(text, "--np: the path of mgpulua or of this folder is unknown")
+  check.equal(status, 74)
+end)
+
 test("wrong lists of hosts are refused", function()
+  local large = check.path "large"
+  check.run("truncate -s 16777217 " .. large)
   for arguments, message in pairs {
     ["-H a,,b"] = "-H a,,b: a host's name is missing",
     ["-H a:0"] = '-H: "a:0": the number of slots must be 1 to 65536',
     ["-H a --hostfile b"] = "-H and --hostfile cannot be combined",
     ["-H a:2,b --np 4"] = "--np 4: the 2 hosts of -H have 3 slots",
     ["-H a --np 2"] = "--np 2: the 1 host of -H has 1 slot:",
+    ["--hostfile " .. large] = "/large has 16777217 bytes: that is no list of hosts",
     ["--hostfile " .. check.path "missing"] = "cannot open " .. check.path "missing",
     ["--hostfile " .. script("empty", "# no host\n")] = "/empty names no host",
   } do check.matches(run(arguments .. " " .. PLACE), message) end

@@ -89,7 +89,7 @@ test("if one process fails, the others are ended after a while", function()
   local path = script("loop.lua", [[
     if os.getenv "MGPU_RANK" == "1" then error "boom" end
     while true do end]])
-  local text, status = run("--np 3 " .. path, "MGPU_GRACE=0.2")
+  local text, status = run("--np 3 " .. path, "MGPU_LAUNCH_GRACE=0.2")
   check.equal(status, 1)
   check.matches(text, "loop.lua:1: boom")
   check.equal(select(2, text:gsub("interrupted!", "")), 2)
@@ -100,13 +100,13 @@ test("if one process fails, the others are ended after a while", function()
     require "ffi".C.sigfillset(set)
     require "ffi".C.sigprocmask(0, set, nil)
     while true do end]])
-  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_GRACE=0")), 3)
+  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_LAUNCH_GRACE=0")), 3)
 end)
 
 test("a killed process is named, and the status is 128 and its signal", function()
   local text, status = run([[--np 3 -e '
     if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
-    while true do end']], "MGPU_GRACE=0")
+    while true do end']], "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "mgpulua: rank 2 of 3 %(pid %d+%) was killed by signal 9 %(Killed%)")
   check.equal(status, 137)
 end)
@@ -149,6 +149,17 @@ test("standard input belongs to rank 0", function()
   local path = script("reads.lua", "print(os.getenv 'MGPU_RANK', io.read())")
   local text = check.run(("echo words | %s --np 2 --output all %s"):format(check.program, path))
   check.equal(sorted(text), "0\twords\n1\tnil")
+end)
+
+test("a limit on open files is told", function()
+  local function limited(files, options)
+    return check.run(("(ulimit -n %d; exec %s %s %s) </dev/null"):format(files, check.program, options, PLACE))
+  end
+  check.matches(limited(24, "--np 20 --output prefix"),
+    "cannot make pipes for rank %d+ of 20: Too many open files %(limited")
+  check.matches(limited(4, "--np 2"), "mgpulua: --np: signalfd: Too many open files")
+  check.matches(check.run(("ulimit -n 4; RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --output prefix %s")
+    :format(check.program, PLACE)), "mgpulua: --output prefix: cannot make pipes: Too many open files")
 end)
 
 test("wrong options are refused before anything starts", function()
