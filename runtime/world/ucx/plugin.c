@@ -9,8 +9,8 @@
 #include "core/alloc.h"
 #include "core/library.h"
 #include "core/threads.h"
+#include "world/hub.h"
 #include "world/transport.h"
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -345,10 +345,12 @@ static mg_status open_library(void) {
     return mg_library_open(&library);
 }
 
-/* Limits UCX to the network card that MGPU_INTERFACE names, unless UCX_NET_DEVICES is set. */
+/* Limits UCX to the network card of MGPU_INTERFACE, unless UCX_NET_DEVICES is set. */
 static mg_status choose_card(ucp_config_t *config) {
-    const char *card = getenv("MGPU_INTERFACE");
-    if (!card || getenv("UCX_NET_DEVICES") || !if_nametoindex(card)) return MG_OK;
+    char card[64];
+    if (getenv("UCX_NET_DEVICES")) return MG_OK;
+    MG_TRY(mg_hub_card(card, sizeof card));
+    if (!card[0]) return MG_OK;
     const ucs_status_t status = ucx.ucp_config_modify(config, "NET_DEVICES", card);
     return status == UCS_OK ? MG_OK : fail("MGPU_INTERFACE", status);
 }

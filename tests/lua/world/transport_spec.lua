@@ -106,6 +106,18 @@ test("ucx: TCP alone carries messages", function()
   check.matches(out, "rank 2 of 3: UCX [%d.]+ exchanged\n")
 end)
 
+test("ucx: MGPU_INTERFACE names the network card or network, UCX_NET_DEVICES goes before it", function()
+  needs "ucx"
+  local function exchanged(variables)
+    return (run("ucx", 2, ("env UCX_TLS=tcp %s %s ucx 4"):format(variables, exchange)))
+  end
+  for _, interface in ipairs { "lo", "127.0.0.0/8" } do
+    check.matches(exchanged("MGPU_INTERFACE=" .. interface), "rank 1 of 2: UCX [%d.]+ exchanged\n")
+  end
+  check.matches(exchanged "UCX_NET_DEVICES=lo MGPU_INTERFACE=none7", "rank 1 of 2: UCX [%d.]+ exchanged\n")
+  check.matches(exchanged "MGPU_INTERFACE=none7", "rank 1: MGPU_INTERFACE=none7: this host has no such network card")
+end)
+
 test("ucx: a network card that is missing is an error", function()
   needs "ucx"
   local out, status = run("ucx", 1, ("env UCX_TLS=tcp UCX_NET_DEVICES=none7 %s ucx"):format(exchange))
