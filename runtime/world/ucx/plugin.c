@@ -45,8 +45,7 @@ MG_LIBRARY(library, ucx, UCX_FUNCTIONS, .file = "libucp.so.0", .what = "UCX",
            .install = "install libucx0", .system = 1);
 
 static const double CANCEL_SECONDS = 0.2; /* the longest wait for a message that is given up */
-static const double MEET_SECONDS = 60;    /* for the other processes, at the start */
-static const double CLOSE_SECONDS = 5;    /* for them, at the end */
+static const double CLOSE_SECONDS = 5;    /* for the other processes, at the end */
 
 enum { HOST = 128 }; /* bytes that tell hosts apart */
 
@@ -352,7 +351,7 @@ static mg_status choose_card(ucp_config_t *config) {
     MG_TRY(mg_hub_card(card, sizeof card));
     if (!card[0]) return MG_OK;
     const ucs_status_t status = ucx.ucp_config_modify(config, "NET_DEVICES", card);
-    return status == UCS_OK ? MG_OK : fail("MGPU_INTERFACE", status);
+    return status == UCS_OK ? MG_OK : fail("setting NET_DEVICES", status);
 }
 
 static mg_status make_worker(mg_transport *t) {
@@ -382,7 +381,7 @@ static mg_status connect_all(mg_transport *t, const mg_transport_start *how) {
     read_host(t->host);
     MG_TRY(put_card(t, how));
     for (int i = 1; i < t->size; i++) MG_TRY(connect_peer(t, how, (t->rank + i) % t->size));
-    return meet(t, START_TAG, MEET_SECONDS);
+    return meet(t, START_TAG, how->patience);
 }
 
 /* Closes all endpoints, which sends what they still hold, and waits for that. */
