@@ -44,6 +44,9 @@ mg_status mg_hub_listen(int *port, int *listener);
  * real networks first, 127.0.0.1 last. MGPU_INTERFACE names a network card ("eth0") or network
  * ("10.9.0.0/24") to use. */
 mg_status mg_hub_addresses(char *to, size_t room);
+/* The network card that MGPU_INTERFACE names, or one in the network that it names; "" if it is not
+ * set. */
+mg_status mg_hub_card(char *to, size_t room);
 /* Returns when all processes have joined. NULL: MG_COMM; the message says who is missing (rank 0),
  * or why rank 0 could not be reached or did not let us in. Takes over the listener. */
 mg_hub *mg_hub_join(const mg_hub_how *how);

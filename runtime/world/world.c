@@ -183,22 +183,26 @@ static mg_status find_transport(void) {
                    world.launch.by, world.size, name, why);
 }
 
+/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
+static double join_patience(void) {
+    const char *text = getenv("MGPU_JOIN");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 ? seconds : 60;
+}
+
 static mg_status start_transport(void) {
-    const mg_transport_start how = {
-        .rank = world.rank, .size = world.size, .put = put, .get = get, .context = world.hub};
+    const mg_transport_start how = {.rank = world.rank,
+                                    .size = world.size,
+                                    .put = put,
+                                    .get = get,
+                                    .context = world.hub,
+                                    .patience = join_patience()};
     world.transport = world.api->start(&how);
     if (!world.transport) return mg_error_code();
     snprintf(world.version, sizeof world.version, "%s", world.api->version(world.transport));
     mg_exchange_start(world.api, world.transport, world.rank, world.size);
     world.channel = mg_channel_open();
     return MG_OK;
-}
-
-/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
-static double join_patience(void) {
-    const char *text = getenv("MGPU_JOIN");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 ? seconds : 60;
 }
 
 /* For launchers that do not tell: by the names of the hosts. */

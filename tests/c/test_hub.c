@@ -257,14 +257,19 @@ static void an_interface_is_named_by_card_or_network(void **state) {
         setenv("MGPU_INTERFACE", good[i], 1);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_OK);
         assert_string_equal(text, "127.0.0.1");
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+        assert_string_equal(text, "lo");
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("MGPU_INTERFACE", wrong[i], 1);
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_USAGE);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_USAGE);
         assert_non_null(strstr(mg_error_message(), "has no such network card or network; it has"));
         assert_non_null(strstr(mg_error_message(), "lo (127.0.0.1)"));
     }
     unsetenv("MGPU_INTERFACE");
+    assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+    assert_string_equal(text, "");
 }
 
 static void a_port_in_use_is_named(void **state) {
