@@ -69,6 +69,20 @@ static int core_world_barrier(lua_State *L) {
     return 0;
 }
 
+/* world_gather(number) -> the numbers of all ranks, rank 0's first; whole numbers up to 2^53. */
+static int core_world_gather(lua_State *L) {
+    const int size = mg_world_size();
+    const int64_t own = (int64_t)luaL_checknumber(L, 1);
+    int64_t *all = lua_newuserdata(L, (size_t)size * sizeof *all);
+    bind_check(L, mg_world_gather(own, all));
+    lua_createtable(L, size, 0);
+    for (int r = 0; r < size; r++) {
+        lua_pushnumber(L, (double)all[r]);
+        lua_rawseti(L, -2, r + 1);
+    }
+    return 1;
+}
+
 /* world_send(text) -> the text of rank 0, on all ranks. The others' own argument is ignored. */
 static int core_world_send(lua_State *L) {
     const bool root = mg_world_rank() == 0;
@@ -179,6 +193,7 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_is_joint", core_world_is_joint},
                                   {"world_alone", core_world_alone},
                                   {"world_barrier", core_world_barrier},
+                                  {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},
                                   {"variable_changes", core_variable_changes},

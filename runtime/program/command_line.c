@@ -129,6 +129,10 @@ static int scan_long(mg_command_line *m, const char *name) {
         m->trusted = true;
         return 0;
     }
+    if (strcmp(name, "--agent") == 0) {
+        m->agent = true;
+        return 0;
+    }
     if (strcmp(name, "--version") == 0) {
         m->version = m->executed = true;
         return 0;

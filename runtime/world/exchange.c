@@ -15,6 +15,9 @@ enum {
     EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
 };
 
+/* Seconds after which a wait ends if some rank has left the script. */
+static const double PARTING = 2;
+
 static struct {
     const mg_transport_api *api;
     mg_transport *transport;
@@ -61,12 +64,18 @@ static uint32_t next_tag(mg_channel *c) {
     return c->id << 20 | (c->calls++ & 0xfffff);
 }
 
+/* After mg_exchange_stop: a thread whose step was abandoned may still be in a call. */
+static mg_status stopped(void) {
+    return mg_fail(MG_COMM, "this process has left the world");
+}
+
 static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
     mg_message **m = &b->list[b->n];
     if (!bytes) return MG_OK;
     pthread_mutex_lock(&ex.mutex);
-    const mg_status status = to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
-                                : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
+    const mg_status status = !ex.transport ? stopped()
+                             : to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
+                                  : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
     pthread_mutex_unlock(&ex.mutex);
     if (status == MG_OK) b->n++;
     return status;
@@ -82,8 +91,8 @@ static mg_status start_receive(batch *b, int from, void *data, size_t bytes) {
 
 /* Asks for each message that is not done. */
 static mg_status test_all(batch *b, int *left) {
-    mg_status status = MG_OK;
     pthread_mutex_lock(&ex.mutex);
+    mg_status status = ex.transport ? MG_OK : stopped();
     for (int i = 0; i < b->n && status == MG_OK; i++) {
         bool done = false;
         if (!b->list[i]) continue;
@@ -96,9 +105,11 @@ static mg_status test_all(batch *b, int *left) {
     return status;
 }
 
-/* What ends a wait early. */
+/* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
+ * some time after. */
 static mg_status check_wait(double since) {
     MG_TRY(mg_world_check());
+    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
     if (mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
@@ -133,7 +144,7 @@ static void free_batch(batch *b) {
     if (!b) return;
     pthread_mutex_lock(&ex.mutex);
     for (int i = 0; i < b->n; i++)
-        if (b->list[i]) ex.api->cancel(ex.transport, b->list[i]);
+        if (b->list[i] && ex.transport) ex.api->cancel(ex.transport, b->list[i]);
     pthread_mutex_unlock(&ex.mutex);
     mg_free(b);
 }

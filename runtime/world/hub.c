@@ -2,18 +2,17 @@
  * threads than the hub's own are here; they only change the state and wait. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
-#include "core/limits.h"
 #include "core/printable.h"
 #include "core/threads.h"
 #include "world/hub_state.h"
-#include <errno.h>
-#include <limits.h>
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Seconds: between looks for Ctrl-C; until rank 0 has told all that another process ends the
@@ -51,6 +50,13 @@ void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...) {
     snprintf(sentence, sizeof sentence, "rank %d (host %s, pid %d) %s", rank, h->members[rank].host,
              h->members[rank].pid, what);
     mg_hub_set_over(h, sentence);
+}
+
+void mg_hub_note_left(mg_hub *h, int rank, uint64_t step) {
+    const mg_record left = {.kind = MG_RECORD_LEFT, .number = (uint32_t)rank, .value = step};
+    atomic_store(&h->left[rank], step + 1);
+    for (int i = 0; i < h->n_links && h->rank == 0; i++)
+        if (h->links[i]->state == MG_LINK_JOINED) mg_link_send(h->links[i], &left, false);
 }
 
 mg_status mg_hub_wait(mg_hub *h, double until) {
@@ -97,6 +103,7 @@ static void free_hub(mg_hub *h) {
     mg_free(h->polled);
     mg_free(h->members);
     mg_free(h->processes);
+    mg_free(h->left);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);
     mg_free(h);
@@ -121,7 +128,8 @@ static mg_hub *new_hub(const mg_hub_how *how) {
     mg_cond_init(&h->changed);
     h->members = mg_alloc_zero((size_t)h->size * sizeof *h->members);
     h->processes = mg_alloc_zero((size_t)h->size * sizeof *h->processes);
-    if (!h->members || !h->processes || read_silence(&h->silence) != MG_OK) {
+    h->left = mg_alloc_zero((size_t)h->size * sizeof *h->left);
+    if (!h->members || !h->processes || !h->left || read_silence(&h->silence) != MG_OK) {
         free_hub(h);
         return NULL;
     }
@@ -183,7 +191,18 @@ static mg_status await_start(mg_hub *h) {
     return status;
 }
 
+/* Rank 0 needs a descriptor for each process, and the soft limit is often 1024. */
+static void raise_descriptor_limit(const mg_hub *h) {
+    enum { OTHERS = 256 };
+    struct rlimit limit;
+    const rlim_t wanted = (rlim_t)(h->size + MG_HUB_SPARE_LINKS + OTHERS);
+    if (h->rank > 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* without it, accept_links says what is missing */
+}
+
 static bool start(mg_hub *h) {
+    raise_descriptor_limit(h);
     if (h->rank > 0) {
         mg_link *link = mg_hub_connect(h);
         if (!link || mg_hub_add_link(h, link) != MG_OK) return false;
@@ -192,6 +211,7 @@ static bool start(mg_hub *h) {
 }
 
 mg_hub *mg_hub_join(const mg_hub_how *how) {
+    assert(how->size > 0 && how->rank >= 0 && how->rank < how->size);
     mg_threads_watch_forks();
     mg_hub *h = new_hub(how);
     if (!h) return NULL;
@@ -236,6 +256,15 @@ static mg_status put_here(mg_hub *h, const char *key, const void *data, size_t b
     return status;
 }
 
+/* Of a request that was answered. */
+static mg_status outcome_of(const mg_hub_request *request, const char *key) {
+    switch (request->status) {
+    case MG_OK: return MG_OK;
+    case MG_USAGE: return mg_fail(MG_USAGE, "%s was put before: a key is put once", key);
+    default: return mg_fail(MG_OOM, "no memory for the value of %s", key);
+    }
+}
+
 mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes) {
     mg_hub_request request = {0};
     const mg_record r = {.kind = MG_RECORD_PUT, .text = key, .data = data, .bytes = bytes};
@@ -245,11 +274,7 @@ mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes)
         request.status = put_here(h, key, data, bytes);
     else
         MG_TRY(mg_hub_request_wait(h, &r, INFINITY, &request));
-    if (request.status == MG_USAGE)
-        return mg_fail(MG_USAGE, "%s was put before: a key is put once", key);
-    return request.status == MG_OK
-               ? MG_OK
-               : mg_fail(MG_OOM, "rank 0 has no memory for the value of %s", key);
+    return outcome_of(&request, key);
 }
 
 /* A copy of the value in rank 0's own store. */
@@ -278,10 +303,9 @@ mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, s
                         : mg_hub_request_wait(h, &r, patience, &request));
     if (!request.done)
         return mg_fail(MG_COMM, "no process has put %s within %g seconds", key, patience);
-    if (request.status != MG_OK) return mg_fail(MG_OOM, "no memory for the value of %s", key);
     *data = request.data;
     *bytes = request.bytes;
-    return MG_OK;
+    return outcome_of(&request, key);
 }
 
 /* ---- watching ---- */
@@ -293,6 +317,12 @@ void mg_hub_at(mg_hub *h, uint64_t step, const char *op) {
 
 const char *mg_hub_over(const mg_hub *h) {
     return atomic_load_explicit(&h->over, memory_order_acquire);
+}
+
+bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step) {
+    const uint64_t left = atomic_load_explicit(&h->left[rank], memory_order_relaxed);
+    *step = left - 1;
+    return left != 0;
 }
 
 /* Rank 0 decides which sentence is the first, so that all have the same. */
@@ -320,6 +350,8 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
 /* Rank 0 stays until the others have left, but not longer than it waits for them at the start. */
 static void await_goodbyes(mg_hub *h, int exit_status) {
     const double until = mg_seconds() + h->patience;
+    if (!exit_status) mg_hub_note_left(h, 0, atomic_load(&h->step));
+    mg_hub_wake(h);
     while (!exit_status && h->n_here > 1 && !mg_hub_over(h) && mg_seconds() < until &&
            !mg_interrupt_pending()) {
         const struct timespec time = mg_time_after(LOOK);

@@ -58,6 +58,9 @@ void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */
 const char *mg_hub_over(const mg_hub *h);
+/* Whether a process has said goodbye without an error, so that it sends no more messages; *step is
+ * the one at which it left. Another process that still waits for it ends the world. Cheap. */
+bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step);
 /* Ends the world: tells all others why. */
 void mg_hub_end(mg_hub *h, const char *sentence);
 /* Says goodbye, so that leaving is no death, and frees the hub. Rank 0 stays until all have left or

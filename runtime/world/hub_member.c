@@ -48,6 +48,13 @@ static bool take_outcome(mg_hub *h, mg_link *link, const mg_record *r) {
     return true;
 }
 
+static bool take_left(mg_hub *h, mg_link *link, const mg_record *r) {
+    (void)link;
+    if (r->number >= (unsigned)h->size) return false;
+    mg_hub_note_left(h, (int)r->number, r->value);
+    return true;
+}
+
 static bool take_end(mg_hub *h, mg_link *link, const mg_record *r) {
     (void)link;
     mg_hub_take_end(h, r);
@@ -59,6 +66,7 @@ bool mg_hub_take_answer(mg_hub *h, mg_link *link, const mg_record *r) {
         [MG_RECORD_MEMBER] = take_member, [MG_RECORD_START] = take_start,
         [MG_RECORD_BEAT] = take_beat,     [MG_RECORD_STORED] = take_outcome,
         [MG_RECORD_VALUE] = take_outcome, [MG_RECORD_END] = take_end,
+        [MG_RECORD_LEFT] = take_left,
     };
     return take[r->kind] && take[r->kind](h, link, r);
 }

@@ -168,9 +168,12 @@ static bool serve_end(mg_hub *h, mg_link *link, const mg_record *r) {
 
 static bool serve_leave(mg_hub *h, mg_link *link, const mg_record *r) {
     mg_link_note(link, r);
-    if (r->number) mg_hub_set_over_by(h, link->rank, MG_HUB_LEFT_EARLY, link->step, (int)r->number);
     h->n_here--;
     mg_link_set_state(link, MG_LINK_CLOSING, mg_seconds());
+    if (r->number)
+        mg_hub_set_over_by(h, link->rank, MG_HUB_LEFT_EARLY, link->step, (int)r->number);
+    else
+        mg_hub_note_left(h, link->rank, link->step);
     pthread_cond_broadcast(&h->changed);
     return true;
 }

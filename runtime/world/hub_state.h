@@ -57,8 +57,9 @@ struct mg_hub {
     int n_links, room;
     struct pollfd *polled; /* of the thread */
     int polled_room;
-    uint64_t *processes; /* rank 0: mg_hub.process of the members that are here */
-    int n_here;          /* rank 0: processes that have joined and not left, itself included */
+    atomic_uint_fast64_t *left; /* of each rank: 0, or 1 + the step at which it said goodbye */
+    uint64_t *processes;        /* rank 0: mg_hub.process of the members that are here */
+    int n_here; /* rank 0: processes that have joined and not left, itself included */
     char
         rejected[512]; /* rank 0: who was last not let in or lost again before the start, and why */
     mg_hub_entry *entries[MG_HUB_BUCKETS]; /* rank 0: the store */
@@ -70,9 +71,11 @@ struct mg_hub {
 
 /* Makes the world over, unless it is already; rank 0 tells the others. */
 void mg_hub_set_over(mg_hub *h, const char *sentence);
-/* The same, as the other side of a link says. */
+/* The same, with the sentence of an END. */
 void mg_hub_take_end(mg_hub *h, const mg_record *r);
-/* The same with "rank 2 (host b, pid 4711) " in front. */
+/* Rank `rank` has said goodbye; rank 0 tells the others. */
+void mg_hub_note_left(mg_hub *h, int rank, uint64_t step);
+/* The world is over: "rank 2 (host b, pid 4711) " in front. */
 void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -102,8 +102,13 @@ static void accept_links(mg_hub *h, double now) {
     while (h->n_links < h->size + MG_HUB_SPARE_LINKS) {
         const int fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-        if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK) h->listen_from = now + BEAT;
-        if (fd < 0) return;
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (fd < 0) {
+            snprintf(h->rejected, sizeof h->rejected, "rank 0 cannot accept connections: %s",
+                     mg_reason(errno));
+            h->listen_from = now + BEAT;
+            return;
+        }
         mg_link *link = mg_link_new(fd, now);
         if (!link || mg_hub_add_link(h, link) != MG_OK) return;
     }
@@ -223,5 +228,5 @@ bool mg_hub_thread_start(mg_hub *h) {
 
 void mg_hub_wake(mg_hub *h) {
     const uint64_t one = 1;
-    if (h->running && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
+    if (h->wake >= 0 && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
 }

@@ -25,11 +25,12 @@ typedef enum mg_record_kind {
     MG_RECORD_GET,      /* to rank 0: number: of the request, value: milliseconds, text: key */
     MG_RECORD_VALUE,    /* the answer; number: of the request, data: the value */
     MG_RECORD_END,      /* both ways: the world is over; data: why */
-    MG_RECORD_LEAVE,    /* to rank 0: goodbye; number: exit status, value: step, text: op */
+    MG_RECORD_LEAVE,    /* to rank 0: goodbye; number: exit status, value: step */
+    MG_RECORD_LEFT,     /* number: a rank that has said goodbye, value: step */
 } mg_record_kind;
 
 enum {
-    MG_RECORD_KINDS = MG_RECORD_LEAVE + 1,
+    MG_RECORD_KINDS = MG_RECORD_LEFT + 1,
     MG_RECORD_TEXT_BYTES = 255,
     MG_RECORD_VALUE_BYTES = 16 << 20, /* the largest value of the store */
     MG_RECORD_SENTENCE = 4096,        /* with its zero byte */

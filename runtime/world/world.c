@@ -22,7 +22,8 @@ static struct {
     char version[80];
     mg_channel channel; /* of mg_world_agree and the like */
     atomic_int alone;
-    uint32_t flags; /* of all calls of mg_world_agree */
+    atomic_uint_fast64_t step; /* joint steps so far */
+    uint32_t flags;            /* of all calls of mg_world_agree */
 } world = {.size = 1};
 
 /* ---- who is there ---- */
@@ -68,6 +69,32 @@ const char *mg_world_over(void) {
 mg_status mg_world_check(void) {
     const char *why = mg_world_over();
     return why ? mg_fail(MG_COMM, "%s", why) : MG_OK;
+}
+
+void mg_world_at_step(void) {
+    atomic_fetch_add(&world.step, 1);
+    mg_world_at_op("the start of the step");
+}
+
+void mg_world_at_op(const char *op) {
+    if (world.hub) mg_hub_at(world.hub, atomic_load(&world.step), op);
+}
+
+mg_status mg_world_check_left(void) {
+    uint64_t step = 0;
+    for (int r = 0; r < world.size && world.hub; r++) {
+        if (!mg_hub_has_left(world.hub, r, &step)) continue;
+        char sentence[MG_HOST_NAME + 200];
+        const mg_hub_member *gone = mg_world_member(r);
+        snprintf(
+            sentence, sizeof sentence,
+            "rank %d (host %s, pid %d) left the script after step %llu while others go on: all "
+            "ranks must make the same steps",
+            r, gone->host, gone->pid, (unsigned long long)step);
+        mg_hub_end(world.hub, sentence);
+        return mg_world_check();
+    }
+    return MG_OK;
 }
 
 void mg_world_fail(const char *why) {
@@ -280,11 +307,11 @@ void mg_world_stop(int exit_status) {
     if (world.size == 1) return;
     const bool clean = exit_status == 0 && !mg_world_over();
     mg_hub *hub = world.hub;
-    /* The transport first: if it waits for the others, the hub still watches them. */
-    mg_exchange_stop(clean);
-    world.transport = NULL;
+    /* The hub first: those who still wait for a message of this rank learn that it leaves. */
     world.hub = NULL;
     mg_hub_leave(hub, exit_status);
+    mg_exchange_stop(clean);
+    world.transport = NULL;
     world.rank = 0;
     world.size = 1;
 }

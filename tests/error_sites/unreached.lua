@@ -4,6 +4,8 @@ return {
     reason = "the system refuses what it gives to every test: random bytes, a thread, memory of a library",
     "runtime/core/io_temporary.c make a temporary name for",
     "runtime/bind/io.c cannot look for", -- glob without memory
+    "runtime/world/hub_thread.c cannot make an eventfd",
+    "runtime/world/hub_thread.c cannot start the hub's thread",
     "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
     "runtime/data/fetch_plugin.c cannot start libcurl",
     "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory

@@ -26,7 +26,7 @@ BATCH = 4
 
 try:
     import keras
-    keras.__version__
+    keras.__version__, keras.optimizers.SGD  # the package keras of 2.4 to 2.8 lacks them
 except (ImportError, AttributeError):
     from tensorflow import keras
 L = keras.layers

@@ -91,7 +91,7 @@ def tf_models(x, b, a, ids):
     """Models by name for tf.keras."""
     K = keras.backend
     grid = tf.reshape(x, (-1, 2, 2, 6))
-    return {
+    models = {
         "few": [1 - x, K.mean(x[:, 1:3], axis=1), keras.layers.Dense(2, name="dense")(tf.nn.relu(a)) ** 2,
                 *tf.split(b, 2, axis=1)],
         "arithmetic": [(1 - x) * b / 2.0 + x**2, tf.subtract(b, y=x) - 3.0, abs(-x), x // 2 + x % 2, 2.0**x,
@@ -114,6 +114,16 @@ def tf_models(x, b, a, ids):
                    tf.nn.conv1d(x, array(2, 6, 3), 1, "SAME"),
                    keras.layers.Dense(3, name="last")(K.mean(x, axis=1)) * tf.identity(3.0 * K.max(a, -1, True))],
     }
+    more = [tf.atan2(x, b), tf.nn.bias_add(x, array(6)), tf.math.rint(x), tf.slice(x, [0, 1, 2], [-1, 2, -1]),
+            tf.reshape(x, [tf.shape(x)[0], -1]), tf.reshape(x, tf.stack([tf.shape(x)[0], 2, -1])),
+            tf.nn.conv2d(grid, array(2, 2, 6, 3), 1, "SAME"), tf.nn.swish(x)]
+    if not tf.__version__.startswith("2.3"):  # there, most of these are several ops
+        more += [K.batch_flatten(x), tf.norm(x, axis=-1), tf.argsort(x, axis=1), tf.linalg.matrix_transpose(x),
+                 tf.linalg.trace(grid), tf.image.flip_left_right(grid), tf.image.flip_up_down(grid),
+                 tf.image.transpose(grid), K.conv2d(grid, K.constant(array(2, 2, 6, 3)), padding="same"),
+                 K.pool2d(grid, (2, 2)), K.pool2d(grid, (2, 1), pool_mode="avg"), K.cast_to_floatx(ids)]
+    models["more"] = more
+    return models
 
 
 def write_safetensors(path, arrays):

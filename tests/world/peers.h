@@ -11,6 +11,7 @@
 #include "core/plugin.h"
 #include "core/threads.h"
 #include "world/transport.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +105,14 @@ static inline mg_message *peers_receive(const peers *p, int from, uint32_t tag, 
     return m;
 }
 
+/* Leaves the core to others after a while: there may be fewer cores than processes. */
 static inline void peers_wait(const peers *p, mg_message *m) {
-    for (bool done = false; !done;) peers_must(p, p->api->test(p->transport, m, &done));
+    enum { SPINS = 200 };
+    bool done = false;
+    for (int i = 0; !done; i++) {
+        peers_must(p, p->api->test(p->transport, m, &done));
+        if (!done && i >= SPINS) sched_yield();
+    }
 }
 
 /* Returns when all have called it. */

@@ -5,6 +5,7 @@
 #include "device/fault.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
+#include "world/world.h"
 #include <stdio.h>
 
 void mg_program_drop_call(mg_program_call *k) {
@@ -97,6 +98,7 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
         atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
         atomic_fetch_add_explicit(&run->device->progress, 1, memory_order_relaxed);
     }
+    if (run->comm) mg_world_at_op(name);
     if (mg_fault_planned())
         status = mg_fault_check(run->device, name, k >= p->calls + p->n_compute, others_gave_up,
                                 run->comm);

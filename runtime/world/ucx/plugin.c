@@ -259,8 +259,10 @@ static mg_status finish_message(mg_transport *t, mg_message *m, double until) {
     for (bool done = false; !done;) {
         const int other = m->peer;
         MG_TRY(transport_test(t, m, &done));
-        if (done || mg_seconds() < until) continue;
+        const bool interrupted = mg_interrupt_pending();
+        if (done || (mg_seconds() < until && !interrupted)) continue;
         transport_cancel(t, m);
+        if (interrupted) return mg_fail(MG_INTERRUPTED, "interrupted");
         return mg_fail(MG_COMM,
                        "UCX: rank %d does not answer: if its host has several networks, name the "
                        "card of a common one by MGPU_INTERFACE or UCX_NET_DEVICES",
@@ -290,13 +292,10 @@ static mg_status meet(mg_transport *t, uint32_t tag, double seconds) {
 
 enum { START_TAG, STOP_TAG };
 
-/* Opens the library without its log on the standard output and without its handlers for signals
- * (SIGSEGV and others, SIGHUP), unless the user has set these variables. */
+/* Opens the library without its log on the standard output, unless the user has set that. */
 static mg_status open_library(void) {
     setenv("UCX_LOG_LEVEL", "fatal", 0);
     setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
-    setenv("UCX_HANDLE_ERRORS", "none", 0);
-    setenv("UCX_DEBUG_SIGNO", "0", 0);
     return mg_library_open(&library);
 }
 
@@ -323,6 +322,9 @@ static mg_status make_worker(mg_transport *t) {
         status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &context, config, &t->context);
     ucx.ucp_config_release(config);
     MG_TRY(chosen);
+    if (status == UCS_ERR_NO_DEVICE)
+        return mg_fail(MG_COMM, "UCX: no network card is up of those that MGPU_INTERFACE or "
+                                "UCX_NET_DEVICES name, for a transport of UCX_TLS");
     if (status != UCS_OK) return fail("ucp_init", status);
     status = ucx.ucp_worker_create(t->context, &worker, &t->worker);
     return status == UCS_OK ? MG_OK : fail("ucp_worker_create", status);
@@ -365,16 +367,28 @@ static void transport_stop(mg_transport *t, bool clean) {
     mg_free(t);
 }
 
+/* Opens the library and makes the worker. UCX installs handlers, for SIGHUP and for reports of
+ * crashes, and makes a thread. */
+static mg_status open_keeping_signals(mg_transport *t) {
+    mg_signals_kept signals;
+    mg_signals_keep(&signals);
+    mg_status status = open_library();
+    if (status == MG_OK) status = make_worker(t);
+    mg_signals_restore(&signals);
+    return status;
+}
+
 static mg_transport *transport_start(const mg_transport_start *how) {
-    if (open_library() != MG_OK) return NULL;
     mg_transport *t = mg_alloc_zero(sizeof *t + (size_t)how->size * sizeof *t->peers);
     if (!t) return NULL;
     t->rank = how->rank;
     t->size = how->size;
-    snprintf(t->version, sizeof t->version, "UCX %s", ucx.ucp_get_version_string());
-    mg_status status = make_worker(t);
+    mg_status status = open_keeping_signals(t);
     if (status == MG_OK) status = connect_all(t, how);
-    if (status == MG_OK) return t;
+    if (status == MG_OK) {
+        snprintf(t->version, sizeof t->version, "UCX %s", ucx.ucp_get_version_string());
+        return t;
+    }
     transport_stop(t, false);
     return NULL;
 }

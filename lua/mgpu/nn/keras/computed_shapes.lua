@@ -57,6 +57,36 @@ function sizes_of(place, layer_at, depth)
   return rule and rule(layer.config.arguments, places, layer_at, depth)
 end
 
+-- op -> function(arguments, output) -> the argument whose first size (or, of a size, whose value) the output begins
+-- with, or nil.
+local BEGINS = {}
+function BEGINS.GetItem(arguments)
+  local key = arguments.key
+  if type(key) == "table" and #key == 1 then key = key[1] end
+  local slice = type(key) == "table" and key.slice or {}
+  local forward = slice[3] == core.null or slice[3] == 1
+  return (key == 0 or forward and (slice[1] == 0 or slice[1] == core.null)) and arguments.x or nil
+end
+function BEGINS.Unstack(arguments, output) return output == 0 and arguments.x or nil end
+function BEGINS.Stack(arguments) return arguments.x[1] end
+function BEGINS.Concatenate(arguments) return arguments.xs[1] end
+function BEGINS.Cast(arguments) return arguments.x end
+
+--- first_of(value, recognise, layer_at) -> the place of the tensor whose first size a shape begins with, or nil.
+-- value: a place, or a list of sizes and places. recognise(value) -> the place that the value is, or nil.
+function M.first_of(value, recognise, layer_at)
+  local place = recognise(value) or type(value) == "table" and recognise(value[1])
+  for _ = 1, DEEPEST do
+    local layer, places = nil, nil
+    if place then layer, places = layer_at(place) end
+    if not layer or not layer.config.op then return nil end
+    local arguments, rule = layer.config.arguments, BEGINS[layer.config.op]
+    local from = layer.config.op == "Shape" and arguments.x or rule and rule(arguments, place.output)
+    place = type(from) == "table" and places[from.input or 0] or nil
+    if layer.config.op == "Shape" then return place end
+  end
+end
+
 --- find(place, layer_at) -> what sizes_of RETURNS.
 function M.find(place, layer_at)
   local count = 0

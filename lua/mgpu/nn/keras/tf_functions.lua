@@ -16,7 +16,8 @@ local given = objects.given
 
 -- TensorFlow's function -> the operation, and the function's arguments in order: "operation=function", or one name
 -- where both are equal. "!name": must not be given, or be false. change(arguments, layer), where names are not all that
--- differs, changes the arguments and `layer`, whose field op is the operation, or returns what it cannot translate.
+-- differs, changes the arguments and `layer`, whose field op is the operation (or class_name and config say which layer
+-- it is), or returns what it cannot translate.
 local FUNCTIONS = {}
 
 local function define(operation, arguments, names, change)
@@ -42,9 +43,10 @@ for operation, names in pairs {
   Arcsinh = "math.asinh", Arctanh = "math.atanh", Ceil = "math.ceil", Cos = "math.cos", Cosh = "math.cosh",
   Erf = "math.erf", Erfc = "math.erfc", Exp = "math.exp", Expm1 = "math.expm1", Floor = "math.floor",
   Isfinite = "math.is_finite", Isinf = "math.is_inf", Isnan = "math.is_nan", Log = "math.log", Log1p = "math.log1p",
-  LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal", Round = "math.round",
-  Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid", LogSigmoid = "math.log_sigmoid", Sign = "math.sign",
-  Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt", Square = "math.square", Tan = "math.tan",
+  LogicalNot = "math.logical_not", Negative = "math.negative", Reciprocal = "math.reciprocal",
+  Round = "math.round math.rint", Rsqrt = "math.rsqrt", Sigmoid = "math.sigmoid nn.sigmoid",
+  LogSigmoid = "math.log_sigmoid", Sign = "math.sign", Sin = "math.sin", Sinh = "math.sinh", Sqrt = "math.sqrt",
+  Square = "math.square", Tan = "math.tan",
   Tanh = "math.tanh nn.tanh" } do
   define(operation, "x", names)
 end
@@ -52,7 +54,7 @@ define("Copy", "x=input", "identity")
 define("StopGradient", "variable=input", "stop_gradient")
 
 for operation, names in pairs {
-  Add = "__operators__.add math.add", Arctan2 = "math.atan2", Subtract = "math.subtract",
+  Add = "__operators__.add math.add", Subtract = "math.subtract",
   Multiply = "math.multiply", TrueDivide = "math.truediv math.divide __operators__.truediv",
   DivideNoNan = "math.divide_no_nan", FloorDivide = "compat.v1.floor_div math.floordiv floor_div",
   Mod = "math.floormod math.mod", Power = "math.pow", Maximum = "math.maximum", Minimum = "math.minimum",
@@ -62,10 +64,16 @@ for operation, names in pairs {
   define(operation, "x1=x x2=y", names)
 end
 
+define("Arctan2", "x1=y x2=x", "math.atan2")
+define("Add", "x1=value x2=bias data_format", "nn.bias_add", function(arguments)
+  if type(arguments.data_format) == "string" and arguments.data_format:find "^NC" then return "a bias of NCHW" end
+  arguments.data_format = nil
+end)
 define("Add", "xs=inputs", "math.add_n math.accumulate_n", function(_, layer) layer.class_name = "Add" end)
 define("Clip", "x=t x_min=clip_value_min x_max=clip_value_max", "clip_by_value compat.v1.clip_by_value")
 define("Where", "condition x1=x x2=y", "where compat.v1.where compat.v2.where where_v2")
 define("Cast", "x dtype", "cast")
+define("Cast", "x", "keras.backend.cast_to_floatx", function(arguments) arguments.dtype = core.floatx() end)
 define("SaturateCast", "x=value dtype", "saturate_cast")
 define("ConvertToTensor", "x=value dtype !dtype_hint", "convert_to_tensor")
 
@@ -113,20 +121,33 @@ for operation, name in pairs { Cumsum = "cumsum", Cumprod = "cumprod" } do
     if arguments.axis == nil then arguments.axis = 0 end
   end)
 end
-define("Sort", "x=values axis direction", "sort", function(arguments)
+local function ascending(arguments)
   if arguments.direction and arguments.direction ~= "ASCENDING" then return "a descending order" end
-  arguments.direction = nil
-end)
+  arguments.direction, arguments.stable = nil, nil
+end
+define("Sort", "x=values axis direction", "sort", ascending)
+define("Argsort", "x=values axis direction stable", "argsort", ascending)
 define("TopK", "x=input k sorted", "math.top_k nn.top_k", function(arguments)
   if arguments.k == nil then arguments.k = 1 end
 end)
-define("Norm", "x=tensor ord axis keepdims", "norm linalg.norm", function(arguments)
+define("Norm", "x=tensor ord axis keepdims !keep_dims", "norm linalg.norm compat.v1.norm", function(arguments)
   if arguments.ord == "euclidean" then arguments.ord = nil end
 end)
 
 -- ---- movement -----------------------------------------------------------------------------------
 
-define("Reshape", "x=tensor newshape=shape", "reshape")
+-- A first size that is that of the tensor itself is kept. Of other tensors it is known only where no size is open.
+define("Reshape", "x=tensor newshape=shape", "reshape compat.v1.reshape", function(arguments, layer)
+  local sizes, unknown, open = arguments.newshape, 0, false
+  for _, size in ipairs(type(sizes) == "table" and sizes or {}) do
+    if size == core.null then unknown = unknown + 1 end
+    open = open or size == -1
+  end
+  if unknown == 0 or not open then return end
+  if unknown > 1 or not layer.keeps_first then return "a shape with computed sizes and -1" end
+  layer.class_name, layer.config = "Reshape", { target_shape = { unpack(sizes, 2) } }
+end)
+define("Ravel", "x", "keras.backend.batch_flatten", function(_, layer) layer.class_name = "Flatten" end)
 define("Transpose", "x=a axes=perm !conjugate", "transpose compat.v1.transpose")
 define("ExpandDims", "x=input axis dim", "expand_dims compat.v1.expand_dims", function(arguments)
   arguments.axis, arguments.dim = arguments.axis or arguments.dim, nil
@@ -169,6 +190,28 @@ local function gather_along(arguments)
 end
 define("Take", "x=params indices !validate_indices axis batch_dims", "gather compat.v1.gather", gather_along)
 define("GetItem", "x=tensor key=slice_spec", "__operators__.getitem")
+define("GetItem", "x=input_ key=begin size", "slice", function(arguments)
+  local begin, size, key = arguments.key, arguments.size, {}
+  if type(begin) ~= "table" or type(size) ~= "table" or #begin ~= #size then return "a computed slice" end
+  for i, first in ipairs(begin) do
+    local n = size[i]
+    if type(first) ~= "number" or type(n) ~= "number" then return "a computed slice" end
+    key[i] = { slice = { first, n >= 0 and first + n or core.null, core.null } }
+  end
+  arguments.key, arguments.size = key, nil
+end)
+
+-- Functions of the last axes. Images have the axes -3 and -2 for height and width.
+local function of_axes(operation, argument, names, options)
+  define(operation, argument, names, function(arguments)
+    for name, value in pairs(options) do arguments[name] = value end
+  end)
+end
+of_axes("Swapaxes", "x=a !conjugate", "linalg.matrix_transpose", { axis1 = -2, axis2 = -1 })
+of_axes("Swapaxes", "x=image", "image.transpose", { axis1 = -3, axis2 = -2 })
+of_axes("Flip", "x=image", "image.flip_left_right", { axis = -2 })
+of_axes("Flip", "x=image", "image.flip_up_down", { axis = -3 })
+of_axes("Trace", "x", "linalg.trace", { axis1 = -2, axis2 = -1 })
 
 -- ---- products and images ------------------------------------------------------------------------
 
@@ -189,6 +232,10 @@ end)
 define("Tensordot", "x1=a x2=b axes", "tensordot")
 define("Resize", "images size interpolation=method !preserve_aspect_ratio antialias", "image.resize",
   function(arguments)
+    local size = arguments.size
+    if type(size) == "table" and (size.input or type(size[1]) ~= "number" or type(size[2]) ~= "number") then
+      return "a computed size"
+    end
     if arguments.interpolation == nil then arguments.interpolation = "bilinear" end
   end)
 
@@ -208,12 +255,18 @@ local function windows(arguments)
   arguments.use_cudnn_on_gpu = nil
 end
 
-define("Conv", "inputs=input kernel=filters strides padding use_cudnn_on_gpu data_format dilation_rate=dilations",
+define("Conv", "inputs=input kernel=filters kernel=filter strides padding use_cudnn_on_gpu data_format "
+  .. "dilation_rate=dilations",
   "nn.conv2d compat.v1.nn.conv2d", windows)
 define("Conv", "inputs=value kernel=filters strides=stride padding use_cudnn_on_gpu data_format "
   .. "dilation_rate=dilations !input", "compat.v1.nn.conv1d", windows)
 define("Conv", "inputs=input kernel=filters strides=stride padding data_format dilation_rate=dilations", "nn.conv1d",
   windows)
+define("Conv", "inputs=input kernel=filters kernel=filter strides padding data_format dilation_rate=dilations "
+  .. "dilation_rate=dilation_rate", "nn.convolution compat.v1.nn.convolution", windows)
+for operation, names in pairs { MaxPool = "compat.v1.nn.max_pool", AveragePool = "compat.v1.nn.avg_pool" } do
+  define(operation, "inputs=value inputs=input pool_size=ksize strides padding data_format", names, windows)
+end
 for operation, names in pairs { MaxPool = "nn.max_pool2d nn.max_pool compat.v1.nn.max_pool2d nn.max_pool1d",
   AveragePool = "nn.avg_pool2d nn.avg_pool compat.v1.nn.avg_pool2d nn.avg_pool1d" } do
   define(operation, "inputs=input pool_size=ksize strides padding data_format", names, windows)
@@ -265,8 +318,16 @@ local function named_arguments(node, depth)
   end
 end
 
--- The operation's arguments from those of the function.
-local function read_arguments(known, row, values, what)
+-- Whether the shape begins with the first size of the tensor that gets it, the function's first argument.
+local function keeps_first(shape, values, known, what)
+  local from = computed_shapes.first_of(shape, what.place, what.at.layer_at)
+  local own = what.place(values[known.arguments[1][1]])
+  return from and own and from.name == own.name and from.use == own.use and from.output == own.output
+end
+
+-- The operation's arguments from those of the function. layer.keeps_first tells change() that the first size of a shape
+-- is that of the tensor.
+local function read_arguments(known, row, values, what, layer)
   local ours, at_name, names = {}, {}, {}
   for _, pair in ipairs(known.arguments) do at_name[pair[1]] = pair[2] or false end
   for name in pairs(values) do names[#names + 1] = name end
@@ -281,6 +342,7 @@ local function read_arguments(known, row, values, what)
         objects.fail(what.at, "%s: its %s is computed by the model, which is not supported", what.who, name)
       end
       ours[our_name] = sizes or from_value(value, what, 1)
+      if what.sizes then layer.keeps_first = keeps_first(value, values, known, what) end
     elseif value ~= false then
       objects.fail(what.at, "%s: the argument %s is not supported", what.who, name)
     end
@@ -298,10 +360,15 @@ function M.from_call(entry, name, values, at, place)
   local row = keras_operations.find(known.operation, at)
   local what = { at = at, who = ("layer %q"):format(tostring(entry.name)), place = place, places = {} }
   if values[1] ~= nil then values[known.arguments[1][1]], values[1] = values[1], nil end
-  local ours, layer = read_arguments(known, row, values, what), { op = known.operation }
+  local layer = { op = known.operation }
+  local ours = read_arguments(known, row, values, what, layer)
   local problem = known.change and known.change(ours, layer)
   if problem then objects.fail(at, "%s: %s is not supported", what.who, problem) end
-  if layer.class_name then return { class_name = layer.class_name, config = { name = entry.name } }, what.places end
+  if layer.class_name then
+    local options = layer.config or {}
+    options.name = entry.name
+    return { class_name = layer.class_name, config = options }, what.places
+  end
   return keras_operations.layer(entry.name, keras_operations.find(layer.op, at), ours), what.places
 end
 

@@ -13,8 +13,7 @@ local M = {}
 local given = objects.given
 
 -- op -> the function, the names of its arguments in the order of the op's inputs, and "argument=attribute" for those
--- that are attributes. "_": an input that is left out; change(values, attributes): what else differs, RETURNS a
--- problem.
+-- that are attributes. change(values, attributes): what else differs, RETURNS a problem.
 local OPS = {}
 
 local function define(names, name, inputs, attributes, change)
@@ -32,7 +31,7 @@ for op, name in pairs { Abs = "abs", Acos = "acos", Acosh = "acosh", Asin = "asi
   Tanh = "tanh" } do
   define(op, "math." .. name, "x")
 end
-for op, name in pairs { Add = "add", AddV2 = "add", Atan2 = "atan2", Sub = "subtract", Mul = "multiply",
+for op, name in pairs { Add = "add", AddV2 = "add", Sub = "subtract", Mul = "multiply",
   RealDiv = "truediv", Div = "truediv", DivNoNan = "divide_no_nan", FloorDiv = "floordiv", FloorMod = "floormod",
   Pow = "pow", Maximum = "maximum", Minimum = "minimum", Greater = "greater", GreaterEqual = "greater_equal",
   Less = "less", LessEqual = "less_equal", Equal = "equal", NotEqual = "not_equal", LogicalAnd = "logical_and",
@@ -48,10 +47,16 @@ for op, name in pairs { Mean = "mean", Sum = "sum", Max = "max", Min = "min", Pr
   define(op, "math.reduce_" .. name, "input_tensor axis", "keepdims=keep_dims")
 end
 
+define("Atan2", "math.atan2", "y x")
+define("BiasAdd", "nn.bias_add", "value bias", "data_format=data_format")
+define("Rint", "math.rint", "x")
+define("Slice", "slice", "input_ begin size")
 define("LeakyRelu", "nn.leaky_relu", "features", "alpha=alpha")
 define("Softmax", "nn.softmax", "logits")
 define("LogSoftmax", "nn.log_softmax", "logits")
 define("Identity", "identity", "input")
+-- Of functions with a gradient of their own, such as swish; the other inputs are what the gradient needs.
+define("IdentityN", "identity", "input others", "", function(values) values.others = nil end)
 define("StopGradient", "stop_gradient", "input")
 define("Select SelectV2", "where", "condition x y")
 define("Cast", "cast", "x", "dtype=DstT")
