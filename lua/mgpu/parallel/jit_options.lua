@@ -12,7 +12,7 @@ return function(given)
   end
   local list, weights, stages = devices.resolve("mgpu.jit", options.check("mgpu.jit", JIT, given).devices)
   if weights or stages then
-    core.fail("usage", "mgpu.jit: devices is a name, a list of names, a count or \"all\": shares of the rows and groups "
+    core.fail("usage", 'mgpu.jit: devices is a name, a list of names, a count or "all": shares of the rows and groups '
       .. "are for models, in compile")
   end
   return { devices = list, joint = world.size() > 1 }
