@@ -52,11 +52,16 @@ void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...) {
     mg_hub_set_over(h, sentence);
 }
 
-mg_status mg_hub_wait(mg_hub *h, double until) {
+/* Waits until something has changed, but only for a moment, so that callers can look for Ctrl-C. */
+static void wait_a_moment(mg_hub *h, double until) {
     const double left = fmin(LOOK, until - mg_seconds());
     const struct timespec time = mg_time_after(left > 0 ? left : 0);
-    if (atomic_load(&h->over)) return mg_fail(MG_COMM, "%s", h->sentence);
     pthread_cond_timedwait(&h->changed, &h->mutex, &time);
+}
+
+mg_status mg_hub_wait(mg_hub *h, double until) {
+    if (atomic_load(&h->over)) return mg_fail(MG_COMM, "%s", h->sentence);
+    wait_a_moment(h, until);
     if (mg_interrupt_pending() && mg_interrupt_take())
         return mg_fail(MG_INTERRUPTED, "interrupted");
     return MG_OK;
@@ -291,7 +296,7 @@ static mg_status get_here(mg_hub *h, const char *key, double patience, mg_hub_re
            status == MG_OK && mg_seconds() < until)
         status = mg_hub_wait(h, until);
     pthread_mutex_unlock(&h->mutex);
-    if (!request->done) return status;
+    if (status != MG_OK || !request->done) return status;
     request->data = mg_alloc(request->bytes);
     if (!request->data) return MG_OOM;
     if (request->bytes) memcpy(request->data, data, request->bytes);
@@ -340,10 +345,7 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
                                .bytes = strnlen(sentence, MG_RECORD_SENTENCE - 1)};
         mg_link_send(h->links[0], &end, false);
         mg_hub_wake(h);
-        while (!mg_hub_over(h) && mg_seconds() < until) {
-            const struct timespec time = mg_time_after(LOOK);
-            pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-        }
+        while (!mg_hub_over(h) && mg_seconds() < until) wait_a_moment(h, until);
     }
     mg_hub_set_over(h, sentence);
     pthread_mutex_unlock(&h->mutex);
@@ -356,10 +358,8 @@ static void await_goodbyes(mg_hub *h, int exit_status) {
     const double until = mg_seconds() + h->patience;
     if (!exit_status) mg_hub_note_left(h, 0, atomic_load(&h->step));
     while (!exit_status && h->n_here > 1 && !mg_hub_over(h) && mg_seconds() < until &&
-           !mg_interrupt_pending()) {
-        const struct timespec time = mg_time_after(LOOK);
-        pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-    }
+           !mg_interrupt_pending())
+        wait_a_moment(h, until);
     if (h->n_here > 1)
         mg_hub_set_over_by(h, 0, MG_HUB_LEFT_EARLY, atomic_load(&h->step), exit_status);
 }

@@ -55,8 +55,8 @@ const mg_hub_member *mg_hub_member_of(const mg_hub *h, int rank);
 mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes);
 /* Waits until the key is put, for at most `patience` seconds; *data is owned (mg_free). */
 mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, size_t *bytes);
-/* What this process does, for the sentence if it dies: the number of the step, and the name of an
- * op (a static string). Cheap: it is called for each op. */
+/* What this process does, for the sentence if it dies: the number of the step, from 1 on, and the
+ * name of an op (a static string). Cheap: it is called for each op. */
 void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */

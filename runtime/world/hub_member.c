@@ -79,5 +79,6 @@ mg_status mg_hub_request_wait(mg_hub *h, const mg_record *what, double patience,
         status = mg_hub_wait(h, until);
     forget_request(h, request);
     pthread_mutex_unlock(&h->mutex);
-    return request->done ? MG_OK : status;
+    if (status != MG_OK) mg_free(request->data); /* interrupted when it had just come */
+    return status;
 }

@@ -6,7 +6,6 @@
 #include "world/hub_state.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Takes as long for a wrong token that begins well as for another one. */
 static bool is_equal(const uint8_t *a, const uint8_t *b, size_t n) {
@@ -32,7 +31,6 @@ static bool has_ended(mg_hub *h, mg_link *link) {
 /* The sentence for a process that is not let in; "" if it is welcome. */
 static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, char *why,
                        size_t room) {
-    const unsigned size = (unsigned)mg_record_number_at(hello->size, 4);
     why[0] = '\0';
     if (!is_equal(hello->token, (const uint8_t *)h->token, MG_TOKEN)) {
         snprintf(why, room,
@@ -40,6 +38,7 @@ static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, cha
                  "variables differ between the hosts");
         return;
     }
+    const unsigned size = (unsigned)mg_record_number_at(hello->size, 4);
     mg_link *other = r->number < (unsigned)h->size ? link_of(h, (int)r->number) : NULL;
     if (r->value != h->version)
         snprintf(why, room,
@@ -61,23 +60,22 @@ static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, cha
                  r->number, h->members[r->number].host, h->members[r->number].pid);
 }
 
-static void refuse(mg_hub *h, mg_link *link, const char *why, double now) {
+void mg_hub_refuse(mg_hub *h, mg_link *link, const char *why) {
     snprintf(h->rejected, sizeof h->rejected, "a process at %s was not let in: %s", link->peer,
              why);
     mg_link_send(link, &(mg_record){.kind = MG_RECORD_REFUSED, .data = why, .bytes = strlen(why)},
                  false);
-    mg_link_set_state(link, MG_LINK_CLOSING, now);
+    mg_link_set_state(link, MG_LINK_CLOSING, mg_seconds());
 }
 
-static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello *hello,
-                   double now) {
+static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello *hello) {
     mg_hub_member *member = &h->members[r->number];
     mg_printable(r->text, strlen(r->text), true, member->host, sizeof member->host);
     member->pid = (int)mg_record_number_at(hello->pid, 4);
     h->processes[r->number] = mg_record_number_at(hello->process, 8);
     link->rank = (int)r->number;
     link->reader.trusted = true;
-    mg_link_set_state(link, MG_LINK_JOINED, now);
+    mg_link_set_state(link, MG_LINK_JOINED, mg_seconds());
     h->n_here++;
     mg_link_send(link,
                  &(mg_record){.kind = MG_RECORD_ACCEPTED,
@@ -88,7 +86,6 @@ static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello 
 }
 
 static bool serve_hello(mg_hub *h, mg_link *link, const mg_record *r) {
-    const double now = mg_seconds();
     mg_hello hello;
     char why[512];
     if (link->state != MG_LINK_NEW || r->bytes != sizeof hello) return false;
@@ -97,9 +94,9 @@ static bool serve_hello(mg_hub *h, mg_link *link, const mg_record *r) {
     if (!why[0] && atomic_load(&h->over))
         snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, h->sentence);
     if (why[0])
-        refuse(h, link, why, now);
+        mg_hub_refuse(h, link, why);
     else
-        let_in(h, link, r, &hello, now);
+        let_in(h, link, r, &hello);
     return true;
 }
 

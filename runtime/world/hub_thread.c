@@ -62,6 +62,11 @@ static void read_link(mg_hub *h, mg_link *link, double now) {
         char why[256];
         const mg_link_event event = mg_link_receive(link, &r, now);
         if (event == MG_LINK_NOTHING) return;
+        if (event == MG_LINK_ENDED && link->state == MG_LINK_NEW &&
+            mg_error_code() == MG_UNSUPPORTED) {
+            mg_hub_refuse(h, link, "its mgpulua speaks another version of the protocol");
+            return;
+        }
         if (event == MG_LINK_ENDED) {
             end_link(h, link, why_ended(why, sizeof why));
             return;

@@ -124,6 +124,23 @@ static void after_the_start_a_second_rank_is_refused(void **state) {
     mg_record_reader_free(&reader);
 }
 
+/* It is answered, because its HELLO may look different. */
+static void another_version_of_the_protocol_is_refused(void **state) {
+    (void)state;
+    waiting w;
+    mg_record_reader reader = {0};
+    mg_record r;
+    start_waiting(&w);
+    const int fd = connect_to(w.port);
+    send_bytes(fd, "mg\2\0\40\0\0\0", 8);
+    assert_true(receive_record(fd, &reader, &r));
+    assert_int_equal(r.kind, MG_RECORD_REFUSED);
+    assert_non_null(memmem(r.data, r.bytes, "speaks another version of the protocol", 38));
+    await_close(fd);
+    mg_record_reader_free(&reader);
+    finish_waiting(&w);
+}
+
 /* What port scanners send, a record too large for HELLO, records before HELLO, half of one,
  * nothing, and a process of another version of the protocol. */
 static void foreign_connections_do_not_disturb(void **state) {
@@ -266,7 +283,9 @@ static void expect_other(const char *bytes, size_t n, const char *part) {
     assert_int_equal(listen(s.listener, 16), 0);
     getsockname(s.listener, (struct sockaddr *)&at, &size);
     assert_true(mg_thread_start(&thread, serve_otherwise, &s));
-    expect_unreachable("127.0.0.1", ntohs(at.sin_port), part);
+    mg_hub_how how = how_of(1, 2, ntohs(at.sin_port), -1);
+    how.patience = 0.3;
+    expect_refusal(&how, part);
     shutdown(s.listener, SHUT_RDWR);
     pthread_join(thread, NULL);
     close(s.listener);
@@ -342,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_rank_outside_of_the_world_is_refused),
         cmocka_unit_test(a_rank_can_be_here_only_once),
         cmocka_unit_test(after_the_start_a_second_rank_is_refused),
+        cmocka_unit_test(another_version_of_the_protocol_is_refused),
         cmocka_unit_test(foreign_connections_do_not_disturb),
         cmocka_unit_test(many_foreign_connections_do_not_disturb),
         cmocka_unit_test(missing_ranks_are_named_on_all),
