@@ -89,8 +89,14 @@ local function same_to_rounding(text, expected)
   for _, name in ipairs(order) do
     local case, what = name:match "^(.-): (.*)$"
     if what == "error" then check.fail(name .. ": " .. e[name]) end
-    near(name, a[name] or "", e[name], bounds[case])
+    near(name, a[name] or "", e[name], bounds[case] or 1e-11)
   end
+end
+
+-- Asserts that all values but `said` are those of another run to rounding.
+local function same_but_said(text, expected)
+  local function without(lines) return (lines:gsub("[^\n]+: said\t[^\n]*\n", "")) end
+  same_to_rounding(without(text), without(expected))
 end
 
 -- Asserts that all values have the same bits.
@@ -157,3 +163,30 @@ for _, launcher in ipairs { "openmpi", "mpich" } do
     end
   end)
 end
+
+-- ---- ranks that differ ----------------------------------------------------------------------------------
+
+-- Case of wrong_rank_cases.lua -> the error.
+local DIFFERS = {
+  nothing = "^nothing$",
+  rows = "in the number of rows of the batch: give all ranks the same data and batch size",
+  ["batch size"] = "in the number of rows of the batch: give all",
+  ["rows of a last batch"] = "in its operations and shapes: all ranks must run the same script with",
+  units = "in its operations and shapes: all ranks",
+  optimizer = "in the number of variables that it changes: all ranks must make the same model and optimizer",
+  layers = "in the number of its operations: all ranks must run the same script",
+  seed = "in the random seed: call mgpu.seed with the same number on all ranks",
+  draws = "in the number of random numbers drawn so far: all ranks must make the same random draws",
+  predict = "in the number of rows of the batch",
+}
+
+test("a rank whose step is another one is named on all ranks, which can go on with equal steps", function()
+  local text = launch("np", 3, "wrong_rank_cases", "-")
+  local lines = lines_of(text)
+  for name, expected in pairs(DIFFERS) do
+    local said = lines[name .. ": said"] or "no such case"
+    check.matches(said, expected)
+    if name ~= "nothing" then check.matches(said, "the step that rank 1 has made differs from that of rank 0 ") end
+  end
+  same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
+end)

@@ -1,5 +1,7 @@
 --- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and then
 --- trains as if nothing had been.
+--
+-- Rank 0 of a world of one trains the same, and has no error.
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
@@ -51,7 +53,7 @@ add("rows of a last batch", function(is_wrong)
   model:fit(x, y, { batch_size = 8, verbose = 0 })
 end)
 
-add("features", function(is_wrong)
+add("units", function(is_wrong)
   local model = compiled(is_wrong and 5 or 4)
   model:train_on_batch(data(8))
 end)
@@ -81,7 +83,7 @@ end)
 
 add("predict", function(is_wrong)
   local model = compiled()
-  model:predict(data(is_wrong and 8 or 9))
+  model:predict((data(is_wrong and 8 or 9)))
 end)
 
 return M
