@@ -23,9 +23,9 @@
 
 /* The status of a process whose peers failed: it explains nothing, so another one is preferred. */
 enum { EXIT_PEER = 76 };
-/* Seconds: from the first failure to SIGTERM for the others, which find out by themselves within
- * MG_SILENCE; and from there to SIGKILL. */
-static const double GRACE = 20, LAST_GRACE = 5;
+/* Seconds: from the first failure to SIGTERM for the others, which learn of it at once and end by
+ * themselves after their step; and from there to SIGKILL. */
+static const double GRACE = 10, LAST_GRACE = 5;
 
 /* The first three are those that ranks handle even if the launcher was started with the signal
  * ignored, as shells do with SIGINT in the background. */
@@ -169,11 +169,12 @@ static void pass_on(mg_crew *crew, int number, bool from_terminal) {
     }
 }
 
-/* Ends what is left: SIGTERM at first, then SIGKILL. An agent that lost its orders does the same.
- */
+/* Ends what is left: SIGTERM at first, with SIGCONT for processes that are stopped, then SIGKILL. An
+ * agent that lost its orders does the same. */
 static void end_all(mg_crew *crew) {
     if (crew->asked++ == 0) {
         pass_on(crew, SIGTERM, false);
+        pass_on(crew, SIGCONT, false);
         crew->end = mg_seconds() + LAST_GRACE;
         return;
     }

@@ -86,12 +86,15 @@ test("the exit status is that of the first process that fails for a reason of it
 end)
 
 test("if one process fails, the others are ended after a while", function()
-  local path = script("loop.lua", [[
-    if os.getenv "MGPU_RANK" == "1" then error "boom" end
-    while true do end]])
+  local ready = check.path "looping"
+  local path = script("loop.lua", ([[
+    local rank, ready = os.getenv "MGPU_RANK", %q
+    if rank == "1" then while not (io.open(ready .. 0) and io.open(ready .. 2)) do end error "boom" end
+    io.open(ready .. rank, "w"):close()
+    while true do end]]):format(ready))
   local text, status = run("--np 3 " .. path, "MGPU_LAUNCH_GRACE=0.2")
   check.equal(status, 1)
-  check.matches(text, "loop.lua:1: boom")
+  check.matches(text, "loop.lua:2: boom")
   check.equal(select(2, text:gsub("interrupted!", "")), 2)
   local deaf = script("deaf.lua", [[
     if os.getenv "MGPU_RANK" == "1" then os.exit(3) end
@@ -101,6 +104,27 @@ test("if one process fails, the others are ended after a while", function()
     require "ffi".C.sigprocmask(0, set, nil)
     while true do end]])
   check.equal(select(2, run("--np 2 " .. deaf, "MGPU_LAUNCH_GRACE=0")), 3)
+end)
+
+test("a stopped process is ended too", function()
+  local path = script("stops.lua", ([[
+    local pid = %q
+    if os.getenv "MGPU_RANK" == "1" then
+      repeat
+        local f = io.open(pid)
+        local stat = f and io.open("/proc/" .. f:read "*a" .. "/stat"):read "*a" or ""
+      until stat:find ") T "
+      os.exit(4)
+    end
+    local f = io.open(pid .. ".new", "w")
+    f:write(io.open "/proc/self/stat":read "*n")
+    f:close()
+    os.rename(pid .. ".new", pid)
+    os.execute "kill -STOP $PPID"
+    while true do end]]):format(check.path "stopped"))
+  local text, status = run("--np 2 " .. path, "MGPU_LAUNCH_GRACE=0")
+  check.matches(text, "interrupted!")
+  check.equal(status, 4)
 end)
 
 test("a killed process is named, and the status is 128 and its signal", function()
