@@ -181,7 +181,7 @@ test("a limit on open files is told", function()
   end
   check.matches(limited(24, "--np 20 --output prefix"),
     "cannot make pipes for rank %d+ of 20: Too many open files %(limited")
-  check.matches(limited(4, "--np 2"), "mgpulua: --np: signalfd: Too many open files")
+  check.matches(limited(4, "--np 2"), "mgpulua: --np: cannot find a free port: Too many open files")
   check.matches(check.run(("ulimit -n 4; RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --output prefix %s")
     :format(check.program, PLACE)), "mgpulua: --output prefix: cannot make pipes: Too many open files")
 end)
