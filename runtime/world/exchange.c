@@ -44,6 +44,17 @@ mg_channel mg_channel_open(void) {
     return (mg_channel){.id = ex.n_channels++};
 }
 
+/* Both numbers wrap around, when the messages of their last use are long gone. */
+uint32_t mg_channel_tag(mg_channel *c) {
+    return c->id << 20 | (c->calls++ & 0xfffff);
+}
+
+static _Thread_local bool is_patient;
+
+void mg_exchange_be_patient(void) {
+    is_patient = true;
+}
+
 /* ---- messages ---- */
 
 typedef struct batch { /* messages that are on their way together */
@@ -52,16 +63,10 @@ typedef struct batch { /* messages that are on their way together */
     mg_message *list[]; /* room for two for each rank; NULL: done */
 } batch;
 
-/* One tag for each call of a channel; both numbers wrap around, when their old messages are long
- * gone. */
 static batch *new_batch(uint32_t tag) {
     batch *b = mg_alloc(sizeof *b + 2 * (size_t)ex.size * sizeof *b->list);
     if (b) *b = (batch){.tag = tag, .n = 0};
     return b;
-}
-
-static uint32_t next_tag(mg_channel *c) {
-    return c->id << 20 | (c->calls++ & 0xfffff);
 }
 
 /* After mg_exchange_stop: a thread whose step was abandoned may still be in a call. */
@@ -130,7 +135,7 @@ static mg_status wait_all(batch *b) {
         if (++rounds == 1) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
         if (status != MG_OK) return status;
-        if (rounds > EAGER)
+        if (is_patient || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
         else if (rounds > 64)
             sched_yield();
@@ -292,9 +297,8 @@ static mg_status reduce_small(reduction *x, batch *b) {
     return MG_OK;
 }
 
-mg_status mg_exchange_reduce(mg_channel *c, const void *in, void *out, int64_t count, mg_dtype t,
+mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t count, mg_dtype t,
                              enum mg_reduce_kind op, int root) {
-    const uint32_t tag = next_tag(c);
     reduction x = {.in = in, .out = out, .count = count, .dtype = t, .op = op, .root = root};
     x.width = mg_dtype_size(t);
     if (!count) return MG_OK;
@@ -322,8 +326,8 @@ static mg_status gather(batch *b, char *all, const size_t *bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_gather(mg_channel *c, void *all, const size_t *bytes) {
-    batch *b = new_batch(next_tag(c));
+mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+    batch *b = new_batch(tag);
     const mg_status status = b ? gather(b, all, bytes) : MG_OOM;
     free_batch(b);
     return status;
@@ -344,8 +348,8 @@ static mg_status broadcast(batch *b, int root, void *data, size_t bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_broadcast(mg_channel *c, int root, void *data, size_t bytes) {
-    batch *b = new_batch(next_tag(c));
+mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes) {
+    batch *b = new_batch(tag);
     const mg_status status = b ? broadcast(b, root, data, bytes) : MG_OOM;
     free_batch(b);
     return status;

@@ -122,7 +122,7 @@ mg_status mg_world_agree(mg_status own, uint32_t *flags) {
     for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *votes;
     if (status == MG_OK) {
         votes[world.rank] = (vote){own != MG_OK, *flags};
-        status = mg_exchange_gather(&world.channel, votes, bytes);
+        status = mg_exchange_gather(mg_channel_tag(&world.channel), votes, bytes);
     }
     for (int r = 0; r < world.size && status == MG_OK; r++) {
         *flags |= votes[r].flags;
@@ -141,7 +141,7 @@ uint32_t mg_world_flags(void) {
 
 mg_status mg_world_broadcast(int root, void *data, size_t bytes) {
     if (world.size == 1) return MG_OK;
-    return mg_exchange_broadcast(&world.channel, root, data, bytes);
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
 }
 
 mg_status mg_world_gather(int64_t own, int64_t *all) {
@@ -150,7 +150,7 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
     if (!bytes) return MG_OOM;
     for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;
-    const mg_status status = mg_exchange_gather(&world.channel, all, bytes);
+    const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
     mg_free(bytes);
     return status;
 }
@@ -183,22 +183,26 @@ static mg_status find_transport(void) {
                    world.launch.by, world.size, name, why);
 }
 
+/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
+static double join_patience(void) {
+    const char *text = getenv("MGPU_JOIN");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 ? seconds : 60;
+}
+
 static mg_status start_transport(void) {
-    const mg_transport_start how = {
-        .rank = world.rank, .size = world.size, .put = put, .get = get, .context = world.hub};
+    const mg_transport_start how = {.rank = world.rank,
+                                    .size = world.size,
+                                    .put = put,
+                                    .get = get,
+                                    .context = world.hub,
+                                    .patience = join_patience()};
     world.transport = world.api->start(&how);
     if (!world.transport) return mg_error_code();
     snprintf(world.version, sizeof world.version, "%s", world.api->version(world.transport));
     mg_exchange_start(world.api, world.transport, world.rank, world.size);
     world.channel = mg_channel_open();
     return MG_OK;
-}
-
-/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
-static double join_patience(void) {
-    const char *text = getenv("MGPU_JOIN");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 ? seconds : 60;
 }
 
 /* For launchers that do not tell: by the names of the hosts. */
