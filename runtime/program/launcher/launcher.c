@@ -42,7 +42,7 @@ static mg_status check_script(const mg_command_line *m) {
     const char *name = m->script < m->argc ? m->argv[m->script] : NULL;
     if (m->interactive || (!name && !m->executed))
         return mg_fail(MG_USAGE, "--np needs a script: the prompt runs in one process only");
-    if (name && strcmp(name, "-") == 0)
+    if (name && strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0)
         return mg_fail(MG_USAGE, "--np needs a script in a file: only one process could read it "
                                  "from standard input");
     if (name && access(name, R_OK) != 0)

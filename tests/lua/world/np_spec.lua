@@ -52,6 +52,9 @@ end)
 test("options of the program reach every process, and -e runs in each", function()
   local text = run "--np 2 --output all -joff -e 'print((jit.status()))' -e 'print(2)'"
   check.equal(sorted(text), "2\n2\nfalse\nfalse")
+  script("-dash.lua", "print(...)")
+  local program = check.run("readlink -f " .. check.program):gsub("%s+$", "")
+  check.equal(check.run(("cd %s && %s --np 2 -- -dash.lua -v"):format(check.path "", program)), "-v\n")
   check.equal(run "--np 2 --nranks_per_gpu 3 -e 'print(os.getenv \"MGPU_RANKS_PER_GPU\")'", "3\n")
 end)
 
