@@ -3,36 +3,9 @@
 local check = require "check"
 local test = check.test
 
-local JOIN = check.path "join.lua"
-check.write(JOIN, [[
-  local mgpu = require "mgpu"
-  local world = mgpu.world()
-  local word = require "mgpu.core".world_send("word " .. world.rank)
-  io.write(("%d of %d by %s: %s\n"):format(world.rank, world.size, world.launcher, word))]])
-
-local transports = {}
-for _, transport in ipairs(require "mgpu.core".transports()) do transports[transport.name] = not transport.problem end
-
-local function needs_transport(name)
-  if not transports[name] then check.skip("this build has no mgpu-" .. name .. ".so") end
-end
-
-local function needs_program(name)
-  if check.run("command -v " .. name) == "" then check.skip(name .. " is not installed") end
-end
-
-local function sorted(text)
-  local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
-  return table.concat(lines, "\n")
-end
-
-local function expected(launcher, size)
-  local lines = {}
-  for rank = 0, size - 1 do lines[#lines + 1] = ("%d of %d by %s: word 0"):format(rank, size, launcher) end
-  return table.concat(lines, "\n")
-end
+local launched = require "lua.world.launched"
+local JOIN, expected, sorted = launched.JOIN, launched.expected, launched.sorted
+local needs_transport, needs_program = launched.needs_transport, launched.needs_program
 
 -- A port that is free now.
 local function free_port()
