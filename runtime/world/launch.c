@@ -132,8 +132,8 @@ static mg_status choose_transport(mg_launch *l) {
 
 /* ---- what is special about single launchers ---- */
 
-/* TORCHELASTIC_USE_AGENT_STORE tells that torchrun itself listens on MASTER_PORT. Then it is the next
- * port: all ranks know it without asking, and it is likely to be free. */
+/* TORCHELASTIC_USE_AGENT_STORE tells that torchrun itself listens on MASTER_PORT. Then it is the
+ * next port: all ranks know it without asking, and it is likely to be free. */
 static mg_status finish_torchrun(mg_launch *l) {
     const char *address = mg_launch_variable("MASTER_ADDR"),
                *store = mg_launch_variable("TORCHELASTIC_USE_AGENT_STORE"),
@@ -205,8 +205,8 @@ enum { N_LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 /* ---- reading a row ---- */
 
-/* A rank without a size counts too, and becomes an error: otherwise n processes would each run alone
- * unnoticed. Not so for RANK and PMI_RANK, which other programs set for other purposes. */
+/* A rank without a size counts too, and becomes an error: otherwise n processes would each run
+ * alone unnoticed. Not so for RANK and PMI_RANK, which other programs set for other purposes. */
 static bool is_started(const launcher *a, const char **why) {
     if (a->started) return a->started(why);
     if (a->needs && !mg_launch_variable(a->needs)) return false;

@@ -159,7 +159,8 @@ mg_status mg_crew_start(mg_crew *crew, const mg_start *s) {
 
 /* ---- signals and ends ---- */
 
-/* Sends a signal to all members. `from_terminal`: it went to this process group, so ranks have it. */
+/* Sends a signal to all members. `from_terminal`: it went to this process group, so ranks have it.
+ */
 static void pass_on(mg_crew *crew, int number, bool from_terminal) {
     const char order = (char)number;
     for (int i = 0; i < crew->n; i++) {
