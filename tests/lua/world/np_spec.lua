@@ -138,10 +138,11 @@ test("a killed process is named, and the status is 128 and its signal", function
   check.equal(status, 137)
 end)
 
--- The status of mgpulua --np, to which this signal is sent when all its processes are in their loops.
+-- The status of mgpulua --np, to which this signal is sent when all its processes have called `ready`.
 local function signalled(name, chunk)
   local ready = check.path "ready"
-  local command = ([[rm -f %s.*; %s --np 2 -e 'io.open("%s." .. os.getenv "MGPU_RANK", "w"):close() %s' & p=$!
+  local command = ([[rm -f %s.*
+    %s --np 2 -e 'local function ready() io.open("%s." .. os.getenv "MGPU_RANK", "w"):close() end %s' & p=$!
     while [ ! -e %s.0 ] || [ ! -e %s.1 ]; do sleep 0.05; done
     kill -%s $p; wait $p; echo status $?]]):format(ready, check.program, ready, chunk, ready, ready, name)
   return check.run(command)
@@ -149,12 +150,12 @@ end
 
 test("signals reach all processes", function()
   for name, status in pairs { INT = 130, TERM = 143 } do
-    local text = signalled(name, "while true do end")
+    local text = signalled(name, "ready() while true do end")
     check.equal(select(2, text:gsub("interrupted!", "")), 2)
     check.matches(text, "status " .. status .. "\n$")
   end
-  check.matches(signalled("USR1", "while true do end"), "status 138\n$")
-  check.matches(signalled("TERM", "print(pcall(function() while true do end end)) os.exit(0)"),
+  check.matches(signalled("USR1", "ready() while true do end"), "status 138\n$")
+  check.matches(signalled("TERM", "print(pcall(function() ready() while true do end end)) os.exit(0)"),
     "false\tinterrupted!\nstatus 0\n$")
 end)
 
