@@ -18,7 +18,7 @@ PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libx
            libwebp-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
-TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev
+TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev iproute2 slurm-wlm munge
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG

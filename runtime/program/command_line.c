@@ -203,10 +203,11 @@ void mg_command_line_of_rank(const mg_command_line *m, char **to) {
     int n = 0;
     to[n++] = m->argv[0];
     for (int i = 1; i < m->argc; i++) {
-        const int values = i < m->script ? scan(&unused, m->argv[i]) : 0;
+        const int values = i < m->script ? scan(&unused, m->argv[i]) : 0; /* of "--": -1 */
         const bool dropped = i < m->script && is_kept(m->argv[i]);
-        for (int k = i; k <= i + values && !dropped; k++) to[n++] = m->argv[k];
-        i += values > 0 ? values : 0;
+        const int last = values > 0 ? i + values : i;
+        for (int k = i; k <= last && !dropped; k++) to[n++] = m->argv[k];
+        i = last;
     }
     to[n] = NULL;
 }
