@@ -36,20 +36,26 @@ function M.is_first() return core.world().rank == 0 end
 --- is_joint() -> whether steps of models are shared by several ranks now.
 M.is_joint = core.world_is_joint
 
+-- fn on rank 0, for all: what to send, as "=" and JSON, or "!" and a message; and what pcall(fn) returns.
+local function run_first(fn)
+  local ok, result = core.world_alone(fn)
+  local encoded, text = pcall(core.json_encode, { result = ok and result or nil })
+  if not encoded then ok, result = false, text end
+  return ok and "=" .. text or "!" .. tostring(result), ok, result
+end
+
 --- first(fn) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the others
 --- do not take part in. The table goes through JSON. Errors: fn's error, raised on all ranks.
 function M.first(fn)
-  local text
   if M.is_first() then
-    local ok, result = core.world_alone(fn)
-    text = core.json_encode(ok and { result = result } or { failed = tostring(result) })
+    local text, ok, result = run_first(fn)
     core.world_send(text)
     if not ok then error(result, 0) end
     return result
   end
-  local sent = core.json_decode(core.world_send())
-  if sent.failed then core.fail("comm", "rank 0: " .. sent.failed) end
-  return sent.result
+  local sent = core.world_send()
+  if sent:sub(1, 1) == "!" then core.fail("comm", "rank 0: " .. sent:sub(2)) end
+  return core.json_decode(sent:sub(2)).result
 end
 
 return M

@@ -190,3 +190,19 @@ test("a rank whose step is another one is named on all ranks, which can go on wi
   end
   same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
 end)
+
+-- ---- callbacks --------------------------------------------------------------------------------------------
+
+test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()
+  local expected, text = launch("alone", 1, "rank_callback_cases", "-"), nil
+  for _, n in ipairs { 2, 3 } do
+    text = launch("np", n, "rank_callback_cases", "-")
+    same_to_rounding(text, expected)
+  end
+  local lines = lines_of(text)
+  check.equal(lines["error: on_epoch_end raises: said"], "no more")
+  check.matches(lines["error: a loss that is not finite: said"], "is not finite")
+  check.equal(lines["error: a row that is infinite: same"], "true")
+  check.equal(lines["error: a loss that is not finite: same"], "true")
+  check.equal(lines["stop_training after an epoch: stopped"], "true")
+end)

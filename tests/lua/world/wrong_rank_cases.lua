@@ -1,5 +1,5 @@
---- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and then
---- trains as if nothing had been.
+--- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and
+--- then trains as if nothing had been.
 --
 -- Rank 0 of a world of one trains the same, and has no error.
 local mgpu = require "mgpu"
