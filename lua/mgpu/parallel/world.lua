@@ -11,7 +11,8 @@ function World:__tostring()
   return ("rank %d of %d, started by %s"):format(self.rank, self.size, self.launcher)
 end
 
---- world:barrier(): returns when all ranks have called it.
+--- world:barrier(): returns when all ranks have called it. Errors, on all ranks: one has come to something else that
+--- ranks do together, such as a step of a model.
 -- Example:
 --     mgpu.world():barrier() -- with one process: returns at once
 function World.barrier() core.world_barrier() end
@@ -35,6 +36,11 @@ function M.is_first() return core.world().rank == 0 end
 
 --- is_joint() -> whether steps of models are shared by several ranks now.
 M.is_joint = core.world_is_joint
+
+--- meet(): where the steps that ranks share have ended, waits for the others. Errors: some are elsewhere, on all ranks.
+function M.meet()
+  if M.is_joint() then core.world_barrier() end
+end
 
 -- fn on rank 0, for all: what to send, as "=" and JSON, or "!" and a message; and what pcall(fn) returns.
 local function run_first(fn)
