@@ -65,8 +65,8 @@ static int core_world_alone(lua_State *L) {
 
 /* world_barrier(): returns when all ranks have called it. */
 static int core_world_barrier(lua_State *L) {
-    uint32_t flags = 0;
-    bind_check(L, mg_world_agree(MG_OK, &flags));
+    bool differs;
+    bind_check(L, mg_world_meet(MG_AT_END, 0, 0, &differs));
     return 0;
 }
 
@@ -90,6 +90,8 @@ static int core_world_send(lua_State *L) {
     size_t n = 0;
     const char *text = root ? luaL_checklstring(L, 1, &n) : NULL;
     uint64_t bytes = n;
+    bool differs;
+    bind_check(L, mg_world_meet(MG_AT_SEND, 0, 0, &differs));
     bind_check(L, mg_world_broadcast(0, &bytes, sizeof bytes));
     if (root) {
         bind_check(L, mg_world_broadcast(0, (void *)(uintptr_t)text, n));

@@ -137,8 +137,8 @@ end, { bound = math.huge })
 add("layer normalization, scales and images drawn at random", function(given)
   local x, y = floats { 13, 6, 6, 2 }, floats { 13, 1 }
   return train(mgpu.Sequential { L.Input { 6, 6, 2 }, L.RandomFlip {}, L.RandomRotation { 0.1 },
-    L.RandomContrast { 0.2 }, L.DepthwiseConv2D { 3 }, L.PReLU {}, L.SpatialDropout2D { 0.2 }, L.LayerNormalization {}, L.Flatten {},
-    L.LayerScale { 0.5, 32 }, L.Dense { 1 } }, given, x, y)
+    L.RandomContrast { 0.2 }, L.DepthwiseConv2D { 3 }, L.PReLU {}, L.SpatialDropout2D { 0.2 },
+    L.LayerNormalization {}, L.Flatten {}, L.LayerScale { 0.5, 32 }, L.Dense { 1 } }, given, x, y)
 end)
 
 add("regularizers and constraints", function(given)
