@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "world/transport.h"
 #include "world/world.h"
+#include <math.h>
 
 /* ---- the world ---- */
 
@@ -67,6 +68,23 @@ static int core_world_barrier(lua_State *L) {
     uint32_t flags = 0;
     bind_check(L, mg_world_agree(MG_OK, &flags));
     return 0;
+}
+
+/* world_gather(number) -> {number by rank, from 1}: the whole number that each rank has given. */
+static int core_world_gather(lua_State *L) {
+    const double own = luaL_checknumber(L, 1);
+    const int size = mg_world_size();
+    if (!(fabs(own) <= 9007199254740992.0) || own != floor(own))
+        return bind_fail(L, MG_USAGE, "gather: a whole number was expected, got %s",
+                         lua_tostring(L, 1));
+    int64_t *all = lua_newuserdata(L, (size_t)size * sizeof *all);
+    bind_check(L, mg_world_gather((int64_t)own, all));
+    lua_createtable(L, size, 0);
+    for (int r = 0; r < size; r++) {
+        lua_pushnumber(L, (double)all[r]);
+        lua_rawseti(L, -2, r + 1);
+    }
+    return 1;
 }
 
 /* world_send(text) -> the text of rank 0, on all ranks. The others' own argument is ignored. */
@@ -179,6 +197,7 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_is_joint", core_world_is_joint},
                                   {"world_alone", core_world_alone},
                                   {"world_barrier", core_world_barrier},
+                                  {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},
                                   {"variable_changes", core_variable_changes},
