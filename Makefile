@@ -346,10 +346,11 @@ bench: all ## measure speed in comparison with other frameworks
 	@$(PROGRAM) tests/bench/fit_loop.lua
 	@$(PROGRAM) tests/bench/checkpoint.lua
 	@$(PROGRAM) tests/bench/data.lua
+	@$(PROGRAM) tests/bench/transports.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 
-C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests/cuda tests/toy_device -name "*.[ch]")
+C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests/cuda tests/toy_device tests/world -name "*.[ch]")
 LUA_FILES = $(shell find lua models examples tests -name '*.lua' -not -path 'tests/golden/*')# those there are data
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $(LINT_SKIP) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \

@@ -173,6 +173,7 @@ int main(int argc, char **argv) {
         return EXIT_SUCCESS;
     }
     if (m.wrong) return refuse(&m);
+    if (m.agent) return mg_agent_main();
     if (mg_launcher_wanted(&m)) return mg_launcher_run(&m);
     const int joined = mg_launcher_join(&m);
     if (joined) return joined;

@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 #include "world/transport.h"
 #include "world/world.h"
-#include <math.h>
+#include <stdlib.h>
 
 /* ---- the world ---- */
 
@@ -70,15 +70,12 @@ static int core_world_barrier(lua_State *L) {
     return 0;
 }
 
-/* world_gather(number) -> {number by rank, from 1}: the whole number that each rank has given. */
+/* world_gather(number) -> the numbers of all ranks, rank 0's first; whole numbers up to 2^53. */
 static int core_world_gather(lua_State *L) {
-    const double own = luaL_checknumber(L, 1);
     const int size = mg_world_size();
-    if (!(fabs(own) <= 9007199254740992.0) || own != floor(own))
-        return bind_fail(L, MG_USAGE, "gather: a whole number was expected, got %s",
-                         lua_tostring(L, 1));
+    const int64_t own = (int64_t)luaL_checknumber(L, 1);
     int64_t *all = lua_newuserdata(L, (size_t)size * sizeof *all);
-    bind_check(L, mg_world_gather((int64_t)own, all));
+    bind_check(L, mg_world_gather(own, all));
     lua_createtable(L, size, 0);
     for (int r = 0; r < size; r++) {
         lua_pushnumber(L, (double)all[r]);
@@ -172,6 +169,13 @@ static int core_launch(lua_State *L) {
     return 1;
 }
 
+/* launch_none(): from here on this process counts as started without a launcher. */
+static int core_launch_none(lua_State *L) {
+    (void)L;
+    setenv("MGPU_LAUNCH", "none", 1);
+    return 0;
+}
+
 /* Appends {name =, problem =} to the table on top of the stack; problem: why it does not load. */
 static void add_transport(void *context, const char *name) {
     lua_State *L = context;
@@ -191,6 +195,7 @@ static int core_transports(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
+                                  {"launch_none", core_launch_none},
                                   {"transports", core_transports},
                                   {"world_start", core_world_start},
                                   {"world", core_world},

@@ -63,10 +63,22 @@ size_t mg_collective_writes(const mg_collective_call *x, int i, int rank, int n)
 
 /* ---- the interface of a communicator ---- */
 
+typedef struct mg_memory {
+    const void *data;
+    size_t bytes;
+} mg_memory;
+
 typedef struct mg_comm_api {
     const char *kind; /* "local" */
     /* Takes part in a collective, as `rank`. */
     mg_status (*run)(mg_comm *c, int rank, const mg_collective_call *call);
+    /* Like run, but may return before the result is written: the inputs are taken at once. NULL:
+     * run does it. */
+    mg_status (*begin)(mg_comm *c, int rank, const mg_collective_call *call);
+    /* Writes the results of the calls begun so far, if some of the n memories hold one of them;
+     * with n = 0, all results. To be called before anything reads them, and at the end of a phase.
+     */
+    mg_status (*settle)(mg_comm *c, int rank, const mg_memory *read, int n);
     /* Returns when all ranks have called it. */
     mg_status (*barrier)(mg_comm *c, int rank);
     /* May be called from any thread: waiting calls return MG_COMM, and so do all later ones until

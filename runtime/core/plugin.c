@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include "core/plugin.h"
 #include "core/io.h"
+#include "core/threads.h"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -56,7 +57,12 @@ static void *visit_folders(void *(*visit)(void *context, const char *folder), vo
 static void *open_in_folder(void *name, const char *folder) {
     char path[MAX_PATH];
     snprintf(path, sizeof path, "%s/%s%s%s", folder, PREFIX, (const char *)name, SUFFIX);
-    return mg_io_exists(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!mg_io_exists(path)) return NULL;
+    mg_signals_kept signals; /* libraries of plug-ins install handlers as soon as they are loaded */
+    mg_signals_keep(&signals);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    mg_signals_restore(&signals);
+    return library;
 }
 
 void *mg_plugin_symbol(const char *name, const char *symbol, const char **problem) {

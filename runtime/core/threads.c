@@ -101,6 +101,20 @@ void mg_signals_admit(void) {
     block_signals(&unheld);
 }
 
+enum { NAMED_SIGNALS = sizeof((mg_signals_kept *)0)->handlers / sizeof(struct sigaction) };
+
+void mg_signals_keep(mg_signals_kept *kept) {
+    sigset_t all;
+    sigfillset(&all);
+    for (int s = 1; s < NAMED_SIGNALS; s++) sigaction(s, NULL, &kept->handlers[s]);
+    pthread_sigmask(SIG_SETMASK, &all, &kept->mask);
+}
+
+void mg_signals_restore(const mg_signals_kept *kept) {
+    for (int s = 1; s < NAMED_SIGNALS; s++) sigaction(s, &kept->handlers[s], NULL);
+    pthread_sigmask(SIG_SETMASK, &kept->mask, NULL);
+}
+
 bool mg_thread_start(pthread_t *thread, void *(*thread_main)(void *), void *argument) {
     sigset_t all, before;
     sigfillset(&all);

@@ -5,6 +5,7 @@
 
 #include "core/status.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -41,6 +42,16 @@ void mg_signals_hold(void);
 void mg_signals_release(void);
 /* Delivers pending signals, at a point between hold and release where handlers may run. */
 void mg_signals_admit(void);
+
+/* Signals are the host program's. Between these calls a library may be loaded or started that makes
+ * threads and installs handlers: its threads block all signals, and the handlers are replaced by
+ * those from before. */
+typedef struct mg_signals_kept {
+    sigset_t mask;
+    struct sigaction handlers[32]; /* of the signals with names */
+} mg_signals_kept;
+void mg_signals_keep(mg_signals_kept *kept);
+void mg_signals_restore(const mg_signals_kept *kept);
 
 /* Starts a thread that blocks all signals: they are for the host program's threads. To be joined or
  * detached. False, with errno: the system could not create a thread. */

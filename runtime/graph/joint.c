@@ -54,8 +54,9 @@ static const struct compared {
                "depend on mgpu.world()"},
 };
 
-mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
+mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     const int size = mg_world_size();
+    MG_TRY(mg_world_check());
     const mg_rng_state rng = mg_rng_get();
     int64_t rows = 0, *all = mg_alloc((size_t)size * sizeof *all);
     if (!all) return MG_OOM;
@@ -69,13 +70,13 @@ mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
                                      [DRAWS] = (int64_t)rng.base};
     for (int i = 0; i < N_COMPARED && status == MG_OK; i++) {
         status = mg_world_gather(own[i], all);
-        for (int r = 1; r < size && status == MG_OK; r++)
-            if (all[r] != all[0])
-                status =
-                    mg_fail(MG_USAGE,
-                            "the step that rank %d has made differs from that of rank 0 in %s: "
-                            "%s",
-                            r, compared[i].what, compared[i].advice);
+        for (int r = 1; r < size && status == MG_OK; r++) {
+            if (all[r] == all[0]) continue;
+            p->refused = true;
+            status = mg_fail(MG_USAGE,
+                             "the step that rank %d has made differs from that of rank 0 in %s: %s",
+                             r, compared[i].what, compared[i].advice);
+        }
     }
     mg_free(all);
     return status;
@@ -92,9 +93,11 @@ mg_status mg_joint_connect(mg_plan *p) {
         if (r == mg_world_rank()) p->first = (int)total;
         total += here[r];
     }
-    if (status == MG_OK && total > MG_MAX_SHARDS)
+    if (status == MG_OK && total > MG_MAX_SHARDS) {
+        p->refused = true;
         status = mg_fail(MG_USAGE, "at most %d devices can share a step, the ranks have %lld",
                          MG_MAX_SHARDS, (long long)total);
+    }
     for (int s = 0; s < p->n_stages && status == MG_OK; s++) {
         mg_device *devices[MG_MAX_DEVICES];
         for (int i = 0; i < n; i++) devices[i] = p->parts[s * n + i].device;

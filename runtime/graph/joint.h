@@ -8,8 +8,9 @@
 
 #include "graph/plan.h"
 
-/* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs. */
-mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global);
+/* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs.
+ * They can go on with other steps: p->refused. */
+mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global);
 /* Fills in p->comms and p->first. */
 mg_status mg_joint_connect(mg_plan *p);
 /* After the compute phase: MG_OK if all ranks have come here. */

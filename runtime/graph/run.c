@@ -251,7 +251,10 @@ static mg_status start_run(mg_execution *e) {
     e->refused = true;
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
     e->refused = false;
-    if (p->joint) MG_TRY(mg_world_check());
+    if (p->joint) {
+        MG_TRY(mg_world_check());
+        mg_world_at_step();
+    }
     atomic_store(&e->stop, false);
     e->on_worker = is_long(e);
     if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));

@@ -29,6 +29,7 @@ const char mg_command_line_usage[] =
     "  --nranks_per_gpu N\n"
     "                  let N processes of a host share a GPU\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
+    "  --prove N       compare the script's first training steps on 1 and on N processes\n"
     "  --verify DIR    check the checkpoints in DIR\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
@@ -60,6 +61,7 @@ static const char list_devices[] = "require('mgpu.program').list_devices()\n";
 static const char resume[] = "require('mgpu.program').set_resume((...))\n";
 static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
+static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
 
@@ -78,6 +80,7 @@ static const program_option long_options[] = {
     {"--doctor", doctor, .alone = true},
     {"--resume", resume, .value = "DIR"},
     {"--verify", verify, .value = "DIR", .alone = true},
+    {"--prove", prove, .value = "N"},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},
@@ -127,6 +130,10 @@ static int scan_long(mg_command_line *m, const char *name) {
     }
     if (strcmp(name, "--bytecode") == 0) {
         m->trusted = true;
+        return 0;
+    }
+    if (strcmp(name, "--agent") == 0) {
+        m->agent = true;
         return 0;
     }
     if (strcmp(name, "--version") == 0) {

@@ -19,6 +19,9 @@
 
 static const double SECOND_INTERRUPT =
     2; /* seconds within which a second Ctrl-C ends the process */
+/* Seconds within which a second signal is the first one again: launchers and batch systems send a
+ * signal to all processes of a group, among them launchers that pass it on. No hand is so quick. */
+static const double SAME_INTERRUPT = 0.1;
 
 static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none runs */
 static double last_interrupt; /* when it came; reset at each call */
@@ -49,6 +52,7 @@ static void interrupt(int signal_number) {
  * if the script has not been stopped by the first. */
 static void on_interrupt(int signal_number) {
     const double now = mg_seconds();
+    if (now - last_interrupt < SAME_INTERRUPT) return;
     if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
         _exit(128 + signal_number);
     last_interrupt = now;

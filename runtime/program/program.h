@@ -32,6 +32,7 @@ typedef struct mg_command_line {
     bool executed;     /* an option such as -e was given: no prompt without a script */
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
     bool trusted;      /* --bytecode: the script may be bytecode */
+    bool agent;        /* --agent: started by mgpulua --np on another host, for itself only */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
     mg_launch_options launch;
     const char *lacks; /* name of the value that the wrong option lacks, "DIR"; NULL: the option is
@@ -59,6 +60,8 @@ int mg_command_line_run(lua_State *L, const mg_command_line *m);
 bool mg_launcher_wanted(const mg_command_line *m);
 /* Starts them, waits for them and returns the exit status. */
 int mg_launcher_run(const mg_command_line *m);
+/* The main of the process that starts ranks on another host; see launcher/agent.h. */
+int mg_agent_main(void);
 /* What a process of a world does before it runs the script: it drops its standard output, or puts
  * its rank before each line, as --output demands, and notes --nranks_per_gpu. Returns an exit
  * status; 0: go on. */

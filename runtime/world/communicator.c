@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "world/exchange.h"
+#include "world/overlap.h"
 #include "world/world.h"
 #include <string.h>
 
@@ -24,6 +25,7 @@ typedef struct world_comm {
     int *firsts;            /* per process and one more: its first device */
     size_t *bytes;          /* per process, for gathering */
     buffer terms, results;
+    mg_overlap *overlap; /* of a single device here: reductions beside the computation */
 } world_comm;
 
 static mg_status reserve(buffer *b, size_t bytes) {
@@ -79,15 +81,15 @@ static void hand_out(const world_comm *c, const mg_collective_call *x, const cha
 static mg_status reduce(world_comm *c, const mg_collective_call *x) {
     const int root = x->kind == MG_REDUCE ? process_of(c, x->root) : -1;
     if (x->n_operands == 1 && c->here == 1)
-        return mg_exchange_reduce(&c->channel, x->operands->in, x->operands->out,
+        return mg_exchange_reduce(mg_channel_tag(&c->channel), x->operands->in, x->operands->out,
                                   x->operands->count, x->dtype, x->reduction, root);
     int64_t count = 0;
     for (int i = 0; i < x->n_operands; i++) count += x->operands[i].count;
     MG_TRY(reserve(&c->terms, (size_t)count * mg_dtype_size(x->dtype)));
     MG_TRY(reserve(&c->results, (size_t)count * mg_dtype_size(x->dtype)));
     add_local_terms(c, x, c->terms.data);
-    MG_TRY(mg_exchange_reduce(&c->channel, c->terms.data, c->results.data, count, x->dtype,
-                              x->reduction, root));
+    MG_TRY(mg_exchange_reduce(mg_channel_tag(&c->channel), c->terms.data, c->results.data, count,
+                              x->dtype, x->reduction, root));
     if (root < 0 || is_here(c, x->root)) hand_out(c, x, c->results.data);
     return MG_OK;
 }
@@ -97,7 +99,7 @@ static mg_status broadcast(world_comm *c, const mg_collective_call *x, int i) {
     const size_t bytes = (size_t)x->operands[i].count * mg_dtype_size(x->dtype);
     const bool has = is_here(c, x->root);
     void *data = has ? (void *)operand_of(c, x->root - c->first, i)->in : operand_of(c, 0, i)->out;
-    MG_TRY(mg_exchange_broadcast(&c->channel, process_of(c, x->root), data, bytes));
+    MG_TRY(mg_exchange_broadcast(mg_channel_tag(&c->channel), process_of(c, x->root), data, bytes));
     for (int k = 0; k < c->here; k++)
         if (c->first + k != x->root && operand_of(c, k, i)->out != data)
             memcpy(operand_of(c, k, i)->out, data, bytes);
@@ -141,7 +143,7 @@ static mg_status gather(world_comm *c, const mg_collective_call *x, int i) {
         if (bytes) memcpy(to + own, operand_of(c, k, i)->in, bytes);
         own += bytes;
     }
-    MG_TRY(mg_exchange_gather(&c->channel, to, c->bytes));
+    MG_TRY(mg_exchange_gather(mg_channel_tag(&c->channel), to, c->bytes));
     for (int k = 0; k < c->here; k++) {
         if (x->outer > 1)
             interleave(c, x, to, operand_of(c, k, i)->out);
@@ -183,6 +185,28 @@ static mg_status world_run(mg_comm *comm, int rank, const mg_collective_call *x)
     return c->here > 1 ? c->local->api->barrier(c->local, own) : MG_OK;
 }
 
+/* Reductions that are worth handing to another thread. */
+enum { LARGE = 64 << 10 }; /* bytes */
+
+static mg_status world_begin(mg_comm *comm, int rank, const mg_collective_call *x) {
+    world_comm *c = (world_comm *)comm;
+    size_t bytes = 0;
+    for (int i = 0; i < x->n_operands; i++) bytes += mg_collective_reads(x, i, rank, comm->n);
+    if (x->kind != MG_ALL_REDUCE || bytes < LARGE || c->here > 1) return world_run(comm, rank, x);
+    for (int i = 0; i < x->n_operands; i++)
+        comm->bytes_moved[rank] += (int64_t)mg_collective_writes(x, i, rank, comm->n);
+    return mg_overlap_begin(c->overlap, mg_channel_tag(&c->channel), x);
+}
+
+static mg_status world_settle(mg_comm *comm, int rank, const mg_memory *read, int n) {
+    world_comm *c = (world_comm *)comm;
+    if (!mg_overlap_concerns(c->overlap, read, n)) return MG_OK;
+    const double start = mg_seconds();
+    const mg_status status = mg_overlap_settle(c->overlap, read, n);
+    comm->waited[rank] += mg_seconds() - start;
+    return status;
+}
+
 static mg_status world_barrier(mg_comm *comm, int rank) {
     world_comm *c = (world_comm *)comm;
     MG_TRY(c->local->api->barrier(c->local, rank - c->first));
@@ -201,6 +225,7 @@ static void world_abort(mg_comm *comm) {
 static void world_reset(mg_comm *comm) {
     world_comm *c = (world_comm *)comm;
     c->local->api->reset(c->local);
+    mg_overlap_drop(c->overlap);
 }
 
 static mg_status world_check(mg_comm *comm) {
@@ -212,6 +237,7 @@ static mg_status world_check(mg_comm *comm) {
 static void world_free(mg_comm *comm) {
     world_comm *c = (world_comm *)comm;
     if (!c) return;
+    mg_overlap_free(c->overlap);
     if (c->local) c->local->api->free(c->local);
     mg_free(c->table);
     mg_free(c->firsts);
@@ -224,6 +250,8 @@ static void world_free(mg_comm *comm) {
 
 static const mg_comm_api api = {.kind = "world",
                                 .run = world_run,
+                                .begin = world_begin,
+                                .settle = world_settle,
                                 .barrier = world_barrier,
                                 .abort = world_abort,
                                 .reset = world_reset,
@@ -243,7 +271,8 @@ mg_comm *mg_world_connect(const int64_t *here) {
     c->here = (int)here[rank];
     c->table = mg_alloc_zero((size_t)c->here * MG_BUCKET_TENSORS * sizeof *c->table);
     c->local = mg_comm_local(c->here);
-    if (c->firsts && c->bytes && c->table && c->local &&
+    c->overlap = mg_overlap_new();
+    if (c->firsts && c->bytes && c->table && c->local && c->overlap &&
         mg_comm_set_up(&c->comm, &api, c->firsts[size]) == MG_OK)
         return &c->comm;
     world_free(&c->comm);

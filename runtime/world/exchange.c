@@ -15,6 +15,9 @@ enum {
     EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
 };
 
+/* Seconds after which a wait ends if some rank has left the script. */
+static const double PARTING = 2;
+
 static struct {
     const mg_transport_api *api;
     mg_transport *transport;
@@ -41,6 +44,17 @@ mg_channel mg_channel_open(void) {
     return (mg_channel){.id = ex.n_channels++};
 }
 
+/* Both numbers wrap around, when the messages of their last use are long gone. */
+uint32_t mg_channel_tag(mg_channel *c) {
+    return c->id << 20 | (c->calls++ & 0xfffff);
+}
+
+static _Thread_local bool is_patient;
+
+void mg_exchange_be_patient(void) {
+    is_patient = true;
+}
+
 /* ---- messages ---- */
 
 typedef struct batch { /* messages that are on their way together */
@@ -49,24 +63,24 @@ typedef struct batch { /* messages that are on their way together */
     mg_message *list[]; /* room for two for each rank; NULL: done */
 } batch;
 
-/* One tag for each call of a channel; both numbers wrap around, when their old messages are long
- * gone. */
 static batch *new_batch(uint32_t tag) {
     batch *b = mg_alloc(sizeof *b + 2 * (size_t)ex.size * sizeof *b->list);
     if (b) *b = (batch){.tag = tag, .n = 0};
     return b;
 }
 
-static uint32_t next_tag(mg_channel *c) {
-    return c->id << 20 | (c->calls++ & 0xfffff);
+/* After mg_exchange_stop: a thread whose step was abandoned may still be in a call. */
+static mg_status stopped(void) {
+    return mg_fail(MG_COMM, "this process has left the world");
 }
 
 static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
     mg_message **m = &b->list[b->n];
     if (!bytes) return MG_OK;
     pthread_mutex_lock(&ex.mutex);
-    const mg_status status = to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
-                                : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
+    const mg_status status = !ex.transport ? stopped()
+                             : to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
+                                  : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
     pthread_mutex_unlock(&ex.mutex);
     if (status == MG_OK) b->n++;
     return status;
@@ -82,8 +96,8 @@ static mg_status start_receive(batch *b, int from, void *data, size_t bytes) {
 
 /* Asks for each message that is not done. */
 static mg_status test_all(batch *b, int *left) {
-    mg_status status = MG_OK;
     pthread_mutex_lock(&ex.mutex);
+    mg_status status = ex.transport ? MG_OK : stopped();
     for (int i = 0; i < b->n && status == MG_OK; i++) {
         bool done = false;
         if (!b->list[i]) continue;
@@ -96,9 +110,11 @@ static mg_status test_all(batch *b, int *left) {
     return status;
 }
 
-/* What ends a wait early. */
+/* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
+ * some time after. */
 static mg_status check_wait(double since) {
     MG_TRY(mg_world_check());
+    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
     if (mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
@@ -119,7 +135,7 @@ static mg_status wait_all(batch *b) {
         if (++rounds == 1) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
         if (status != MG_OK) return status;
-        if (rounds > EAGER)
+        if (is_patient || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
         else if (rounds > 64)
             sched_yield();
@@ -133,7 +149,7 @@ static void free_batch(batch *b) {
     if (!b) return;
     pthread_mutex_lock(&ex.mutex);
     for (int i = 0; i < b->n; i++)
-        if (b->list[i]) ex.api->cancel(ex.transport, b->list[i]);
+        if (b->list[i] && ex.transport) ex.api->cancel(ex.transport, b->list[i]);
     pthread_mutex_unlock(&ex.mutex);
     mg_free(b);
 }
@@ -281,9 +297,8 @@ static mg_status reduce_small(reduction *x, batch *b) {
     return MG_OK;
 }
 
-mg_status mg_exchange_reduce(mg_channel *c, const void *in, void *out, int64_t count, mg_dtype t,
+mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t count, mg_dtype t,
                              enum mg_reduce_kind op, int root) {
-    const uint32_t tag = next_tag(c);
     reduction x = {.in = in, .out = out, .count = count, .dtype = t, .op = op, .root = root};
     x.width = mg_dtype_size(t);
     if (!count) return MG_OK;
@@ -311,8 +326,8 @@ static mg_status gather(batch *b, char *all, const size_t *bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_gather(mg_channel *c, void *all, const size_t *bytes) {
-    batch *b = new_batch(next_tag(c));
+mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+    batch *b = new_batch(tag);
     const mg_status status = b ? gather(b, all, bytes) : MG_OOM;
     free_batch(b);
     return status;
@@ -333,8 +348,8 @@ static mg_status broadcast(batch *b, int root, void *data, size_t bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_broadcast(mg_channel *c, int root, void *data, size_t bytes) {
-    batch *b = new_batch(next_tag(c));
+mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes) {
+    batch *b = new_batch(tag);
     const mg_status status = b ? broadcast(b, root, data, bytes) : MG_OOM;
     free_batch(b);
     return status;

@@ -1,6 +1,6 @@
 /* Collectives among the ranks of the world, made of the transport's messages.
  *
- * Every rank calls the same functions of a channel in the same order. Reductions add up in the
+ * Every rank makes the same calls, with the same tags. Reductions add up in the
  * order of ranks, so all ranks get the same bits, and the same from run to run. A call fails with
  * MG_COMM once the world is over, with MG_INTERRUPTED after an interrupt, and when other ranks do
  * not come within the deadline (MGPU_DEADLINE). */
@@ -22,14 +22,19 @@ void mg_exchange_stop(bool clean);
 
 /* Every rank opens the same channels in the same order. */
 mg_channel mg_channel_open(void);
+/* The tag of the channel's next call: every rank takes the tags of a channel in the same order,
+ * while the calls themselves may run at the same time, on several threads. */
+uint32_t mg_channel_tag(mg_channel *c);
+/* The calling thread sleeps where others would poll: for work beside a computation. */
+void mg_exchange_be_patient(void);
 
 /* out = in of rank 0 op in of rank 1 op ..., on every rank, or on the rank `root` alone if it is
  * not -1; elsewhere `out` is not touched. in and out do not overlap. */
-mg_status mg_exchange_reduce(mg_channel *c, const void *in, void *out, int64_t count, mg_dtype t,
+mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t count, mg_dtype t,
                              enum mg_reduce_kind op, int root);
 /* `all` holds the ranks' blocks one after another, bytes[r] of rank r; each rank has put its own in
  * place. */
-mg_status mg_exchange_gather(mg_channel *c, void *all, const size_t *bytes);
-mg_status mg_exchange_broadcast(mg_channel *c, int root, void *data, size_t bytes);
+mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes);
+mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes);
 
 #endif

@@ -137,16 +137,29 @@ mg_status mg_host_list_slurm_counts(mg_host_list *list, const char *text, const 
 
 /* ---- names with slots ---- */
 
-/* Whether a line or an entry [p, end) has the form NAME:SLOTS, whose name it then ends. In an IPv6
- * address only the colon behind the bracket counts. */
+/* The colon of an entry [p, end) of the form NAME:SLOTS, or NULL. In an IPv6 address only the colon
+ * behind the bracket counts. */
 static const char *find_colon(const char *p, const char *end) {
     const char *close = *p == '[' ? memchr(p, ']', (size_t)(end - p)) : NULL;
     return memchr(close ? close : p, ':', (size_t)(end - (close ? close : p)));
 }
 
-/* Appends "NAME" or "NAME:SLOTS". */
-static mg_status append_entry(mg_host_list *list, const char *p, const char *end, int slots,
-                              const char *who) {
+/* Appends a host, or adds its slots to those of the same host. */
+static mg_status add(mg_host_list *list, const char *name, size_t n, int slots, const char *who) {
+    for (int i = list->n - 1; i >= 0; i--) { /* from the last one: files of PBS repeat it */
+        mg_host *known = &list->hosts[i];
+        if (strlen(known->name) != n || memcmp(known->name, name, n) != 0) continue;
+        known->slots += slots;
+        if (known->slots <= MG_MOST_SLOTS) return MG_OK;
+        return mg_fail(MG_USAGE, "%s: host %s has more than %d slots", who, known->name,
+                       MG_MOST_SLOTS);
+    }
+    return append(list, name, n, slots, who);
+}
+
+/* Adds "NAME" or "NAME:SLOTS". */
+static mg_status add_entry(mg_host_list *list, const char *p, const char *end, int slots,
+                           const char *who) {
     const char *colon = find_colon(p, end), *name_end = colon ? colon : end;
     if (colon) {
         const char *after = colon + 1;
@@ -156,7 +169,7 @@ static mg_status append_entry(mg_host_list *list, const char *p, const char *end
                            (int)(end - p), p, MG_MOST_SLOTS);
     }
     if (*p == '[' && name_end[-1] == ']') p++, name_end--;
-    return append(list, p, (size_t)(name_end - p), slots, who);
+    return add(list, p, (size_t)(name_end - p), slots, who);
 }
 
 mg_status mg_host_list_given(mg_host_list *list, const char *text, const char *who) {
@@ -165,7 +178,7 @@ mg_status mg_host_list_given(mg_host_list *list, const char *text, const char *w
         if (end == p)
             return mg_fail(MG_USAGE, "%s %s: a host's name is missing: give \"a:4,b:4\"", who,
                            text);
-        MG_TRY(append_entry(list, p, end, 1, who));
+        MG_TRY(add_entry(list, p, end, 1, who));
         p = end;
         if (!*p) return MG_OK;
     }
@@ -201,15 +214,7 @@ static int slots_of_words(const char *p, const char *end) {
     return slots;
 }
 
-/* A host that was named before gets the slots of this line in addition. */
-static mg_host *find(mg_host_list *list, int from, const char *name) {
-    for (int i = list->n - 1; i >= from; i--) /* files of PBS repeat the last one */
-        if (strcmp(list->hosts[i].name, name) == 0) return &list->hosts[i];
-    return NULL;
-}
-
-static mg_status read_line(mg_host_list *list, int from, const char *p, const char *end,
-                           const char *who) {
+static mg_status read_line(mg_host_list *list, const char *p, const char *end, const char *who) {
     size_t n;
     const char *comment = memchr(p, '#', (size_t)(end - p));
     if (comment) end = comment;
@@ -219,24 +224,14 @@ static mg_status read_line(mg_host_list *list, int from, const char *p, const ch
     if (slots < 0 || slots > MG_MOST_SLOTS)
         return mg_fail(MG_USAGE, "%s: \"%.*s\": the number of slots must be 1 to %d", who,
                        (int)(end - name), name, MG_MOST_SLOTS);
-    MG_TRY(append_entry(list, name, name + n, slots ? slots : 1, who));
-    mg_host *added = &list->hosts[list->n - 1];
-    list->n--;
-    mg_host *known = find(list, from, added->name);
-    if (!known) {
-        list->n++;
-    } else if ((known->slots += added->slots) > MG_MOST_SLOTS) {
-        return mg_fail(MG_USAGE, "%s: host %s has more than %d slots", who, known->name,
-                       MG_MOST_SLOTS);
-    }
-    return MG_OK;
+    return add_entry(list, name, name + n, slots ? slots : 1, who);
 }
 
 mg_status mg_host_list_lines(mg_host_list *list, const char *text, const char *who) {
     const int from = list->n;
     for (const char *p = text; *p;) {
         const char *end = p + strcspn(p, "\n");
-        MG_TRY(read_line(list, from, p, end, who));
+        MG_TRY(read_line(list, p, end, who));
         p = end + (*end == '\n');
     }
     if (list->n == from) return mg_fail(MG_USAGE, "%s names no host", who);

@@ -2,18 +2,17 @@
  * threads than the hub's own are here; they only change the state and wait. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
-#include "core/limits.h"
 #include "core/printable.h"
 #include "core/threads.h"
 #include "world/hub_state.h"
-#include <errno.h>
-#include <limits.h>
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Seconds: between looks for Ctrl-C; until rank 0 has told all that another process ends the
@@ -53,17 +52,29 @@ void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...) {
     mg_hub_set_over(h, sentence);
 }
 
-mg_status mg_hub_wait(mg_hub *h, double until) {
+/* Waits until something has changed, but only for a moment, so that callers can look for Ctrl-C. */
+static void wait_a_moment(mg_hub *h, double until) {
     const double left = fmin(LOOK, until - mg_seconds());
     const struct timespec time = mg_time_after(left > 0 ? left : 0);
-    if (atomic_load(&h->over)) return mg_fail(MG_COMM, "%s", h->sentence);
     pthread_cond_timedwait(&h->changed, &h->mutex, &time);
+}
+
+mg_status mg_hub_wait(mg_hub *h, double until) {
+    if (atomic_load(&h->over)) return mg_fail(MG_COMM, "%s", h->sentence);
+    wait_a_moment(h, until);
     if (mg_interrupt_pending() && mg_interrupt_take())
         return mg_fail(MG_INTERRUPTED, "interrupted");
     return MG_OK;
 }
 
 /* ---- making and freeing ---- */
+
+static mg_status check_size(int size) {
+    static_assert((int)MG_HUB_MOST == MG_RECORD_RANKS, "the lists in records have room for all");
+    if (size <= MG_HUB_MOST) return MG_OK;
+    return mg_fail(MG_USAGE, "%d processes: at most %d can run a script together", size,
+                   MG_HUB_MOST);
+}
 
 static mg_status read_silence(double *seconds) {
     char *rest;
@@ -97,6 +108,9 @@ static void free_hub(mg_hub *h) {
     mg_free(h->polled);
     mg_free(h->members);
     mg_free(h->processes);
+    mg_free(h->left);
+    mg_free(h->roster);
+    mg_free(h->departed);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);
     mg_free(h);
@@ -121,7 +135,10 @@ static mg_hub *new_hub(const mg_hub_how *how) {
     mg_cond_init(&h->changed);
     h->members = mg_alloc_zero((size_t)h->size * sizeof *h->members);
     h->processes = mg_alloc_zero((size_t)h->size * sizeof *h->processes);
-    if (!h->members || !h->processes || read_silence(&h->silence) != MG_OK) {
+    h->left = mg_alloc_zero((size_t)h->size * sizeof *h->left);
+    h->departed = mg_alloc((size_t)h->size * MG_RECORD_LEFT_BYTES);
+    if (!h->members || !h->processes || !h->left || !h->departed || check_size(h->size) != MG_OK ||
+        read_silence(&h->silence) != MG_OK) {
         free_hub(h);
         return NULL;
     }
@@ -183,7 +200,18 @@ static mg_status await_start(mg_hub *h) {
     return status;
 }
 
+/* Rank 0 needs a descriptor for each process, and the soft limit is often 1024. */
+static void raise_descriptor_limit(const mg_hub *h) {
+    enum { OTHERS = 256 };
+    struct rlimit limit;
+    const rlim_t wanted = (rlim_t)(h->size + MG_HUB_SPARE_LINKS + OTHERS);
+    if (h->rank > 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* without it, accept_links says what is missing */
+}
+
 static bool start(mg_hub *h) {
+    raise_descriptor_limit(h);
     if (h->rank > 0) {
         mg_link *link = mg_hub_connect(h);
         if (!link || mg_hub_add_link(h, link) != MG_OK) return false;
@@ -192,6 +220,7 @@ static bool start(mg_hub *h) {
 }
 
 mg_hub *mg_hub_join(const mg_hub_how *how) {
+    assert(how->size > 0 && how->rank >= 0 && how->rank < how->size);
     mg_threads_watch_forks();
     mg_hub *h = new_hub(how);
     if (!h) return NULL;
@@ -236,6 +265,15 @@ static mg_status put_here(mg_hub *h, const char *key, const void *data, size_t b
     return status;
 }
 
+/* Of a request that was answered. */
+static mg_status outcome_of(const mg_hub_request *request, const char *key) {
+    switch (request->status) {
+    case MG_OK: return MG_OK;
+    case MG_USAGE: return mg_fail(MG_USAGE, "%s was put before: a key is put once", key);
+    default: return mg_fail(MG_OOM, "no memory for the value of %s", key);
+    }
+}
+
 mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes) {
     mg_hub_request request = {0};
     const mg_record r = {.kind = MG_RECORD_PUT, .text = key, .data = data, .bytes = bytes};
@@ -245,11 +283,7 @@ mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes)
         request.status = put_here(h, key, data, bytes);
     else
         MG_TRY(mg_hub_request_wait(h, &r, INFINITY, &request));
-    if (request.status == MG_USAGE)
-        return mg_fail(MG_USAGE, "%s was put before: a key is put once", key);
-    return request.status == MG_OK
-               ? MG_OK
-               : mg_fail(MG_OOM, "rank 0 has no memory for the value of %s", key);
+    return outcome_of(&request, key);
 }
 
 /* A copy of the value in rank 0's own store. */
@@ -262,7 +296,7 @@ static mg_status get_here(mg_hub *h, const char *key, double patience, mg_hub_re
            status == MG_OK && mg_seconds() < until)
         status = mg_hub_wait(h, until);
     pthread_mutex_unlock(&h->mutex);
-    if (!request->done) return status;
+    if (status != MG_OK || !request->done) return status;
     request->data = mg_alloc(request->bytes);
     if (!request->data) return MG_OOM;
     if (request->bytes) memcpy(request->data, data, request->bytes);
@@ -278,10 +312,9 @@ mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, s
                         : mg_hub_request_wait(h, &r, patience, &request));
     if (!request.done)
         return mg_fail(MG_COMM, "no process has put %s within %g seconds", key, patience);
-    if (request.status != MG_OK) return mg_fail(MG_OOM, "no memory for the value of %s", key);
     *data = request.data;
     *bytes = request.bytes;
-    return MG_OK;
+    return outcome_of(&request, key);
 }
 
 /* ---- watching ---- */
@@ -295,6 +328,12 @@ const char *mg_hub_over(const mg_hub *h) {
     return atomic_load_explicit(&h->over, memory_order_acquire);
 }
 
+bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step) {
+    const uint64_t left = atomic_load_explicit(&h->left[rank], memory_order_relaxed);
+    *step = left - 1;
+    return left != 0;
+}
+
 /* Rank 0 decides which sentence is the first, so that all have the same. */
 void mg_hub_end(mg_hub *h, const char *sentence) {
     const double until = mg_seconds() + TELLING;
@@ -306,10 +345,7 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
                                .bytes = strnlen(sentence, MG_RECORD_SENTENCE - 1)};
         mg_link_send(h->links[0], &end, false);
         mg_hub_wake(h);
-        while (!mg_hub_over(h) && mg_seconds() < until) {
-            const struct timespec time = mg_time_after(LOOK);
-            pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-        }
+        while (!mg_hub_over(h) && mg_seconds() < until) wait_a_moment(h, until);
     }
     mg_hub_set_over(h, sentence);
     pthread_mutex_unlock(&h->mutex);
@@ -320,11 +356,10 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
 /* Rank 0 stays until the others have left, but not longer than it waits for them at the start. */
 static void await_goodbyes(mg_hub *h, int exit_status) {
     const double until = mg_seconds() + h->patience;
+    if (!exit_status) mg_hub_note_left(h, 0, atomic_load(&h->step));
     while (!exit_status && h->n_here > 1 && !mg_hub_over(h) && mg_seconds() < until &&
-           !mg_interrupt_pending()) {
-        const struct timespec time = mg_time_after(LOOK);
-        pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-    }
+           !mg_interrupt_pending())
+        wait_a_moment(h, until);
     if (h->n_here > 1)
         mg_hub_set_over_by(h, 0, MG_HUB_LEFT_EARLY, atomic_load(&h->step), exit_status);
 }

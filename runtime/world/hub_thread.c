@@ -62,6 +62,11 @@ static void read_link(mg_hub *h, mg_link *link, double now) {
         char why[256];
         const mg_link_event event = mg_link_receive(link, &r, now);
         if (event == MG_LINK_NOTHING) return;
+        if (event == MG_LINK_ENDED && link->state == MG_LINK_NEW &&
+            mg_error_code() == MG_UNSUPPORTED) {
+            mg_hub_refuse(h, link, "its mgpulua speaks another version of the protocol");
+            return;
+        }
         if (event == MG_LINK_ENDED) {
             end_link(h, link, why_ended(why, sizeof why));
             return;
@@ -102,8 +107,13 @@ static void accept_links(mg_hub *h, double now) {
     while (h->n_links < h->size + MG_HUB_SPARE_LINKS) {
         const int fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-        if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK) h->listen_from = now + BEAT;
-        if (fd < 0) return;
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (fd < 0) {
+            snprintf(h->rejected, sizeof h->rejected, "rank 0 cannot accept connections: %s",
+                     mg_reason(errno));
+            h->listen_from = now + BEAT;
+            return;
+        }
         mg_link *link = mg_link_new(fd, now);
         if (!link || mg_hub_add_link(h, link) != MG_OK) return;
     }
@@ -120,6 +130,7 @@ static void beat(mg_hub *h, double now) {
     for (int i = 0; i < h->n_links; i++)
         if (h->links[i]->state == MG_LINK_JOINED && !atomic_load(&h->over))
             mg_link_send(h->links[i], &r, false);
+    mg_hub_tell_left(h);
     mg_hub_store_forget(h, NULL, now);
 }
 
@@ -223,5 +234,5 @@ bool mg_hub_thread_start(mg_hub *h) {
 
 void mg_hub_wake(mg_hub *h) {
     const uint64_t one = 1;
-    if (h->running && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
+    if (h->wake >= 0 && write(h->wake, &one, sizeof one) < 0) return; /* it is set already */
 }

@@ -2,10 +2,8 @@
 #define _GNU_SOURCE
 #include "world/link.h"
 #include "core/alloc.h"
-#include "core/limits.h"
 #include "core/printable.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -44,10 +42,7 @@ mg_link *mg_link_new(int fd, double now) {
     *link = (mg_link){.fd = fd, .rank = -1, .since = now, .heard = now};
     name_peer(link);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    if (fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) return link;
-    mg_fail(MG_IO, "cannot set the options of a socket: %s", mg_reason(errno));
-    mg_link_free(link);
-    return NULL;
+    return link;
 }
 
 void mg_link_set_state(mg_link *link, mg_link_state state, double now) {

@@ -34,7 +34,7 @@ typedef struct mg_link {
 
 typedef enum mg_link_event { MG_LINK_NOTHING, MG_LINK_RECORD, MG_LINK_ENDED } mg_link_event;
 
-/* Takes over the socket, also on failure. NULL: MG_OOM, MG_IO. */
+/* Takes over a socket that does not wait, also on failure. NULL: MG_OOM. */
 mg_link *mg_link_new(int fd, double now);
 void mg_link_set_state(mg_link *link, mg_link_state state, double now);
 /* Sends a record, or keeps what the socket does not take for later. With `borrow`, the record's

@@ -22,7 +22,8 @@ static struct {
     char version[80];
     mg_channel channel; /* of mg_world_agree and the like */
     atomic_int alone;
-    uint32_t flags; /* of all calls of mg_world_agree */
+    atomic_uint_fast64_t step; /* joint steps so far */
+    uint32_t flags;            /* of all calls of mg_world_agree */
 } world = {.size = 1};
 
 /* ---- who is there ---- */
@@ -70,6 +71,32 @@ mg_status mg_world_check(void) {
     return why ? mg_fail(MG_COMM, "%s", why) : MG_OK;
 }
 
+void mg_world_at_step(void) {
+    atomic_fetch_add(&world.step, 1);
+    mg_world_at_op("the start of the step");
+}
+
+void mg_world_at_op(const char *op) {
+    if (world.hub) mg_hub_at(world.hub, atomic_load(&world.step), op);
+}
+
+mg_status mg_world_check_left(void) {
+    uint64_t step = 0;
+    for (int r = 0; r < world.size && world.hub; r++) {
+        if (!mg_hub_has_left(world.hub, r, &step)) continue;
+        char sentence[MG_HOST_NAME + 200];
+        const mg_hub_member *gone = mg_world_member(r);
+        snprintf(
+            sentence, sizeof sentence,
+            "rank %d (host %s, pid %d) left the script after step %llu while others go on: all "
+            "ranks must make the same steps",
+            r, gone->host, gone->pid, (unsigned long long)step);
+        mg_hub_end(world.hub, sentence);
+        return mg_world_check();
+    }
+    return MG_OK;
+}
+
 void mg_world_fail(const char *why) {
     char sentence[MG_ERROR_BYTES];
     const mg_hub_member *own = mg_world_member(world.rank);
@@ -95,7 +122,7 @@ mg_status mg_world_agree(mg_status own, uint32_t *flags) {
     for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *votes;
     if (status == MG_OK) {
         votes[world.rank] = (vote){own != MG_OK, *flags};
-        status = mg_exchange_gather(&world.channel, votes, bytes);
+        status = mg_exchange_gather(mg_channel_tag(&world.channel), votes, bytes);
     }
     for (int r = 0; r < world.size && status == MG_OK; r++) {
         *flags |= votes[r].flags;
@@ -114,7 +141,7 @@ uint32_t mg_world_flags(void) {
 
 mg_status mg_world_broadcast(int root, void *data, size_t bytes) {
     if (world.size == 1) return MG_OK;
-    return mg_exchange_broadcast(&world.channel, root, data, bytes);
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
 }
 
 mg_status mg_world_gather(int64_t own, int64_t *all) {
@@ -123,7 +150,7 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
     if (!bytes) return MG_OOM;
     for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;
-    const mg_status status = mg_exchange_gather(&world.channel, all, bytes);
+    const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
     mg_free(bytes);
     return status;
 }
@@ -156,22 +183,26 @@ static mg_status find_transport(void) {
                    world.launch.by, world.size, name, why);
 }
 
+/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
+static double join_patience(void) {
+    const char *text = getenv("MGPU_JOIN");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 ? seconds : 60;
+}
+
 static mg_status start_transport(void) {
-    const mg_transport_start how = {
-        .rank = world.rank, .size = world.size, .put = put, .get = get, .context = world.hub};
+    const mg_transport_start how = {.rank = world.rank,
+                                    .size = world.size,
+                                    .put = put,
+                                    .get = get,
+                                    .context = world.hub,
+                                    .patience = join_patience()};
     world.transport = world.api->start(&how);
     if (!world.transport) return mg_error_code();
     snprintf(world.version, sizeof world.version, "%s", world.api->version(world.transport));
     mg_exchange_start(world.api, world.transport, world.rank, world.size);
     world.channel = mg_channel_open();
     return MG_OK;
-}
-
-/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
-static double join_patience(void) {
-    const char *text = getenv("MGPU_JOIN");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 ? seconds : 60;
 }
 
 /* For launchers that do not tell: by the names of the hosts. */
@@ -280,11 +311,11 @@ void mg_world_stop(int exit_status) {
     if (world.size == 1) return;
     const bool clean = exit_status == 0 && !mg_world_over();
     mg_hub *hub = world.hub;
-    /* The transport first: if it waits for the others, the hub still watches them. */
-    mg_exchange_stop(clean);
-    world.transport = NULL;
+    /* The hub first: those who still wait for a message of this rank learn that it leaves. */
     world.hub = NULL;
     mg_hub_leave(hub, exit_status);
+    mg_exchange_stop(clean);
+    world.transport = NULL;
     world.rank = 0;
     world.size = 1;
 }

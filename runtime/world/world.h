@@ -48,6 +48,12 @@ bool mg_world_is_joint(void);
 const char *mg_world_over(void);
 /* MG_COMM with that reason if the world is over. */
 mg_status mg_world_check(void);
+/* What this process does, for the sentence if it dies: a joint step begins; the op of this name (a
+ * static string) is started. Cheap. */
+void mg_world_at_step(void);
+void mg_world_at_op(const char *op);
+/* MG_COMM, on all ranks, if some rank has left the script although this one still waits for it. */
+mg_status mg_world_check_left(void);
 /* This rank cannot go on: the others learn `why`, with this rank's name before it. */
 void mg_world_fail(const char *why);
 

@@ -255,7 +255,7 @@ static mg_plan *trace_step(mg_variable **v, mg_tensor *x) {
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
     mg_trace *t = mg_trace_begin(devices[0]);
-    assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL), MG_OK);
+    assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL, false), MG_OK);
     mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x)), *sums[VARIABLES];
     for (int i = 0; i < VARIABLES; i++)
         sums[i] = next_value(rows, v[i], i == VARIABLES - 1 ? sums[0] : NULL);
@@ -348,7 +348,7 @@ static void a_bucket_is_full_at_its_length(void **state) {
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
     mg_trace *t = mg_trace_begin(devices[0]);
-    assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL), MG_OK);
+    assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL, false), MG_OK);
     /* Five sums over shards, whose all-reduces are as long as 3/4 of a bucket. */
     mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x));
     for (int i = 0; i < 5; i++) outputs[i] = reduce("sum", scale(rows, i + 1), &first, false);

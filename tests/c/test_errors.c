@@ -115,7 +115,7 @@ static void steps_refuse_what_they_cannot_share(void **state) {
     assert_non_null(t);
     assert_null(mg_trace_begin(mg_device_find("ref:0")));
     message_is("a trace is already open");
-    assert_int_equal(mg_trace_set_devices(t, NULL, 65, 1, NULL, false, NULL), MG_USAGE);
+    assert_int_equal(mg_trace_set_devices(t, NULL, 65, 1, NULL, false, NULL, false), MG_USAGE);
     message_is("at most 64 devices can share a step, got 65");
     mg_trace_abandon(t);
 }

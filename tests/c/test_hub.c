@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "hub_ranks.h"
 #include <fcntl.h>
+#include <sys/resource.h>
 
 enum { MOST_RANKS = 64 };
 
@@ -73,6 +74,27 @@ static void processes_leave_in_any_order(void **state) {
     run_world(4, 0, leave_in_turn);
     run_world(4, 0, leave_in_reverse);
     run_world(4, 0, NULL);
+}
+
+static void await_departure(mg_hub *h, int rank, int size) {
+    uint64_t step;
+    const int other = size - 1;
+    if (rank == other) {
+        assert_false(mg_hub_has_left(h, 0, &step) || mg_hub_has_left(h, rank, &step));
+        mg_hub_at(h, 41, "matmul");
+        return;
+    }
+    while (!mg_hub_has_left(h, other, &step)) usleep(1000);
+    assert_int_equal(step, 41);
+    assert_null(mg_hub_over(h));
+    if (rank == 0) return;
+    while (!mg_hub_has_left(h, 0, &step)) usleep(1000);
+    assert_int_equal(step, 0);
+}
+
+static void the_others_learn_that_a_process_has_left(void **state) {
+    (void)state;
+    run_world(3, 0, await_departure);
 }
 
 enum { LARGE = MG_RECORD_VALUE_BYTES };
@@ -180,10 +202,21 @@ static void joining_without_memory_fails_cleanly(void **state) {
     }
     mg_alloc_fail_after(1);
     assert_int_equal(mg_hub_put(h, "key", "x", 1), MG_OOM);
+    assert_string_equal(mg_error_message(), "no memory for the value of key");
     mg_alloc_fail_after(0);
     mg_hub_leave(h, 0);
     mg_hub_leave(NULL, 0);
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
+}
+
+static void a_world_has_at_most_1024_processes(void **state) {
+    (void)state;
+    int port;
+    const mg_hub_how how = how_of(0, 1025, 1, listen_anywhere(&port));
+    assert_null(mg_hub_join(&how));
+    assert_int_equal(mg_error_code(), MG_USAGE);
+    assert_string_equal(mg_error_message(),
+                        "1025 processes: at most 1024 can run a script together");
 }
 
 static void the_silence_must_be_a_number(void **state) {
@@ -224,14 +257,19 @@ static void an_interface_is_named_by_card_or_network(void **state) {
         setenv("MGPU_INTERFACE", good[i], 1);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_OK);
         assert_string_equal(text, "127.0.0.1");
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+        assert_string_equal(text, "lo");
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("MGPU_INTERFACE", wrong[i], 1);
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_USAGE);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_USAGE);
         assert_non_null(strstr(mg_error_message(), "has no such network card or network; it has"));
         assert_non_null(strstr(mg_error_message(), "lo (127.0.0.1)"));
     }
     unsetenv("MGPU_INTERFACE");
+    assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+    assert_string_equal(text, "");
 }
 
 static void a_port_in_use_is_named(void **state) {
@@ -248,17 +286,42 @@ static void a_port_in_use_is_named(void **state) {
     assert_int_equal(mg_hub_listen(&port, &again), MG_USAGE);
 }
 
+/* Without a free file descriptor. */
+static void without_descriptors_the_message_says_so(void **state) {
+    (void)state;
+    int port, listener = listen_anywhere(&port), again = 0;
+    char text[64];
+    struct rlimit limit, none;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    none.rlim_cur = 0;
+    mg_hub_how one = how_of(1, 2, port, -1);
+    one.patience = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    assert_int_equal(mg_hub_listen(&again, &(int){0}), MG_COMM);
+    assert_non_null(strstr(mg_error_message(), "cannot listen at port 0: Too many open files"));
+    assert_int_equal(mg_hub_addresses(text, sizeof text), MG_COMM);
+    assert_non_null(strstr(mg_error_message(), "cannot list the network cards of this host: Too"));
+    assert_null(mg_hub_join(&one));
+    assert_non_null(strstr(mg_error_message(), "127.0.0.1: Too many open files"));
+    setrlimit(RLIMIT_NOFILE, &limit);
+    close(listener);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_join_and_exchange_values),
         cmocka_unit_test(processes_leave_in_any_order),
+        cmocka_unit_test(the_others_learn_that_a_process_has_left),
         cmocka_unit_test(the_store_holds_values_of_any_size_up_to_16_mib),
         cmocka_unit_test(ctrl_c_ends_a_wait_for_a_value),
         cmocka_unit_test(joining_without_memory_fails_cleanly),
+        cmocka_unit_test(a_world_has_at_most_1024_processes),
         cmocka_unit_test(the_silence_must_be_a_number),
         cmocka_unit_test(addresses_end_with_the_local_one),
         cmocka_unit_test(an_interface_is_named_by_card_or_network),
         cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(without_descriptors_the_message_says_so),
         cmocka_unit_test(a_forked_process_is_no_process_of_the_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * early, and what all others then say: the same sentence. */
 #define _GNU_SOURCE
 #include "hub_ranks.h"
+#include <sched.h>
 #include <signal.h>
 
 enum { RANKS = 3 };
@@ -161,6 +162,10 @@ static void records_that_make_no_sense_end_the_world(void **state) {
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) "
                    "before its first step");
     join_by_hand(&b);
+    send_record(b.fd, &(mg_record){.kind = MG_RECORD_HELLO});
+    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) "
+                   "before its first step");
+    join_by_hand(&b);
     send_bytes(b.fd, "mg\1\5\377\377\377\377", 8);
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record of kind 5 with "
                    "4294967295 bytes) before its first step");
@@ -195,6 +200,78 @@ static void rank_0_waits_for_goodbyes_for_a_limited_time(void **state) {
     assert_non_null(strstr(join_thread(&one), " while others go on: exit status 0"));
 }
 
+/* ---- two hosts: network namespaces that end with the processes in them ---- */
+
+static int own_network = -1; /* the namespace of the test, while it is in another */
+
+static int enter_network(void **state) {
+    (void)state;
+    own_network = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (own_network >= 0 && unshare(CLONE_NEWNET) != 0) close(own_network), own_network = -1;
+    return 0;
+}
+
+static int leave_network(void **state) {
+    (void)state;
+    if (own_network < 0) return 0;
+    const int failed = setns(own_network, CLONE_NEWNET);
+    close(own_network);
+    return failed;
+}
+
+static bool run(const char *format, int number) {
+    char command[256];
+    snprintf(command, sizeof command, format, number);
+    return system(command) == 0;
+}
+
+/* Whether the process has left this host: unshare has run. */
+static bool is_elsewhere(pid_t process) {
+    char path[64], here[64] = "", there[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/ns/net", process);
+    return readlink("/proc/thread-self/ns/net", here, sizeof here - 1) > 0 &&
+           readlink(path, there, sizeof there - 1) > 0 && strcmp(here, there) != 0;
+}
+
+/* Joins this host to that of a process. */
+static bool connect_hosts(pid_t other) {
+    return run("ip link set lo up", 0) &&
+           run("ip link add va type veth peer name vb netns %d", other) &&
+           run("ip addr add 10.9.0.1/24 dev va && ip link set va up", 0) &&
+           run("nsenter -n -t %d sh -c "
+               "'ip addr add 10.9.0.2/24 dev vb && ip link set vb up && ip link set lo up'",
+               other);
+}
+
+/* No end of a connection is sent over a cut link. */
+static void a_cut_link_is_found_by_silence(void **state) {
+    (void)state;
+    static const char *const other_host[] = {"unshare", "-n", NULL};
+    int port;
+    char said[2048];
+    if (own_network < 0 ||
+        !run("ip link show >/dev/null 2>&1 && which unshare nsenter >/dev/null", 0)) {
+        print_message("skip: network namespaces need root, iproute2 and util-linux\n");
+        skip();
+    }
+    const int listener = listen_anywhere(&port);
+    setenv("MGPU_SILENCE", "4", 1);
+    setenv("TEST_ADDRESS", "10.9.0.1", 1);
+    world w = {.port = port};
+    w.rank[0] = start_process(NULL, 0, 2, port, listener, "wait");
+    w.rank[1] = start_process(other_host, 1, 2, port, -1, "wait");
+    unsetenv("MGPU_SILENCE"), unsetenv("TEST_ADDRESS");
+    close(listener);
+    while (!is_elsewhere(w.rank[1].pid)) usleep(10000);
+    assert_true(connect_hosts(w.rank[1].pid));
+    for (int i = 0; i < 2; i++) expect(&w.rank[i], "joined");
+    assert_true(run("ip link set va down", 0));
+    for (int i = 0; i < 2; i++) {
+        expect_end_by(&w, i, 1 - i, "has not answered for 4 s", said, sizeof said);
+        expect_left(&w.rank[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sentence_tells_step_and_op),
@@ -205,6 +282,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_process_that_leaves_early_is_named),
         cmocka_unit_test(any_process_can_end_the_world),
         cmocka_unit_test(a_stopped_process_is_found_by_its_silence),
+        cmocka_unit_test_setup_teardown(a_cut_link_is_found_by_silence, enter_network,
+                                        leave_network),
     };
     if (argc == 5) return rank_main(argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static mg_plan *trace_step(mg_variable *v, mg_tensor *x, mg_device *const *devic
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
     mg_trace *t = mg_trace_begin(devices[0]);
-    assert_int_equal(mg_trace_set_devices(t, devices, n, 1, NULL, false, NULL), MG_OK);
+    assert_int_equal(mg_trace_set_devices(t, devices, n, 1, NULL, false, NULL, false), MG_OK);
     mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x));
     mg_tensor *old = mg_scope_own(mg_variable_read(v)), *y = mul(rows, old);
     mg_tensor *sum = reduce("sum", y, &all, false), *outputs[] = {y};

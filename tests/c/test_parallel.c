@@ -32,7 +32,7 @@ static mg_plan *trace_step(mg_variable *v, mg_tensor *x) {
     if (mg_scope_open(&scope) != MG_OK) return NULL;
     /* A failed allocation may show at each of these calls. */
     mg_trace *t = mg_trace_begin(devices[0]);
-    if (t && mg_trace_set_devices(t, devices, DEVICES, 1, NULL, false, NULL) == MG_OK) {
+    if (t && mg_trace_set_devices(t, devices, DEVICES, 1, NULL, false, NULL, false) == MG_OK) {
         mg_tensor *in = mg_trace_argument(t, x), *old = mg_scope_own(mg_variable_read(v));
         mg_tensor *rows = in ? mg_make("shard", NULL, 1, in) : NULL;
         mg_tensor *y = rows && old ? mul(rows, old) : NULL,

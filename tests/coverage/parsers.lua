@@ -12,7 +12,9 @@ local FILES = {
   "runtime/data/image.c",
   "runtime/data/image_bmp.c",
   "runtime/data/image_header.c",
+  "runtime/world/host_list.c", -- variables and files of batch systems
   "runtime/data/source.c", -- several strings in one cell
+  "runtime/world/record.c", -- what other processes send
 }
 local OTHERS = {
   "runtime/io/safetensors_write.c", -- these write files

@@ -1,5 +1,6 @@
 --- Files of tensors: mgpu.load and mgpu.save. The ending of the name chooses the format of a file that is written.
 local core = require "mgpu.core"
+local world = require "mgpu.parallel.world"
 local options = require "mgpu.options"
 
 local M = {}
@@ -156,6 +157,7 @@ function M.save(path, tensors, more)
   local format = format_of("save", path)
   if not format then fail("save", "%s: the ending of the name must be one of %s", path, ENDINGS) end
   local named = named_tensors(path, format, tensors)
+  if not world.is_first() then return end
   core.check_creatable(path, "mgpu.save");
   (format.save or core.store_save)(path, named)
 end

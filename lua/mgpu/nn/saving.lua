@@ -15,6 +15,7 @@ local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
 local options = require "mgpu.options"
+local world = require "mgpu.parallel.world"
 
 local M = {}
 
@@ -116,7 +117,8 @@ end
 
 --- model:save(path, {include_optimizer = true, overwrite = true}): writes weights, configuration and, if compiled,
 --- everything that compile was given (but for devices), the optimizer with its state, and the random state. After an
---- error or a crash the file is the old one or none, never a part.
+--- error or a crash the file is the old one or none, never a part. With several processes rank 0 writes it, and the
+--- others go on at once: mgpu.world():barrier() waits until it is there.
 -- Errors: an unknown ending or option; a model that is not built; an option, a loss or a metric that is a function; the
 -- disk; a file that exists, with overwrite = false.
 -- Example:
@@ -128,6 +130,7 @@ end
 --     print((again:predict(x) - model:predict(x)):abs():max():item())  --> 0
 function methods.save(model, path, given)
   local chosen = chosen_options("save", SAVE, given)
+  if not world.is_first() then return end
   local format = M.check_path(path, "save", "model:save")
   check_overwrite(path, chosen, "save")
   need_built(model, "save")
@@ -143,6 +146,7 @@ end
 --     --> false ... save_weights: weights.safetensors exists already, and overwrite is false
 function methods.save_weights(model, path, given)
   local chosen = chosen_options("save_weights", SAVE_WEIGHTS, given)
+  if not world.is_first() then return end
   local format = M.check_path(path, "save_weights", "model:save_weights")
   check_overwrite(path, chosen, "save_weights")
   need_built(model, "save_weights")

@@ -21,8 +21,8 @@ function World.barrier() core.world_barrier() end
 --     local gpus = mgpu.world():gather(#mgpu.devices "gpu") -- of each rank
 --     print(#gpus)  --> 1
 function World.gather(_, number)
-  if type(number) ~= "number" then
-    core.fail("usage", "gather: a whole number was expected, got a " .. type(number))
+  if type(number) ~= "number" or number % 1 ~= 0 or math.abs(number) > 2 ^ 53 then
+    core.fail("usage", "gather: a whole number was expected, got " .. tostring(number))
   end
   return core.world_gather(number)
 end

@@ -1,5 +1,6 @@
 --- Where pictures go: the check of names before any work, and the writing.
 local core = require "mgpu.core"
+local world = require "mgpu.parallel.world"
 local options = require "mgpu.options"
 
 local M = {}
@@ -22,6 +23,8 @@ function M.check(who, path, ending, declared, given)
 end
 
 --- write(path, text): the file is the old one or complete.
-function M.write(path, text) core.write_file(path, text .. "\n") end
+function M.write(path, text)
+  if world.is_first() then core.write_file(path, text .. "\n") end
+end
 
 return M

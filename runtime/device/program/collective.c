@@ -75,5 +75,5 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
         operands[i] =
             (mg_comm_operand){calls[i].in[0], calls[i].out[0], mg_shape_count(&port->value->shape)};
     }
-    return comm->api->run(comm, rank, &x);
+    return comm->api->begin ? comm->api->begin(comm, rank, &x) : comm->api->run(comm, rank, &x);
 }

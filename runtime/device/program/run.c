@@ -5,6 +5,7 @@
 #include "device/fault.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
+#include "world/world.h"
 #include <stdio.h>
 
 void mg_program_drop_call(mg_program_call *k) {
@@ -65,9 +66,24 @@ static mg_call bound_call(const mg_program *p, const mg_program_call *k, const m
 
 /* ---- running ---- */
 
+/* Before the launch: results of reductions that are still under way, as far as it reads them. Of a
+ * collective's operands only the first is read. */
+static mg_status settle_inputs(const mg_program *p, const mg_program_call *k, const mg_run *run) {
+    mg_memory read[MG_MOST_POINTERS];
+    int n = 0;
+    const bool collective = k->kernel == &mg_collective_kernel;
+    if (!run->comm || !run->comm->api->settle) return MG_OK;
+    for (int c = 0; c < k->launch_count; c++)
+        for (int i = 0; i < (collective ? 1 : k[c].n_in); i++)
+            read[n++] =
+                (mg_memory){slot_address(p, k[c].in[i], run), p->slots[k[c].in[i]].block.bytes};
+    return n ? run->comm->api->settle(run->comm, run->rank, read, n) : MG_OK;
+}
+
 /* Runs the launch that starts at call k. The addresses are on the stack, because several threads
  * may run the program at once. */
 static mg_status run_launch(const mg_program *p, const mg_program_call *k, const mg_run *run) {
+    MG_TRY(settle_inputs(p, k, run));
     mg_call calls[MG_MAX_LAUNCH];
     void *pointers[MG_MOST_POINTERS], **next = pointers;
     const int n = k->launch_count;
@@ -97,6 +113,7 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
         atomic_store_explicit(&run->device->at, name, memory_order_relaxed);
         atomic_fetch_add_explicit(&run->device->progress, 1, memory_order_relaxed);
     }
+    if (run->comm) mg_world_at_op(name);
     if (mg_fault_planned())
         status = mg_fault_check(run->device, name, k >= p->calls + p->n_compute, others_gave_up,
                                 run->comm);
@@ -143,6 +160,8 @@ mg_status mg_program_check_stop(const mg_run *run) {
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last) {
     const int compute = last < p->n_compute ? last : p->n_compute;
     MG_TRY(run_until_failure(p, run, first, compute));
+    if (run->comm && run->comm->api->settle)
+        MG_TRY(run->comm->api->settle(run->comm, run->rank, NULL, 0));
     return run_to_the_end(p, run, first > compute ? first : compute, last);
 }
 

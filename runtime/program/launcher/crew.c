@@ -38,9 +38,9 @@ static void signal_set(sigset_t *set) {
     for (int i = 0; i < N_PASSED_ON; i++) sigaddset(set, PASSED_ON[i]);
 }
 
-/* MGPU_GRACE replaces GRACE. */
+/* MGPU_LAUNCH_GRACE replaces GRACE. */
 static double grace(void) {
-    const char *text = getenv("MGPU_GRACE");
+    const char *text = getenv("MGPU_LAUNCH_GRACE");
     char *end;
     const double seconds = text && *text ? strtod(text, &end) : -1;
     return seconds >= 0 && !*end ? seconds : GRACE;
@@ -83,7 +83,7 @@ static bool open_lines(mg_lines *lines, int to, const char *prefix, int *end) {
     return true;
 }
 
-static bool open_channels(mg_member *m, mg_output output, channels *c) {
+static bool open_channels(const mg_crew *crew, mg_member *m, mg_output output, channels *c) {
     char prefix[24] = "";
     *c = (channels){-1, -1, -1, -1};
     if (m->host) { /* an agent */
@@ -93,7 +93,8 @@ static bool open_channels(mg_member *m, mg_output output, channels *c) {
         return open_lines(&m->out, STDOUT_FILENO, prefix, &c->out) &&
                open_lines(&m->err, STDERR_FILENO, prefix, &c->err);
     }
-    if (m->rank > 0 && (c->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) return false;
+    const bool reads = m->rank == 0 && crew->orders < 0; /* the launcher's standard input */
+    if (!reads && (c->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) return false;
     if (output == MG_OUTPUT_PREFIX) {
         snprintf(prefix, sizeof prefix, "[%d] ", m->rank);
         return open_lines(&m->out, STDOUT_FILENO, prefix, &c->out) &&
@@ -130,7 +131,7 @@ mg_status mg_crew_start(mg_crew *crew, const mg_start *s) {
     m->orders = m->out.from = m->err.from = -1;
     crew->n++;
     fflush(NULL);
-    if (!open_channels(m, s->output, &c) || pipe2(ends, O_CLOEXEC) != 0) {
+    if (!open_channels(crew, m, s->output, &c) || pipe2(ends, O_CLOEXEC) != 0) {
         const int error = errno;
         close_channels(&c);
         return mg_fail(MG_IO, "--np: cannot make pipes for rank %d of %d: %s", m->rank, crew->size,

@@ -6,8 +6,11 @@
 #define _GNU_SOURCE /* CPU_COUNT */
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "program/launcher/agent.h"
 #include "program/launcher/options.h"
+#include "program/launcher/placement.h"
 #include "program/launcher/ranks.h"
+#include "world/hub.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -24,10 +27,11 @@ enum { PER_CPU = 16, LEAST_LIMIT = 64 }; /* processes on this host that are no m
 typedef struct job {
     const mg_command_line *line;
     mg_output output;
-    int np;
+    mg_placement placement;
     int port, reserved; /* of the hub, and the socket that keeps others from taking it */
     char token[33];
-    char **argv; /* of a rank; owned */
+    char hub[MG_HOST_NAME + 16]; /* addresses and port */
+    char **argv;                 /* of a rank; owned */
 } job;
 
 bool mg_launcher_wanted(const mg_command_line *m) {
@@ -87,6 +91,32 @@ static mg_status reserve_port(job *j) {
     return MG_OK;
 }
 
+/* Another host's ports are unknown here: one by chance, below those that the system gives to
+ * connections. */
+static mg_status choose_port(job *j) {
+    enum { FIRST_PORT = 20000, PORTS = 9973 };
+    unsigned random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return mg_fail(MG_IO, "--np: no random numbers for a port: %s", mg_reason(errno));
+    j->port = FIRST_PORT + (int)(random % PORTS);
+    return MG_OK;
+}
+
+static mg_status find_hub(job *j) {
+    const mg_place *first = &j->placement.places[0];
+    char addresses[MG_HOST_NAME] = "127.0.0.1";
+    bool others = false;
+    for (int i = 0; i < j->placement.n; i++) others |= j->placement.places[i].host != NULL;
+    MG_TRY(first->host ? choose_port(j) : reserve_port(j));
+    const char *user = first->host ? strchr(first->host, '@') : NULL; /* of ssh: user@host */
+    if (first->host)
+        snprintf(addresses, sizeof addresses, "%s", user ? user + 1 : first->host);
+    else if (others)
+        MG_TRY(mg_hub_addresses(addresses, sizeof addresses));
+    snprintf(j->hub, sizeof j->hub, "%s:%d", addresses, j->port);
+    return MG_OK;
+}
+
 static mg_status make_token(job *j) {
     unsigned char random[(sizeof j->token - 1) / 2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -99,26 +129,37 @@ static mg_status make_token(job *j) {
 
 static mg_status prepare(job *j) {
     const mg_command_line *m = j->line;
-    MG_TRY(mg_launcher_number("--np", m->launch.np, 1 << 16, &j->np));
+    MG_TRY(mg_placement_find(&m->launch, &j->placement));
     MG_TRY(mg_launcher_output(m->launch.output, &j->output));
     MG_TRY(mg_launcher_ranks_per_gpu(m->launch.ranks_per_gpu));
+    if (j->placement.any_host) MG_TRY(check_count(j->placement.np));
     MG_TRY(check_script(m));
-    MG_TRY(check_count(j->np));
     MG_TRY(make_token(j));
     j->argv = mg_alloc(((size_t)m->argc + 1) * sizeof *j->argv);
     if (!j->argv) return MG_OOM;
     mg_command_line_of_rank(m, j->argv);
-    return reserve_port(j);
+    return find_hub(j);
+}
+
+static mg_status start(job *j, mg_crew *crew, const mg_place *place) {
+    const mg_ranks ranks = {.argv = j->argv,
+                            .output = j->output,
+                            .first = place->first,
+                            .n = place->n,
+                            .local_first = place->local_first,
+                            .local_size = place->local_size};
+    if (!place->host) return mg_ranks_start(crew, &ranks);
+    crew->members[crew->n] = (mg_member){.rank = place->first, .host = place->host};
+    return mg_agent_start(
+        crew, &(mg_agent_orders){
+                  .ranks = ranks, .size = j->placement.np, .hub = j->hub, .token = j->token});
 }
 
 static mg_status run(job *j, mg_crew *crew, int *status) {
-    char hub[64];
     MG_TRY(prepare(j));
-    MG_TRY(mg_crew_open(crew, j->np, j->np, -1));
-    snprintf(hub, sizeof hub, "127.0.0.1:%d", j->port);
-    mg_ranks_prepare(j->np, hub, j->token);
-    MG_TRY(mg_ranks_start(
-        crew, &(mg_ranks){.argv = j->argv, .output = j->output, .n = j->np, .local_size = j->np}));
+    MG_TRY(mg_crew_open(crew, j->placement.np, j->placement.np, -1));
+    mg_ranks_prepare(j->placement.np, j->hub, j->token);
+    for (int i = 0; i < j->placement.n; i++) MG_TRY(start(j, crew, &j->placement.places[i]));
     *status = mg_crew_wait(crew);
     return MG_OK;
 }
@@ -133,6 +174,7 @@ int mg_launcher_run(const mg_command_line *m) {
     }
     mg_crew_close(&crew);
     if (j.reserved >= 0) close(j.reserved);
+    mg_placement_free(&j.placement);
     mg_free(j.argv);
     return status;
 }

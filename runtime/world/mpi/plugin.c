@@ -200,6 +200,15 @@ static void transport_cancel(mg_transport *t, mg_message *m) {
 
 /* ---- start and stop ---- */
 
+/* Libraries install handlers, for reports of crashes, and MPICH for SIGUSR1. */
+static int init_keeping_signals(int *level) {
+    mg_signals_kept signals;
+    mg_signals_keep(&signals);
+    const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level);
+    mg_signals_restore(&signals);
+    return code;
+}
+
 /* Initializes MPI, unless the host program has done so, for calls by one thread at a time. */
 static mg_status init_mpi(mg_transport *t) {
     int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
@@ -208,8 +217,7 @@ static mg_status init_mpi(mg_transport *t) {
     if (finalized)
         return mg_fail(MG_USAGE, "%s: MPI was ended in this process, and cannot be started again",
                        t->version);
-    const int code = initialized ? MPI_Query_thread(&level)
-                                 : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    const int code = initialized ? MPI_Query_thread(&level) : init_keeping_signals(&level);
     if (code != MPI_SUCCESS) return fail(t, code, "MPI_Init_thread");
     t->owns_mpi = !initialized;
     if (level < MPI_THREAD_SERIALIZED)

@@ -17,7 +17,7 @@ HEADER_mpi_abi = mpi_abi.h
 
 MPI_C     := $(wildcard runtime/world/mpi/*.c)
 MPI_KINDS  = $(if $(HAVE_openmpi),openmpi) $(if $(HAVE_mpich),mpich) $(if $(wildcard $(MPI_ABI_H)/mpi_abi.h),mpi_abi)
-LINT_DEFS += -DMG_MPI_KIND='"openmpi"' -DMG_MPI_HEADER='<mpi.h>'
+LINT_DEFS += -DMG_MPI_KIND='"openmpi"' -DMG_MPI_HEADER='<mpi.h>' $(addprefix -isystem ,$(OPENMPI_H))
 LINT_SKIP += $(if $(HAVE_openmpi),,$(MPI_C))
 
 # $(call mpi_rule,KIND)

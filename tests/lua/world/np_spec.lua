@@ -75,8 +75,7 @@ test("lines of several processes do not mix, and errors of all are shown", funct
 end)
 
 test("the exit status is that of the first process that fails for a reason of its own", function()
-  local path = script("fail.lua", "local status = (...):sub(os.getenv 'MGPU_RANK' + 1, -1):match '%d+' "
-    .. "os.exit(tonumber(({ ... })[1 + os.getenv 'MGPU_RANK']))")
+  local path = script("fail.lua", "os.exit(tonumber((select(1 + os.getenv 'MGPU_RANK', ...))))")
   check.equal(select(2, run(("--np 3 %s 0 5 0"):format(path))), 5)
   check.equal(select(2, run(("--np 2 %s 74 0"):format(path))), 74)
   check.equal(select(2, run(("--np 3 %s 76 0 76"):format(path))), 76)
@@ -90,7 +89,7 @@ test("if one process fails, the others are ended after a while", function()
   local path = script("loop.lua", [[
     if os.getenv "MGPU_RANK" == "1" then error "boom" end
     while true do end]])
-  local text, status = run("--np 3 " .. path, "MGPU_GRACE=0.2")
+  local text, status = run("--np 3 " .. path, "MGPU_LAUNCH_GRACE=0.2")
   check.equal(status, 1)
   check.matches(text, "loop.lua:1: boom")
   check.equal(select(2, text:gsub("interrupted!", "")), 2)
@@ -101,13 +100,13 @@ test("if one process fails, the others are ended after a while", function()
     require "ffi".C.sigfillset(set)
     require "ffi".C.sigprocmask(0, set, nil)
     while true do end]])
-  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_GRACE=0")), 3)
+  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_LAUNCH_GRACE=0")), 3)
 end)
 
 test("a killed process is named, and the status is 128 and its signal", function()
   local text, status = run([[--np 3 -e '
     if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
-    while true do end']], "MGPU_GRACE=0")
+    while true do end']], "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "mgpulua: rank 2 of 3 %(pid %d+%) was killed by signal 9 %(Killed%)")
   check.equal(status, 137)
 end)
@@ -147,8 +146,20 @@ test("the processes end when their launcher is killed", function()
 end)
 
 test("standard input belongs to rank 0", function()
-  check.equal(check.run(("echo words | %s --np 2 --output all -e 'print(os.getenv \"MGPU_RANK\", io.read())'")
-    :format(check.program)):gsub("1\tnil\n", ""), "0\twords\n")
+  local path = script("reads.lua", "print(os.getenv 'MGPU_RANK', io.read())")
+  local text = check.run(("echo words | %s --np 2 --output all %s"):format(check.program, path))
+  check.equal(sorted(text), "0\twords\n1\tnil")
+end)
+
+test("a limit on open files is told", function()
+  local function limited(files, options)
+    return check.run(("(ulimit -n %d; exec %s %s %s) </dev/null"):format(files, check.program, options, PLACE))
+  end
+  check.matches(limited(24, "--np 20 --output prefix"),
+    "cannot make pipes for rank %d+ of 20: Too many open files %(limited")
+  check.matches(limited(4, "--np 2"), "mgpulua: --np: signalfd: Too many open files")
+  check.matches(check.run(("ulimit -n 4; RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --output prefix %s")
+    :format(check.program, PLACE)), "mgpulua: --output prefix: cannot make pipes: Too many open files")
 end)
 
 test("wrong options are refused before anything starts", function()
@@ -156,7 +167,8 @@ test("wrong options are refused before anything starts", function()
     ["--np 0 x.lua"] = "--np 0: give a whole number from 1 to",
     ["--np two x.lua"] = "--np two: give a whole number",
     ["--np 2x x.lua"] = "--np 2x: give a whole number",
-    ["--np 60000 " .. PLACE] = "%-%-np 60000: this host has %d+ CPUs, so more than %d+ processes look like a mistake: give %-H localhost:60000",
+    ["--np 60000 " .. PLACE] = "%-%-np 60000: this host has %d+ CPUs, so more than %d+ processes look like a mistake: "
+      .. "give %-H localhost:60000",
     ["--np 2"] = "--np needs a script: the prompt runs in one process only",
     ["-i --np 2 " .. PLACE] = "--np needs a script: the prompt",
     ["--np 2 -"] = "--np needs a script in a file",

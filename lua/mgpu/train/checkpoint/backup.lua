@@ -3,11 +3,13 @@
 -- The snapshot of a save is the present tensors of the variables: they are immutable, so the next steps write to new
 -- memory, and a thread in C writes them to disk (runtime/io/checkpoint_writer.c). Tensors on devices that the host
 -- cannot see are copied first. The next save waits for the one before.
+-- With several processes rank 0 saves, and all read the checkpoint to continue from.
 local core = require "mgpu.core"
 local folder = require "mgpu.train.checkpoint.folder"
 local placement = require "mgpu.train.placement"
 local program_option = require "mgpu.train.checkpoint.program_option"
 local run_state = require "mgpu.train.checkpoint.run_state"
+local world = require "mgpu.parallel.world"
 
 local Backup = {}
 Backup.__index = Backup
@@ -55,10 +57,23 @@ end
 
 -- ---- continuing ---------------------------------------------------------------------------------
 
+-- Raises on all ranks if one of them sees another checkpoint than rank 0, which the ranks learn from each other.
+local function check_same(self)
+  local own = self.loaded and self.loaded.number or 0
+  local numbers = core.world_gather(own)
+  for rank, number in ipairs(numbers) do
+    if number ~= numbers[1] then
+      core.fail("io", ("fit: rank %d sees checkpoint %d in %s and rank 0 checkpoint %d: the folder must be on a file "
+        .. "system that all hosts share"):format(rank - 1, number, self.dir, numbers[1]))
+    end
+  end
+end
+
 --- load(run): looks for a checkpoint. RETURNS the epoch to begin with and whether that has been begun already; nil if
 --- there is no checkpoint. Errors: none is whole; one of another fit.
 function Backup:load(run)
   self.loaded = folder.load(self.dir, say)
+  if world.is_joint() then check_same(self) end
   if not self.loaded then return nil end
   local data = self.loaded.data
   run_state.check(run, data, self.loaded.path)
@@ -76,7 +91,7 @@ function Backup:restore(run)
   run_state.restore(run, loaded.tensors, loaded.data, loaded.path)
   placement.place_state(run.compiled, run.model)
   self.callback.last_saved = { number = loaded.number, path = loaded.path, epoch = run.epoch, step = run.step }
-  for _, number in ipairs(loaded.damaged) do
+  for _, number in ipairs(world.is_first() and loaded.damaged or {}) do
     local ok, message = pcall(core.checkpoint_remove, self.dir, number)
     if not ok then say("the damaged checkpoint %d could not be removed: %s", number, message) end
   end
@@ -84,6 +99,10 @@ end
 
 -- Whether a tensor of this name is in the state of a callback; only the save uses any other.
 local function is_of_callback(name) return name:find "^state/" ~= nil end
+
+-- The writer of the ranks that do not save.
+local no_writer = { start = function() end, wait = function() end, busy = function() return false end,
+  close = function() end }
 
 -- The state as the writer wants it.
 local function captured(run)
@@ -101,7 +120,7 @@ function Backup:begin(run)
   for name, t in pairs((captured(run))) do
     if not is_of_callback(name) then t:free() end
   end
-  self.writer = core.checkpoint_writer(self.dir, self.keep, "fit: the checkpoints")
+  self.writer = world.is_first() and core.checkpoint_writer(self.dir, self.keep, "fit: the checkpoints") or no_writer
   n_listening = n_listening + 1
   if n_listening == 1 then core.stop_listen(true) end
 end
@@ -154,6 +173,7 @@ end
 
 -- Begins a save. RETURNS whether it has begun: if memory is short, it has not, and training goes on.
 local function save(self, run)
+  if self.writer == no_writer then return true end
   self:collect()
   self.since = 0
   if run.async then placement.place_state(run.compiled, run.model) end
@@ -191,12 +211,16 @@ function Backup.stop_requested() return core.stop_requested() ~= nil end
 function Backup:stop(run)
   local signal, where = core.stop_requested(), place_of(run)
   self.stopping = true
-  if not (save(self, run) and self:collect()) then
+  local function save_now()
+    return { path = save(self, run) and self:collect() and self.callback.last_saved.path or nil }
+  end
+  local saved = world.is_joint() and world.first(save_now) or save_now()
+  if not saved.path then
     core.fail("io", ("fit: %s: stopped by %s, but the checkpoint could not be saved (see above)"):format(where, signal))
   end
   core.stop_saved()
   core.fail("interrupted", ("fit: %s: stopped by %s, saved in %s; run it again to continue"):format(where, signal,
-    self.callback.last_saved.path))
+    saved.path))
 end
 
 --- after_step(run, count): `count` batches are done. Saves if that is due.
@@ -222,7 +246,7 @@ function Backup:finish(completed)
   self.writer:close()
   n_listening = n_listening - 1
   if n_listening == 0 then core.stop_listen(false) end
-  if not completed or not self.delete then return end
+  if not completed or not self.delete or not world.is_first() then return end
   local ok, message = pcall(core.checkpoint_remove_all, self.dir)
   if not ok then say("the checkpoints in %s could not be removed: %s", self.dir, message) end
 end

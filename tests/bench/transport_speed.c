@@ -1,8 +1,8 @@
 /* The speed of a transport between ranks 0 and 1: half of the time of a round trip, the best of
  * several trials.
  *
- *     speed KIND BYTES...     prints "BYTES SECONDS" for each size */
-#include "peers.h"
+ *     transport_speed KIND BYTES...     prints "BYTES SECONDS" for each size */
+#include "../world/peers.h"
 
 enum { TRIALS = 15 };
 
