@@ -23,6 +23,7 @@ static struct {
     mg_transport *transport;
     int rank, size;
     uint32_t n_channels;
+    bool crowded;
     pthread_mutex_t mutex; /* a transport is called by one thread at a time */
 } ex = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -50,6 +51,10 @@ uint32_t mg_channel_tag(mg_channel *c) {
 }
 
 static _Thread_local bool is_patient;
+
+void mg_exchange_set_crowded(bool crowded) {
+    ex.crowded = crowded;
+}
 
 void mg_exchange_be_patient(void) {
     is_patient = true;
@@ -135,7 +140,7 @@ static mg_status wait_all(batch *b) {
         if (++rounds == 1) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
         if (status != MG_OK) return status;
-        if (is_patient || rounds > EAGER)
+        if (is_patient || ex.crowded || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
         else if (rounds > 64)
             sched_yield();

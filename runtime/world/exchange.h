@@ -25,6 +25,8 @@ mg_channel mg_channel_open(void);
 /* The tag of the channel's next call: every rank takes the tags of a channel in the same order,
  * while the calls themselves may run at the same time, on several threads. */
 uint32_t mg_channel_tag(mg_channel *c);
+/* Whether more ranks than cores share this machine: then all waits sleep at once. */
+void mg_exchange_set_crowded(bool crowded);
 /* The calling thread sleeps where others would poll: for work beside a computation. */
 void mg_exchange_be_patient(void);
 
