@@ -7,12 +7,16 @@
  * Our tags have 32 bits, those of MPI fewer (MPI_TAG_UB; 31 in Open MPI). The low bits are the MPI
  * tag; the high bits choose one of several communicators, all of them duplicates of MPI_COMM_WORLD.
  */
+#define _GNU_SOURCE /* process_vm_readv */
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "world/transport.h"
 #include MG_MPI_HEADER
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 enum { PIECE = 1 << 30, MOST_COMMS = 16 };
 
@@ -200,9 +204,20 @@ static void transport_cancel(mg_transport *t, mg_message *m) {
 
 /* ---- start and stop ---- */
 
+/* Open MPI 4 copies large messages from the memory of the other process, and prints a line for each
+ * piece where that is forbidden, as in some containers: so it is tried with our own memory before.
+ */
+static void avoid_forbidden_copies(void) {
+    char from = 0, to = 0;
+    const struct iovec source = {&from, 1}, target = {&to, 1};
+    if (process_vm_readv(getpid(), &target, 1, &source, 1, 0) != 1)
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+}
+
 /* Libraries install handlers, for reports of crashes, and MPICH for SIGUSR1. */
 static int init_keeping_signals(int *level) {
     mg_signals_kept signals;
+    avoid_forbidden_copies();
     mg_signals_keep(&signals);
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level);
     mg_signals_restore(&signals);
