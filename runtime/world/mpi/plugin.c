@@ -21,6 +21,7 @@
 enum { PIECE = 1 << 30, MOST_COMMS = 16 };
 
 static const double CANCEL_SECONDS = 0.2; /* the longest wait for a message that is given up */
+static const double STOP_SECONDS = 5;     /* and for the other processes at the end */
 
 struct mg_message {
     mg_message *next; /* in the list of unused ones */
@@ -274,9 +275,22 @@ static mg_status make_comms(mg_transport *t) {
     return MG_OK;
 }
 
+/* Waits until all processes have come here, at most STOP_SECONDS. MPI_Finalize of MPICH 4.0 makes
+ * no progress with messages while it waits for others, which may need it to end theirs. */
+static bool meet(mg_transport *t) {
+    const double until = mg_seconds() + STOP_SECONDS;
+    MPI_Request request;
+    int done = 0;
+    if (MPI_Ibarrier(t->comms[0], &request) != MPI_SUCCESS) return false;
+    while (!done)
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || mg_seconds() > until)
+            return false;
+    return true;
+}
+
 /* An unclean end leaves MPI as it is: MPI_Finalize would wait for the other processes. */
 static void transport_stop(mg_transport *t, bool clean) {
-    if (clean && !t->over) {
+    if (clean && !t->over && meet(t)) {
         for (int i = 0; i < t->n_comms; i++) MPI_Comm_free(&t->comms[i]);
         if (t->owns_mpi) MPI_Finalize();
     }
