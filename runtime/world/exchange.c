@@ -359,3 +359,29 @@ mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes
     free_batch(b);
     return status;
 }
+
+/* ---- measuring ---- */
+
+static mg_status bounce(batch *m, bool first, int other, char *data, size_t bytes, int rounds) {
+    for (int i = 0; i < 2 * rounds; i++) {
+        MG_TRY((i % 2 == 0) == first ? start_send(m, other, data, bytes)
+                                     : start_receive(m, other, data, bytes));
+        MG_TRY(wait_all(m));
+    }
+    return MG_OK;
+}
+
+mg_status mg_exchange_bounce(uint32_t tag, int a, int b, size_t bytes, int rounds,
+                             double *seconds) {
+    *seconds = 0;
+    if (ex.rank != a && ex.rank != b) return MG_OK;
+    char *data = mg_alloc_zero(bytes);
+    batch *m = new_batch(tag);
+    const double start = mg_seconds();
+    const mg_status status =
+        data && m ? bounce(m, ex.rank == a, ex.rank == a ? b : a, data, bytes, rounds) : MG_OOM;
+    *seconds = (mg_seconds() - start) / (2 * rounds);
+    free_batch(m);
+    mg_free(data);
+    return status;
+}

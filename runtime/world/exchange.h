@@ -39,4 +39,8 @@ mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t co
 mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes);
 mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes);
 
+/* Ranks a and b send `bytes` to and fro, `rounds` times; *seconds becomes the time of one way on a.
+ * The other ranks return at once. */
+mg_status mg_exchange_bounce(uint32_t tag, int a, int b, size_t bytes, int rounds, double *seconds);
+
 #endif

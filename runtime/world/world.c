@@ -209,6 +209,11 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     return status;
 }
 
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
+    MG_TRY(mg_exchange_bounce(mg_channel_tag(&world.channel), a, b, bytes, rounds, seconds));
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), a, seconds, sizeof *seconds);
+}
+
 /* ---- joining ---- */
 
 /* For mg_transport_start. */

@@ -178,6 +178,18 @@ add("sample weights for each output", function(given)
   return two_ends(given, { sample_weight = { floats { 23 }, floats { 23 } } })
 end)
 
+-- Layers on two devices, once for each device that other cases use.
+add("device groups", function(given)
+  local groups = {}
+  for i = 0, tonumber(given.devices:match "%-(%d+)$" or 0) do
+    groups[i + 1] = { "cpu:" .. 2 * i, "cpu:" .. 2 * i + 1 }
+  end
+  local x, y = sums(23)
+  return train(stack(L.Dense { 7, activation = "tanh", device = 1, kernel_regularizer = "l2" },
+    L.Dense { 4, device = 2, activity_regularizer = "l2" }, L.Dropout { 0.3, device = 1 }),
+    with(given, { devices = groups }), x, y)
+end)
+
 -- ---- options ------------------------------------------------------------------------------------
 
 add("sample weights", function(given)
