@@ -128,7 +128,7 @@ add("batch normalization", function(given)
 end)
 
 -- Other numbers than one device's, by design.
-add("batch normalization with each device's rows", function(given)
+add("batch normalization of each device alone", function(given)
   local x, y = sums(23)
   return train(stack(L.Dense { 7, use_bias = false }, L.BatchNormalization { momentum = 0.8 }),
     with(given, { bn = "local" }), x, y)

@@ -136,6 +136,21 @@ for _, n in ipairs { 2, 3, 4, 8 } do
     end)
 end
 
+-- The first number of a line.
+local function first_number(text, name) return tonumber(lines_of(text)[name]:match "[-%d.e]+") end
+
+test("acc counts each of 1000 rows once on three ranks", function()
+  local text = launch("np", 3, "rank_cases", "cpu:0", { "acc counts each row once" })
+  check.near(tonumber(text:match "\t%S+ (%S+)"), 0.637, 1e-15) -- the first is the loss
+end)
+
+test("bn = local gives other numbers than one device, since each normalises its own rows", function()
+  local name = "batch normalization of each device alone"
+  local text = launch("np", 2, "rank_cases", "cpu:0", { name })
+  local off = first_number(text, name .. ": evaluated") - first_number(alone(1), name .. ": evaluated")
+  check.truthy(math.abs(off) > 1e-3, "the difference")
+end)
+
 test("one process of a launcher trains the bits of one without a launcher", function()
   same_bits(launch("np", 1, "rank_cases", "cpu:0"), alone(1))
 end)
