@@ -137,6 +137,22 @@ static int core_world_send_values(lua_State *L) {
     return 0;
 }
 
+/* world_link(a, b, bytes, rounds) -> the seconds of a message from rank a to rank b. All ranks call
+ * it. */
+static int core_world_link(lua_State *L) {
+    const int a = (int)luaL_checkinteger(L, 1), b = (int)luaL_checkinteger(L, 2);
+    const size_t bytes = (size_t)luaL_checknumber(L, 3);
+    const int rounds = (int)luaL_checkinteger(L, 4);
+    if (a < 0 || b < 0 || a >= mg_world_size() || b >= mg_world_size() || a == b || rounds < 1)
+        return bind_fail(L, MG_USAGE,
+                         "world_link: expected two ranks below %d and a number of rounds",
+                         mg_world_size());
+    double seconds = 0;
+    bind_check(L, mg_world_measure_link(a, b, bytes, rounds, &seconds));
+    lua_pushnumber(L, seconds);
+    return 1;
+}
+
 /* variable_changes(v) -> how often the variable has got a new value. */
 static int core_variable_changes(lua_State *L) {
     const mg_variable *v = bind_to_variable(L, 1);
@@ -207,5 +223,6 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},
+                                  {"world_link", core_world_link},
                                   {"variable_changes", core_variable_changes},
                                   {NULL, NULL}};

@@ -209,6 +209,11 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     return status;
 }
 
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
+    MG_TRY(mg_exchange_bounce(mg_channel_tag(&world.channel), a, b, bytes, rounds, seconds));
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), a, seconds, sizeof *seconds);
+}
+
 /* ---- joining ---- */
 
 /* For mg_transport_start. */
@@ -288,7 +293,10 @@ static mg_status divide_cores(void) {
     const mg_status status = mg_world_gather(
         (int64_t)mg_core_set_hash(hash_text(mg_world_member(world.rank)->host)), sets);
     for (int r = 0; r < world.size && status == MG_OK; r++) same += sets[r] == sets[world.rank];
-    if (status == MG_OK) mg_core_count_share(same);
+    if (status == MG_OK) {
+        mg_exchange_set_crowded(same > mg_core_count());
+        mg_core_count_share(same);
+    }
     mg_free(sets);
     return status;
 }

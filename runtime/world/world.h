@@ -83,6 +83,10 @@ mg_status mg_world_broadcast(int root, void *data, size_t bytes);
 /* all[0 .. size-1] become the values of the ranks. */
 mg_status mg_world_gather(int64_t own, int64_t *all);
 
+/* The seconds that a message of so many bytes takes from rank a to rank b, measured `rounds` times
+ * to and fro, on all ranks. Every rank calls it. */
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds);
+
 /* ---- communicator.c ---- */
 
 /* A communicator among the devices of a joint step: rank r has here[r] of them, all in host memory,

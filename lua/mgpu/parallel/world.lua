@@ -17,11 +17,23 @@ end
 --     mgpu.world():barrier() -- with one process: returns at once
 function World.barrier() core.world_barrier() end
 
+--- world:gather(number) -> the whole number that each rank has given, rank 0's first. All ranks must call it.
+-- Example:
+--     local gpus = mgpu.world():gather(#mgpu.devices "gpu") -- of each rank
+--     print(#gpus)  --> 1
+function World.gather(_, number)
+  if type(number) ~= "number" or number % 1 ~= 0 or math.abs(number) > 2 ^ 53 then
+    core.fail("usage", "gather: a whole number was expected, got " .. tostring(number))
+  end
+  return core.world_gather(number)
+end
+
 local M = {}
 
 --- world() -> {rank, size, local_rank, local_size, hosts, launcher, transport}: the processes that run this script.
 -- rank counts from 0; local_rank among those of the same host; hosts: the name of each rank's host, rank 0 first.
--- Without a launcher such as mpirun there is one process, rank 0 of 1. world:barrier() waits for all ranks.
+-- Without a launcher such as mpirun there is one process, rank 0 of 1. world:barrier() waits for all ranks, and
+-- world:gather(n) returns the numbers of all.
 -- Example:
 --     local world = mgpu.world()
 --     print(world.rank, world.size, world.launcher)  --> 0 1 none
