@@ -206,15 +206,19 @@ for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
     .. "ranks must make the same steps, so their data must have equally many batches"
 end
 
-test("a rank whose step is another one is named on all ranks, which can go on with equal steps", function()
-  local text = launch("np", 3, "wrong_rank_cases", "-")
+local function check_differing(text)
   local lines = lines_of(text)
   for name, expected in pairs(DIFFERS) do
     local said = lines[name .. ": said"] or "no such case"
     check.matches(said, expected)
   end
   same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
-end)
+end
+
+for _, launcher in ipairs { "np", "openmpi", "mpich" } do
+  test(launcher .. ": a rank whose step is another one is named on all ranks, which can go on with equal steps",
+    function() check_differing(launch(launcher, 3, "wrong_rank_cases", "-")) end)
+end
 
 -- ---- callbacks --------------------------------------------------------------------------------------------
 
