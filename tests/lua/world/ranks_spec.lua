@@ -220,6 +220,21 @@ for _, launcher in ipairs { "np", "openmpi", "mpich" } do
     function() check_differing(launch(launcher, 3, "wrong_rank_cases", "-")) end)
 end
 
+test("work of rank 0 alone may take longer than the deadline", function()
+  local path = check.path "slow.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local function work() os.execute "sleep 2" end
+    model:fit(mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = { { on_epoch_end = work } } })
+    if mgpu.world().rank == 0 then work() end
+    mgpu.world():barrier()
+    print(mgpu.world().size)]])
+  local text = check.run(("MGPU_DEADLINE=1 %s --np 2 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(text, "2\n2\n")
+end)
+
 -- ---- callbacks --------------------------------------------------------------------------------------------
 
 test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()
