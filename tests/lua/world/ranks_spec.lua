@@ -235,6 +235,28 @@ test("work of rank 0 alone may take longer than the deadline", function()
   check.equal(text, "2\n2\n")
 end)
 
+test("an error that one rank alone raises ends all, with its reason", function()
+  local path = check.path "alone.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local i = 0
+    local data = mgpu.data.generator(function()
+      return function()
+        i = i + 1
+        if i == 30 and mgpu.world().rank == 1 then error "no such file" end
+        return mgpu.ones { 2 }, mgpu.ones { 1 }
+      end
+    end)
+    model:fit(data:batch(4), { steps_per_epoch = 100, verbose = 0 })]])
+  local text, status = check.run(("timeout 60 %s --np 3 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(status, 1)
+  check.matches(text, "no such file %(generator: the function at %S+, element 30%)")
+  local _, told = text:gsub("fit: epoch 1, step %d+: rank 1 %(host %S+, pid %d+%) left the script at step 7", "")
+  check.equal(told, 2)
+end)
+
 -- ---- callbacks --------------------------------------------------------------------------------------------
 
 test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()
