@@ -128,7 +128,7 @@ add("batch normalization", function(given)
 end)
 
 -- Other numbers than one device's, by design.
-add("batch normalization with each device's rows", function(given)
+add("batch normalization of each device alone", function(given)
   local x, y = sums(23)
   return train(stack(L.Dense { 7, use_bias = false }, L.BatchNormalization { momentum = 0.8 }),
     with(given, { bn = "local" }), x, y)
@@ -319,6 +319,20 @@ end
 add_dataset("a dataset in batches", function(x, y) return mgpu.data.from_tensors { x, y }:batch(6) end)
 add_dataset("a shuffled dataset with prefetch", function(x, y)
   return mgpu.data.from_tensors { x, y }:shuffle(10, 3):batch(5):prefetch(2)
+end)
+add_dataset("a shuffled dataset without a seed, from a cache", function(x, y)
+  return mgpu.data.from_tensors { x, y }:cache():shuffle(10):batch(5):prefetch(2)
+end)
+add_dataset("a dataset whose map draws random numbers", function(x, y)
+  return mgpu.data.from_tensors { x, y }:map(function(a, b) return a + mgpu.rand({ 5 }, { dtype = "float64" }), b end)
+    :batch(6)
+end)
+add("an augmented dataset", function(given)
+  local x, y = mgpu.randint(0, 256, { 13, 8, 8, 3 }):to "uint8", floats { 13, 1 }
+  local ds = mgpu.data.from_tensors { x, y }:shuffle(13):augment { horizontal_flip = true, rotation = 20 }:batch(5)
+  local model = compile(mgpu.Sequential { L.Input { 8, 8, 3 }, L.Rescaling { 1 / 255 }, L.Flatten {}, L.Dense { 1 } },
+    given)
+  return result(model, { history = model:fit(ds, { epochs = 2, verbose = 0 }).history })
 end)
 add_dataset("a mapped dataset", function(x, y)
   return mgpu.data.from_tensors { x, y }:map(function(a, b) return a * 2, b end):batch(6)
