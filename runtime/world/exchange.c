@@ -121,6 +121,7 @@ static mg_status test_all(batch *b, int *left) {
 static mg_status check_wait(double since, bool endless) {
     MG_TRY(mg_world_check());
     if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
+    mg_signals_admit(); /* a device holds them while it computes in the caller's thread */
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
     if (endless || mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
