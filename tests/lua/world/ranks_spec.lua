@@ -163,7 +163,8 @@ end)
 
 -- Cases in which most can go wrong with another division of rows.
 local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
-  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups" }
+  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups",
+  "weights of megabytes" }
 
 test("ranks may have several devices, and not all as many", function()
   for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
