@@ -17,6 +17,27 @@ local LAUNCHERS = {
   mpich = { command = "mpirun.mpich -np %d " .. check.program, module = "mpich", needs = "mpirun.mpich" },
 }
 
+local function lines_of(text)
+  local lines, order = {}, {}
+  for line in text:gmatch "[^\n]+" do
+    local name, values = line:match "^(.-)\t(.*)$"
+    lines[name], order[#order + 1] = values, name
+  end
+  return lines, order
+end
+
+-- Raises with the first line in which two texts differ.
+local function same_bits(text, expected, who)
+  if text == expected then return end
+  local a, e, order = lines_of(text), lines_of(expected)
+  for _, name in ipairs(order) do
+    if a[name] ~= e[name] then
+      check.fail(("%s: %s: got %s, expected %s"):format(who or "bits", name, tostring(a[name]), e[name]))
+    end
+  end
+  check.fail((who or "bits") .. ": some case has more values than expected")
+end
+
 -- ---- launches -----------------------------------------------------------------------------------
 
 local function quoted(words)
@@ -39,21 +60,12 @@ local function launch(launcher, ranks, module, devices, names)
   if status ~= 0 then check.fail(("status %d: %s"):format(status, text)) end
   local first = check.read(out .. ".0")
   for r = 1, ranks - 1 do
-    if check.read(("%s.%d"):format(out, r)) ~= first then check.fail(("rank %d differs from rank 0"):format(r)) end
+    same_bits(check.read(("%s.%d"):format(out, r)), first, ("rank %d differs from rank 0"):format(r))
   end
   return first
 end
 
 -- ---- comparing ------------------------------------------------------------------------------------
-
-local function lines_of(text)
-  local lines, order = {}, {}
-  for line in text:gmatch "[^\n]+" do
-    local name, values = line:match "^(.-)\t(.*)$"
-    lines[name], order[#order + 1] = values, name
-  end
-  return lines, order
-end
 
 local function words_of(text)
   local list = {}
@@ -97,14 +109,6 @@ end
 local function same_but_said(text, expected)
   local function without(lines) return (lines:gsub("[^\n]+: said\t[^\n]*\n", "")) end
   same_to_rounding(without(text), without(expected))
-end
-
--- Asserts that all values have the same bits.
-local function same_bits(text, expected)
-  if text == expected then return end
-  local a, e, order = lines_of(text), lines_of(expected)
-  for _, name in ipairs(order) do check.equal(name .. " " .. tostring(a[name]), name .. " " .. e[name]) end
-  check.fail "some case has more values than expected"
 end
 
 -- What one process computes on n devices.
