@@ -107,6 +107,21 @@ add_options("batches of one row", { rows = 5, batch_size = 1 })
 add_options("batches of two rows and a last one of one", { rows = 5, batch_size = 2 })
 add_options("more rows in a batch than there are", { rows = 3, batch_size = 64 })
 
+-- Gradients of 3 MB, which travel in pieces. Of the weights, some and their sums are recorded.
+local function wide(given)
+  local x, y = sums(9)
+  local model = compile(stack(L.Dense { 60001, activation = "tanh" }, L.Dense { 3 }), given)
+  local found = { history = model:fit(x, y, { epochs = 2, batch_size = 6, verbose = 0 }).history }
+  for i, w in ipairs(model:get_weights()) do
+    local flat, some = w:reshape { -1 }, {}
+    local all = flat:totable()
+    for at = 1, #all, 1009 do some[#some + 1] = all[at] end
+    found["weight " .. i] = { flat:sum():item(), flat:abs():max():item(), some }
+  end
+  return found
+end
+add("weights of megabytes", wide)
+
 local function convolutional(given)
   local x, y = floats { 14, 8, 8, 1 }, ids(3, 14)
   return train(mgpu.Sequential { L.Input { 8, 8, 1 }, L.Conv2D { 4, 3, activation = "relu" }, L.MaxPooling2D { 2 },

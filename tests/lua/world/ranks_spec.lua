@@ -17,6 +17,27 @@ local LAUNCHERS = {
   mpich = { command = "mpirun.mpich -np %d " .. check.program, module = "mpich", needs = "mpirun.mpich" },
 }
 
+local function lines_of(text)
+  local lines, order = {}, {}
+  for line in text:gmatch "[^\n]+" do
+    local name, values = line:match "^(.-)\t(.*)$"
+    lines[name], order[#order + 1] = values, name
+  end
+  return lines, order
+end
+
+-- Raises with the first line in which two texts differ.
+local function same_bits(text, expected, who)
+  if text == expected then return end
+  local a, e, order = lines_of(text), lines_of(expected)
+  for _, name in ipairs(order) do
+    if a[name] ~= e[name] then
+      check.fail(("%s: %s: got %s, expected %s"):format(who or "bits", name, tostring(a[name]), e[name]))
+    end
+  end
+  check.fail((who or "bits") .. ": some case has more values than expected")
+end
+
 -- ---- launches -----------------------------------------------------------------------------------
 
 local function quoted(words)
@@ -39,21 +60,12 @@ local function launch(launcher, ranks, module, devices, names)
   if status ~= 0 then check.fail(("status %d: %s"):format(status, text)) end
   local first = check.read(out .. ".0")
   for r = 1, ranks - 1 do
-    if check.read(("%s.%d"):format(out, r)) ~= first then check.fail(("rank %d differs from rank 0"):format(r)) end
+    same_bits(check.read(("%s.%d"):format(out, r)), first, ("rank %d differs from rank 0"):format(r))
   end
   return first
 end
 
 -- ---- comparing ------------------------------------------------------------------------------------
-
-local function lines_of(text)
-  local lines, order = {}, {}
-  for line in text:gmatch "[^\n]+" do
-    local name, values = line:match "^(.-)\t(.*)$"
-    lines[name], order[#order + 1] = values, name
-  end
-  return lines, order
-end
 
 local function words_of(text)
   local list = {}
@@ -97,14 +109,6 @@ end
 local function same_but_said(text, expected)
   local function without(lines) return (lines:gsub("[^\n]+: said\t[^\n]*\n", "")) end
   same_to_rounding(without(text), without(expected))
-end
-
--- Asserts that all values have the same bits.
-local function same_bits(text, expected)
-  if text == expected then return end
-  local a, e, order = lines_of(text), lines_of(expected)
-  for _, name in ipairs(order) do check.equal(name .. " " .. tostring(a[name]), name .. " " .. e[name]) end
-  check.fail "some case has more values than expected"
 end
 
 -- What one process computes on n devices.
@@ -163,7 +167,8 @@ end)
 
 -- Cases in which most can go wrong with another division of rows.
 local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
-  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups" }
+  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups",
+  "weights of megabytes" }
 
 test("ranks may have several devices, and not all as many", function()
   for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
@@ -194,6 +199,12 @@ local DIFFERS = {
   seed = MADE .. "in the random seed: call mgpu.seed with the same number on all ranks",
   draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
   predict = MADE .. "in the number of rows of the batch",
+  ["alone: run_eagerly"] = "compile: run_eagerly works in one process only, but 3 run this script: leave it out",
+  ["alone: central"] = 'compile: strategy "central" works in one process only, but 3 run',
+  ["alone: async"] = 'compile: strategy "async" works in one process only, but 3 run',
+  ["alone: shares of rows"] = "compile: devices with weights works in one process only, but 3 run",
+  ["alone: set_devices in a callback"] = "set_devices: a callback cannot change the devices of a model that several",
+  ["alone: trainable in a callback"] = "a callback cannot change which layers are trainable while several processes",
   ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",
   ["a step that rank 0 does not make"] = "rank 1 has come to a step that is new, but rank 0 to the end of its data or",
   ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
