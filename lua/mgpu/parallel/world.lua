@@ -11,7 +11,8 @@ function World:__tostring()
   return ("rank %d of %d, started by %s"):format(self.rank, self.size, self.launcher)
 end
 
---- world:barrier(): returns when all ranks have called it.
+--- world:barrier(): returns when all ranks have called it. Errors, on all ranks: one has come to something else that
+--- ranks do together, such as a step of a model.
 -- Example:
 --     mgpu.world():barrier() -- with one process: returns at once
 function World.barrier() core.world_barrier() end
@@ -48,20 +49,31 @@ function M.is_first() return core.world().rank == 0 end
 --- is_joint() -> whether steps of models are shared by several ranks now.
 M.is_joint = core.world_is_joint
 
+--- meet(): where the steps that ranks share have ended, waits for the others. Errors: some are elsewhere, on all ranks.
+function M.meet()
+  if M.is_joint() then core.world_barrier() end
+end
+
+-- fn on rank 0, for all: what to send, as "=" and JSON, or "!" and a message; and what pcall(fn) returns.
+local function run_first(fn)
+  local ok, result = core.world_alone(fn)
+  local encoded, text = pcall(core.json_encode, { result = ok and result or nil })
+  if not encoded then ok, result = false, text end
+  return ok and "=" .. text or "!" .. tostring(result), ok, result
+end
+
 --- first(fn) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the others
 --- do not take part in. The table goes through JSON. Errors: fn's error, raised on all ranks.
 function M.first(fn)
-  local text
   if M.is_first() then
-    local ok, result = core.world_alone(fn)
-    text = core.json_encode(ok and { result = result } or { failed = tostring(result) })
+    local text, ok, result = run_first(fn)
     core.world_send(text)
     if not ok then error(result, 0) end
     return result
   end
-  local sent = core.json_decode(core.world_send())
-  if sent.failed then core.fail("comm", "rank 0: " .. sent.failed) end
-  return sent.result
+  local sent = core.world_send()
+  if sent:sub(1, 1) == "!" then core.fail("comm", "rank 0: " .. sent:sub(2)) end
+  return core.json_decode(sent:sub(2)).result
 end
 
 return M
