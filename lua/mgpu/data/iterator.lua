@@ -72,8 +72,8 @@ local function open(self, rows)
   self.blocks = rows > 1
   local spread = rows == 1 and self.spread or {}
   self.stream = core.stream(dataset.source, stages, { devices = devices_of(dataset, self.device), host = host(),
-    shards = spread.devices, weights = spread.weights, pass = self.pass, element = first, depth = depth,
-    threads = dataset.threads or nil, dense = self.dense })
+    shards = spread.devices, weights = spread.weights, share = spread.share, pass = self.pass, element = first,
+    depth = depth, threads = dataset.threads or nil, dense = self.dense })
 end
 
 --- new(dataset, pass, element, device, spread) -> an iterator that begins at that element (from 0) of that pass (from

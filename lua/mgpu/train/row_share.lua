@@ -1,0 +1,41 @@
+--- The rows of a batch that this rank reads where several processes share a step: those of its own devices.
+--
+-- Batches keep their global shape, but only the rows of this rank have values: the others are undefined. So what looks
+-- at values on the host looks at a *window*, {first (from 0), count}, of the batch.
+local core = require "mgpu.core"
+local world = require "mgpu.parallel.world"
+
+local M = {}
+
+--- of(compiled) -> which devices of all ranks are this rank's, as core.stream's `share` says; nil where a step is not
+--- shared by several ranks. The first call is made by all ranks together: they tell one another how many they have.
+function M.of(compiled)
+  local spread = compiled and compiled.spread
+  if not (spread and spread.joint and world.is_joint()) then return nil end
+  if not compiled.share then
+    local n, share = #spread.devices / (spread.stages or 1), { first = 0, total = 0 }
+    for rank, devices in ipairs(core.world_gather(n)) do
+      if rank <= core.world().rank then share.first = share.first + devices end
+      share.total = share.total + devices
+    end
+    share.n = n
+    compiled.share = share
+  end
+  return compiled.share
+end
+
+--- window(share, rows) -> the window of this rank in a batch of so many rows; nil without a share.
+function M.window(share, rows)
+  if not share then return nil end
+  local first, count = core.share_rows(share, rows)
+  return { first = first, count = count }
+end
+
+--- cut(t, window) -> the rows of the window, at least one; t without a window.
+function M.cut(t, window)
+  if not window then return t end
+  return core.ops.gather(t, core.ops.add(core.ops.iota { shape = { window.count }, axis = 1, dtype = "int32" },
+    window.first), { axis = 1 })
+end
+
+return M
