@@ -60,23 +60,23 @@ function M.check(loss, y, shape, what, window)
   if not loss or loss.custom then return end
   loss:check_shape(y:shape(), shape, what)
   if not loss.labels or window and window.count == 0 then return end
-  check_labels(loss:counted_labels(row_share.cut(y, window)), shape[loss:axis(shape)], what,
-    window and window.first or 0)
+  local labels, classes = loss:counted_labels(row_share.cut(y, window)), shape[loss:axis(shape)]
+  if not window then return check_labels(labels, classes, what, 0) end
+  row_share.only_here(check_labels, labels, classes, what, window.first)
 end
 
 -- ---- weights ------------------------------------------------------------------------------------
 
 -- Raises unless each label is one of the classes, which have weights.
-local function check_class_ids(ids, classes, what, window)
-  if window and window.count == 0 then return end
-  ids = row_share.cut(ids, window)
+-- before: how many rows of the batch are not among them.
+local function check_class_ids(ids, classes, what, before)
   local function wrong(label) return not (label >= 0 and label < classes and label % 1 == 0) end
   local good = ops.logical_and(ops.ge(ids, 0), ops.lt(ids, classes))
   if ids:dtype():find "float" then good = ops.logical_and(good, ops.eq(ids, ops.floor(ids))) end
   if ops.all(good):item() then return end
   local row = first_row(ops.logical_not(good))
   fail(what, "class_weight has no weight for %s, the label in row %d of y: the classes are 0 to %d",
-    tostring(label_at(ids, row, wrong)), row + (window and window.first or 0), classes - 1)
+    tostring(label_at(ids, row, wrong)), before + row, classes - 1)
 end
 
 --- class_weights(weights, y, classes, what, window) -> one weight a row, a tensor. weights: {[0] = 1, [1] = 5}, by
@@ -101,7 +101,11 @@ function M.class_weights(weights, y, classes, what, window)
     ids = y:shape()[2] == 1 and ops.reshape(y, { shape = { rows_of(y) } })
       or ops.argmax(y, { axis = -1 })
   end
-  check_class_ids(ids, classes, what, window)
+  if not window then
+    check_class_ids(ids, classes, what, 0)
+  elseif window.count > 0 then
+    row_share.only_here(check_class_ids, row_share.cut(ids, window), classes, what, window.first)
+  end
   return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
 end
 

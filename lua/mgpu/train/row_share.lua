@@ -38,4 +38,15 @@ function M.cut(t, window)
     window.first), { axis = 1 })
 end
 
+-- The results of a pcall; raises its error, once the other ranks know it.
+local function told(ok, ...)
+  if ok then return ... end
+  core.world_fail((tostring((...)):gsub("^[^:]*:%d+: ", "")))
+  error((...), 0)
+end
+
+--- only_here(fn, ...) -> what fn(...) returns. fn looks at rows that only this rank has, so it may raise on this rank
+--- alone: the others wait for it in the step then, and are told why it does not come.
+function M.only_here(fn, ...) return told(pcall(fn, ...)) end
+
 return M

@@ -39,7 +39,7 @@ local function of_images(shape)
     L.Dense { 2, activation = "softmax" } }
 end
 
--- Trains and evaluates on the dataset, and returns what comes of it.
+-- Trains and evaluates on the dataset, and returns what comes of it. more.whole: every rank reads more than its rows.
 local function train(model, given, ds, more)
   more = more or {}
   local result = {}
@@ -52,6 +52,7 @@ local function train(model, given, ds, more)
     if not more.steps then result.evaluated = model:evaluate(ds, { verbose = 0 }) end
   end)
   for i, w in ipairs(model:get_weights()) do result[("weight %d"):format(i)] = w end
+  if more.whole then result["rows read"] = nil end
   return result
 end
 
@@ -130,5 +131,45 @@ add("rows kept in a file", function(given, folder)
   local ds = data.image_folder(folder .. "images", { size = { 8, 8 } })
   return of_images { 8, 8, 3 }, ds:cache(given.out .. ".cache"):batch(4), LABELS
 end, "float32")
+
+-- ---- what every rank reads ------------------------------------------------------------------------
+
+add("images of their own sizes", function(_, folder)
+  return of_images { 8, 8, 3 }, data.image_folder(folder .. "images"):batch(4),
+    { loss = LABELS.loss, metrics = LABELS.metrics, whole = true }
+end, "float32")
+
+-- A case of `make`'s dataset of 13 points, whose elements are made in Lua.
+local function add_lua(name, make)
+  add(name, function() return dense(), make(data.from_tensors { points(13) }), { whole = true } end)
+end
+
+add_lua("a map of batches", function(ds)
+  return ds:batch(4):map(function(x, y) return x - x:mean { axis = 1, keepdims = true }, y end)
+end)
+add_lua("a map of rows", function(ds)
+  return ds:map(function(x, y) return x * 2, y end):shuffle(13, 1):batch(4)
+end)
+add_lua("a filter", function(ds) return ds:filter(function(_, y) return y:sum():lt(2.5) end):batch(4) end)
+add_lua("a generator", function(ds)
+  return data.generator(function()
+    local it = ds:batch(4):iter()
+    return function() return it() end
+  end)
+end)
+
+add("a callback that evaluates", function()
+  local model, ds = dense(), data.from_tensors({ points(13) }):batch(4)
+  return model, ds, { callbacks = { mgpu.callbacks.LambdaCallback {
+    on_epoch_end = function(_, logs) logs.again = model:evaluate(ds, { verbose = 0 }).loss end,
+  } } }
+end)
+
+add("datasets that a loop has gone through", function()
+  local ds, sum = data.from_tensors({ points(13) }):batch(4), 0
+  for x in ds:iter() do sum = sum + x:sum():item() end
+  local seen = mgpu.callbacks.LambdaCallback { on_epoch_end = function(_, logs) logs.sum = sum end }
+  return dense(), ds, { callbacks = { seen } }
+end)
 
 return M

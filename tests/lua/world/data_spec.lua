@@ -71,3 +71,43 @@ test("ranks with several devices read the rows of all of them", function()
     ranks.same_to_rounding(ranks.launch("np", 2, "data_cases", devices), alone, ranks.bounds_of "data_cases")
   end
 end)
+
+-- ---- rows that one rank cannot use ------------------------------------------------------------------
+
+-- Output of a script that trains twice on a dataset, on two processes that all show their errors.
+local function fit_twice(ds)
+  local path = check.path "twice.lua"
+  check.write(path, ([[
+    local mgpu = require "mgpu"
+    mgpu.seed(1)
+    local model = mgpu.Sequential { mgpu.layers.Flatten {}, mgpu.layers.Dense { 3, activation = "softmax" } }
+    model:compile { loss = "sparse_categorical_crossentropy" }
+    local ds = %s
+    for _ = 1, 2 do
+      local _, said = pcall(model.fit, model, ds, { epochs = 1, verbose = 0 })
+      io.stderr:write(mgpu.world().rank .. " " .. tostring(said):gsub("^[^:]*:%%d+: ", "") .. "\n")
+    end]]):format(ds))
+  check.needs(check.program:match "^'?(.*)/" .. "/mgpu-ucx.so")
+  return check.run(("timeout -k 5 100 %s --np 2 %s 2>&1 </dev/null"):format(check.program, path))
+end
+
+-- Asserts that rank 1 raises an error, of which rank 0 is told, both times.
+local function told(text, message)
+  for rank, said in pairs { [0] = "fit: epoch 1, step 1: rank 1 %(host %S+, pid %d+%) failed: " .. message, message } do
+    local _, times = ("\n" .. text):gsub("\n" .. rank .. " " .. said, "")
+    if times ~= 2 then check.fail(("rank %d: no %q twice in %s"):format(rank, said, text)) end
+  end
+end
+
+test("a label that is wrong is found by the rank that has it, and all ranks learn of it", function()
+  told(fit_twice 'mgpu.data.from_tensors({ mgpu.rand { 6, 2 }, mgpu.tensor { 0, 1, 2, 0, 7, 1 } }):batch(6)',
+    "fit: the label in row 5 of y is 7, but the model has 3 classes")
+end)
+
+test("a file that one rank cannot read ends the training of all", function()
+  local images = check.path "damaged"
+  core.make_folder(images .. "/a")
+  for i = 1, 6 do check.write(("%s/a/%d.bmp"):format(images, i), bmp(i):sub(1, i < 6 and -1 or 99)) end
+  told(fit_twice(("mgpu.data.image_folder(%q, { size = 4 }):batch(6):prefetch(2)"):format(images)),
+    "image_folder: [^\n]*/6.bmp: ")
+end)
