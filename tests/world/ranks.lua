@@ -89,6 +89,16 @@ function M.same_to_rounding(text, expected, bounds)
   end
 end
 
+--- only(text, names) -> the lines of some cases.
+function M.only(text, names)
+  local wanted, list = {}, {}
+  for _, name in ipairs(names) do wanted[name] = true end
+  for line in text:gmatch "[^\n]+\n" do
+    if wanted[line:match "^(.-): "] then list[#list + 1] = line end
+  end
+  return table.concat(list)
+end
+
 --- bounds_of(module) -> the bounds of its cases by name.
 function M.bounds_of(module)
   local bounds = {}

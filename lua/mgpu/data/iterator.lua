@@ -179,7 +179,7 @@ function Iterator:rows() return core.stream_rows(self.stream, self.part or 1, se
 --     --> 3
 function Iterator:position() return { pass = self.pass, element = self.element } end
 
--- it:is_shared() -> whether it reads only a share of the rows of each batch: see `spread` of dataset:iter.
+--- it:is_shared() -> whether it reads only a share of the rows of each batch: see `spread` of dataset:iter.
 function Iterator:is_shared() return self.spread ~= nil and self.spread.share ~= nil end
 
 --- it:close(): frees memory and thread now rather than when the iterator is collected.

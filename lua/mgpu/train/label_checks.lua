@@ -106,7 +106,8 @@ function M.class_weights(weights, y, classes, what, window)
   elseif window.count > 0 then
     row_share.only_here(check_class_ids, row_share.cut(ids, window), classes, what, window.first)
   end
-  return ops.gather(core.tensor(list), ops.cast(ids, { dtype = "int32" }), { axis = 1 })
+  local by_class = core.tensor(list, { device = ids:device() })
+  return ops.gather(by_class, ops.cast(ids, { dtype = "int32" }), { axis = 1 })
 end
 
 --- check_weight(weight, rows, what): raises unless the sample weights are one number a row.

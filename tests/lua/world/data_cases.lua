@@ -66,6 +66,14 @@ end
 
 local LABELS = { loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
 
+M[1] = { name = "predictions", fn = function(given)
+  local model, result = dense(), {}
+  model:compile { loss = "mse", devices = given.devices }
+  return counting(result, function()
+    result.predicted = model:predict(data.from_tensors({ (points(14)) }):batch(4), { verbose = 0 })
+  end)
+end }
+
 -- ---- sources ------------------------------------------------------------------------------------
 
 add("tensors, shuffled ahead of need", function()

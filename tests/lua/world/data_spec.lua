@@ -72,6 +72,12 @@ test("ranks with several devices read the rows of all of them", function()
   end
 end)
 
+test("the rows go to devices of another kind than the batch lies on", function()
+  local names = { "tensors, shuffled ahead of need", "rows with weights", "classes with weights", "predictions" }
+  alone = alone or ranks.launch("alone", 1, "data_cases", "cpu:0")
+  ranks.same_to_rounding(ranks.launch("np", 2, "data_cases", "ref:0", names), ranks.only(alone, names), {})
+end)
+
 -- ---- rows that one rank cannot use ------------------------------------------------------------------
 
 -- Output of a script that trains twice on a dataset, on two processes that all show their errors.

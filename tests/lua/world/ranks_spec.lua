@@ -6,7 +6,7 @@ local test = check.test
 
 check.needs "cpu"
 
-local lines_of, launch = ranks.lines_of, ranks.launch
+local launch, lines_of, only = ranks.launch, ranks.lines_of, ranks.only
 
 -- The bounds of the cases by name. float64: some ten steps of sums in another order, whose rounding Adam may enlarge
 -- where a gradient is small.
@@ -33,16 +33,6 @@ local cache = {}
 local function alone(n)
   cache[n] = cache[n] or launch("alone", 1, "rank_cases", n == 1 and "cpu:0" or "cpu:0-" .. n - 1)
   return cache[n]
-end
-
--- The lines of some cases.
-local function only(text, names)
-  local wanted, list = {}, {}
-  for _, name in ipairs(names) do wanted[name] = true end
-  for line in text:gmatch "[^\n]+\n" do
-    if wanted[line:match "^(.-): "] then list[#list + 1] = line end
-  end
-  return table.concat(list)
 end
 
 -- ---- the same numbers --------------------------------------------------------------------------------
