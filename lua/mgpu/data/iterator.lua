@@ -81,7 +81,7 @@ end
 function Iterator.new(dataset, pass, element, device, spread)
   local self = setmetatable({ dataset = dataset, device = device, dense = level_of_first_map(dataset),
     level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false,
-    spread = not next(dataset.maps) and spread or nil }, Iterator)
+    spread = dataset.level > 0 and not next(dataset.maps) and spread or nil }, Iterator)
   self.place = function() return user_function.text_of_place(self.element + 1, self:rows()) end
   open(self, rows_in_block(dataset))
   return self

@@ -91,6 +91,11 @@ test("text, and what a map makes, are read whole", function()
   check.equal(shared(ds:batch(4):map(function(x) return x + 1 end), 1, 2)(), mgpu.tensor { 1, 2, 3, 4 })
   check.equal(shared(ds:map(function(x) return x + 1 end):batch(4), 1, 2)(), mgpu.tensor { 1, 2, 3, 4 })
   check.equal(shared(ds, 1, 2)():item(), 0) -- elements that are rows
+  local is_shared = {}
+  for i, each in ipairs { ds:batch(4), ds, ds:batch(4):map(function(x) return x end) } do
+    is_shared[i] = shared(each, 1, 2):is_shared()
+  end
+  check.equal(is_shared, { true, false, false })
 end)
 
 test("a share names devices that there are", function()
