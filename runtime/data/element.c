@@ -206,8 +206,7 @@ static mg_status read_shapes(mg_element *e, const mg_element_kind *kind, const m
     int64_t failed;
     bool varies = false;
     for (int k = 0; k < e->n_fields; k++) varies = varies || e->value[k].cell;
-    if (!varies || rows->n == 0 || (e->from == 0 && e->to > 0)) return MG_OK;
-    return mg_element_read(e, kind, rows, 0, 1, &failed);
+    return varies && e->from > 0 ? mg_element_read(e, kind, rows, 0, 1, &failed) : MG_OK;
 }
 
 /* Moves the cells of value i into a buffer. */
@@ -225,7 +224,7 @@ static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg
         mg_free(v->cell[row].data);
         v->cell[row].data = NULL;
     }
-    if (from > 0 || to == 0) mg_free(v->cell[0].data); /* read for its shape */
+    if (from > 0) mg_free(v->cell[0].data); /* read for its shape */
     mg_free(v->cell);
     v->cell = NULL;
     return MG_OK;
