@@ -67,6 +67,13 @@ function M.prove(text)
   os.exit(require "mgpu.parallel.proving".compare_runs(n, print_line) and 0 or 1)
 end
 
+--- --selftest cluster: measures the ranks and the links between them.
+function M.selftest(what)
+  if what ~= "cluster" then error(("--selftest %s: there is only --selftest cluster"):format(what), 0) end
+  require "mgpu" -- joins the other processes
+  require "mgpu.parallel.selftest"(print_line)
+end
+
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
   if not require "mgpu.doctor"(report or print_line) then os.exit(1) end

@@ -56,7 +56,7 @@ static const struct compared {
 
 mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     const int size = mg_world_size();
-    MG_TRY(mg_world_check());
+    MG_TRY(mg_world_meet(MG_AT_NEW_STEP, 0, 0, &p->refused));
     const mg_rng_state rng = mg_rng_get();
     int64_t rows = 0, *all = mg_alloc((size_t)size * sizeof *all);
     if (!all) return MG_OOM;
@@ -85,7 +85,9 @@ mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *gl
 /* ---- the devices ---- */
 
 mg_status mg_joint_connect(mg_plan *p) {
+    static int64_t n_plans; /* all ranks make the same */
     const int n = mg_plan_stage_width(p), size = mg_world_size();
+    p->number = ++n_plans;
     int64_t total = 0, *here = mg_alloc((size_t)size * sizeof *here);
     if (!here) return MG_OOM;
     mg_status status = mg_world_gather(n, here);
@@ -109,6 +111,12 @@ mg_status mg_joint_connect(mg_plan *p) {
 }
 
 /* ---- a run ---- */
+
+mg_status mg_joint_meet(const mg_plan *p, bool *differs) {
+    const mg_rng_state rng = mg_rng_get();
+    const int64_t random = (int64_t)(rng.base * 0x9e3779b97f4a7c15u + rng.seed);
+    return mg_world_meet(MG_AT_STEP, p->number, random, differs);
+}
 
 mg_status mg_joint_agree(void) {
     uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;

@@ -252,7 +252,7 @@ static mg_status start_run(mg_execution *e) {
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
     e->refused = false;
     if (p->joint) {
-        MG_TRY(mg_world_check());
+        MG_TRY(mg_joint_meet(p, &e->refused));
         mg_world_at_step();
     }
     atomic_store(&e->stop, false);

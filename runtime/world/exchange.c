@@ -23,6 +23,7 @@ static struct {
     mg_transport *transport;
     int rank, size;
     uint32_t n_channels;
+    bool crowded;
     pthread_mutex_t mutex; /* a transport is called by one thread at a time */
 } ex = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -50,6 +51,10 @@ uint32_t mg_channel_tag(mg_channel *c) {
 }
 
 static _Thread_local bool is_patient;
+
+void mg_exchange_set_crowded(bool crowded) {
+    ex.crowded = crowded;
+}
 
 void mg_exchange_be_patient(void) {
     is_patient = true;
@@ -135,7 +140,7 @@ static mg_status wait_all(batch *b) {
         if (++rounds == 1) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
         if (status != MG_OK) return status;
-        if (is_patient || rounds > EAGER)
+        if (is_patient || ex.crowded || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
         else if (rounds > 64)
             sched_yield();
@@ -352,5 +357,31 @@ mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes
     batch *b = new_batch(tag);
     const mg_status status = b ? broadcast(b, root, data, bytes) : MG_OOM;
     free_batch(b);
+    return status;
+}
+
+/* ---- measuring ---- */
+
+static mg_status bounce(batch *m, bool first, int other, char *data, size_t bytes, int rounds) {
+    for (int i = 0; i < 2 * rounds; i++) {
+        MG_TRY((i % 2 == 0) == first ? start_send(m, other, data, bytes)
+                                     : start_receive(m, other, data, bytes));
+        MG_TRY(wait_all(m));
+    }
+    return MG_OK;
+}
+
+mg_status mg_exchange_bounce(uint32_t tag, int a, int b, size_t bytes, int rounds,
+                             double *seconds) {
+    *seconds = 0;
+    if (ex.rank != a && ex.rank != b) return MG_OK;
+    char *data = mg_alloc_zero(bytes);
+    batch *m = new_batch(tag);
+    const double start = mg_seconds();
+    const mg_status status =
+        data && m ? bounce(m, ex.rank == a, ex.rank == a ? b : a, data, bytes, rounds) : MG_OOM;
+    *seconds = (mg_seconds() - start) / (2 * rounds);
+    free_batch(m);
+    mg_free(data);
     return status;
 }

@@ -132,8 +132,8 @@ static mg_status choose_transport(mg_launch *l) {
 
 /* ---- what is special about single launchers ---- */
 
-/* MASTER_PORT + 1 where the agent of torchrun itself listens on MASTER_PORT, which
- * TORCHELASTIC_USE_AGENT_STORE tells: any fixed choice that all ranks make alike would do. */
+/* TORCHELASTIC_USE_AGENT_STORE tells that torchrun itself listens on MASTER_PORT. Then it is the
+ * next port: all ranks know it without asking, and it is likely to be free. */
 static mg_status finish_torchrun(mg_launch *l) {
     const char *address = mg_launch_variable("MASTER_ADDR"),
                *store = mg_launch_variable("TORCHELASTIC_USE_AGENT_STORE"),
@@ -177,7 +177,8 @@ static mg_status finish_srun(mg_launch *l) {
     return mg_launch_srun(l);
 }
 
-/* PMIx has the number of processes in its server, which only a library can ask. */
+/* The number of processes is known to the server of PMIx, which only a library can ask: so the user
+ * has to set MGPU_SIZE. */
 static mg_status finish_pmix(mg_launch *l) {
     const char *space = mg_launch_variable("PMIX_NAMESPACE");
     if (space) mg_launch_token(l, space);
@@ -204,8 +205,8 @@ enum { N_LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 /* ---- reading a row ---- */
 
-/* The rank is enough: with a rank but without a size, n processes would run alone, each believing
- * to be the only one. Names as RANK or PMI_RANK alone are too common for that. */
+/* A rank without a size counts too, and becomes an error: otherwise n processes would each run
+ * alone unnoticed. Not so for RANK and PMI_RANK, which other programs set for other purposes. */
 static bool is_started(const launcher *a, const char **why) {
     if (a->started) return a->started(why);
     if (a->needs && !mg_launch_variable(a->needs)) return false;

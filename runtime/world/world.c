@@ -108,6 +108,60 @@ void mg_world_fail(const char *why) {
 
 /* ---- agreement ---- */
 
+/* What each rank says when they meet. */
+typedef struct meeting {
+    int64_t place, number, random;
+} meeting;
+
+static const char *const place_names[] = {
+    [MG_AT_NEW_STEP] = "a step that is new",
+    [MG_AT_STEP] = "a step",
+    [MG_AT_SEND] = "a callback or another result of rank 0",
+    [MG_AT_END] = "the end of its data or a barrier",
+};
+
+/* Names the first difference between rank r and rank 0. */
+static mg_status compare_meeting(const meeting *first, const meeting *other, int r) {
+    if (other->place != first->place)
+        return mg_fail(MG_USAGE,
+                       "rank %d has come to %s, but rank 0 to %s: all ranks must make the same "
+                       "steps, so their data must have equally many batches",
+                       r, place_names[other->place], place_names[first->place]);
+    if (other->number != first->number)
+        return mg_fail(MG_USAGE,
+                       "rank %d has come to another step than rank 0: all ranks must make the same "
+                       "steps in the same order",
+                       r);
+    if (other->random != first->random)
+        return mg_fail(MG_USAGE,
+                       "the random numbers of rank %d are not those of rank 0: all ranks must have "
+                       "the same seed and make the same draws in the same order, so none of them "
+                       "may depend on mgpu.world()",
+                       r);
+    return MG_OK;
+}
+
+mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs) {
+    *differs = false;
+    if (world.size == 1) return MG_OK;
+    MG_TRY(mg_world_check());
+    meeting *all = mg_alloc((size_t)world.size * sizeof *all);
+    size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
+    mg_status status = all && bytes ? MG_OK : MG_OOM;
+    for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *all;
+    if (status == MG_OK) {
+        all[world.rank] = (meeting){place, number, random};
+        status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
+    }
+    for (int r = 1; r < world.size && status == MG_OK; r++) {
+        status = compare_meeting(&all[0], &all[r], r);
+        *differs = status != MG_OK;
+    }
+    mg_free(all);
+    mg_free(bytes);
+    return status;
+}
+
 /* What each rank says of itself. */
 typedef struct vote {
     int32_t failed;
@@ -153,6 +207,11 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
     mg_free(bytes);
     return status;
+}
+
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
+    MG_TRY(mg_exchange_bounce(mg_channel_tag(&world.channel), a, b, bytes, rounds, seconds));
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), a, seconds, sizeof *seconds);
 }
 
 /* ---- joining ---- */
@@ -234,7 +293,10 @@ static mg_status divide_cores(void) {
     const mg_status status = mg_world_gather(
         (int64_t)mg_core_set_hash(hash_text(mg_world_member(world.rank)->host)), sets);
     for (int r = 0; r < world.size && status == MG_OK; r++) same += sets[r] == sets[world.rank];
-    if (status == MG_OK) mg_core_count_share(same);
+    if (status == MG_OK) {
+        mg_exchange_set_crowded(same > mg_core_count());
+        mg_core_count_share(same);
+    }
     mg_free(sets);
     return status;
 }

@@ -18,6 +18,7 @@ local Progress = require "mgpu.train.progress"
 local proving = require "mgpu.parallel.proving"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
+local world = require "mgpu.parallel.world"
 
 -- ---- the run ------------------------------------------------------------------------------------
 
@@ -204,6 +205,7 @@ local function train_epoch(run)
   local key, metrics = train_step.plan_key(run.model), run.compiled.metrics
   local read = function() return metrics:read() end
   while not run.trained and run_step(run, key, read) do end
+  world.meet()
   if run.async and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
   run.trained, run.steps = true, run.steps or run.step
   local values = attempt(run, read) or read()

@@ -10,13 +10,14 @@ local function script(name, text)
 end
 
 -- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, host "bare"
--- has no mgpulua, and the connection to host "dies" is killed.
+-- has no mgpulua, the connection to host "dies" is killed, and the login at host "talks" prints a line.
 local SSH = script("ssh", [[
 #!/bin/sh
 host=$1; shift
 [ "$host" = gone ] && { echo "no route to host" >&2; exit 255; }
 [ "$host" = bare ] && exec /missing/mgpulua
 [ "$host" = dies ] && kill -9 $$
+[ "$host" = talks ] && echo "Welcome to this host"
 cd /
 exec env -u MGPU_TOKEN -u MGPU_TEST_TRAVELS -u HUB HOST_NAME="$host" sh -c "$*"
 ]])
@@ -44,11 +45,11 @@ end
 
 test("-H starts processes on several hosts, as many as there are slots", function()
   local text, status = run("-H a:2,b --output all " .. PLACE .. [[ "two words" "it's" '$HOME' "]] .. "a\nb" .. '"')
-  local rest = "\ta\t32\ttwo words\tit's\t$HOME\ta\nb\n"
+  local rest = "\tnumeric\t32\ttwo words\tit's\t$HOME\ta\nb\n"
   check.equal(sorted(text), sorted("a\t0\t3\t0\t2" .. rest .. "a\t1\t3\t1\t2" .. rest .. "b\t2\t3\t0\t1" .. rest))
   check.equal(status, 0)
-  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\ta\t32\n")
-  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\ta\t32\n")
+  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\tnumeric\t32\n")
+  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\tnumeric\t32\n")
 end)
 
 test("processes of this host and of others share one numbering, and others learn this host's addresses", function()
@@ -60,6 +61,13 @@ test("processes of this host and of others share one numbering, and others learn
     "here\t0\t2\t0\t2\tnumeric\t32\nhere\t1\t2\t1\t2\tnumeric\t32")
 end)
 
+test("rank 0's host tells where the ranks meet, also behind what its login prints", function()
+  check.equal(run("-H talks,a " .. PLACE), "Welcome to this host\ntalks\t0\t2\t0\t1\tnumeric\t32\n")
+  local text, status = run("-H gone,a " .. PLACE)
+  check.matches(text, "^no route to host\nmgpulua: host gone: it could not be reached")
+  check.equal(status, 255)
+end)
+
 test("the working folder and the variables of mgpulua travel, others do not", function()
   local text = run("-H a -e 'print(os.getenv \"MGPU_TEST_TRAVELS\", os.getenv \"HUB\", io.open \"Makefile\" ~= nil)'",
     "MGPU_TEST_TRAVELS='1 2' HUB=3")
@@ -67,7 +75,7 @@ test("the working folder and the variables of mgpulua travel, others do not", fu
 end)
 
 test("--hostfile and the files of PBS and UGE name hosts", function()
-  local expected = "a\t0\t3\t0\t2\ta\t32\na\t1\t3\t1\t2\ta\t32\nb\t2\t3\t0\t1\ta\t32"
+  local expected = "a\t0\t3\t0\t2\tnumeric\t32\na\t1\t3\t1\t2\tnumeric\t32\nb\t2\t3\t0\t1\tnumeric\t32"
   local file = check.path "hosts"
   check.write(file, "# two hosts\na slots=2\nb:1\n")
   check.equal(sorted(run(("--hostfile %s --output all %s"):format(file, PLACE))), expected)
@@ -79,8 +87,8 @@ end)
 
 test("an allocation of SLURM names hosts, but one with a single node takes any number of processes", function()
   check.equal(sorted(run("--np 3 --output all " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2(x2)'")),
-    "n1\t0\t3\t0\t2\tn1\t32\nn1\t1\t3\t1\t2\tn1\t32\nn2\t2\t3\t0\t1\tn1\t32")
-  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tn1\t32\n")
+    "n1\t0\t3\t0\t2\tnumeric\t32\nn1\t1\t3\t1\t2\tnumeric\t32\nn2\t2\t3\t0\t1\tnumeric\t32")
+  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tnumeric\t32\n")
   check.equal(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=1"),
     "here\t0\t3\t0\t3\tnumeric\t32\n")
   check.matches(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST='n['"), "SLURM_JOB_NODELIST=n[: not a list of nodes")

@@ -137,8 +137,8 @@ end, { bound = math.huge })
 add("layer normalization, scales and images drawn at random", function(given)
   local x, y = floats { 13, 6, 6, 2 }, floats { 13, 1 }
   return train(mgpu.Sequential { L.Input { 6, 6, 2 }, L.RandomFlip {}, L.RandomRotation { 0.1 },
-    L.RandomContrast { 0.2 }, L.DepthwiseConv2D { 3 }, L.PReLU {}, L.SpatialDropout2D { 0.2 }, L.LayerNormalization {}, L.Flatten {},
-    L.LayerScale { 0.5, 32 }, L.Dense { 1 } }, given, x, y)
+    L.RandomContrast { 0.2 }, L.DepthwiseConv2D { 3 }, L.PReLU {}, L.SpatialDropout2D { 0.2 },
+    L.LayerNormalization {}, L.Flatten {}, L.LayerScale { 0.5, 32 }, L.Dense { 1 } }, given, x, y)
 end)
 
 add("regularizers and constraints", function(given)
@@ -176,6 +176,18 @@ add("two inputs and two outputs", function(given)
 end)
 add("sample weights for each output", function(given)
   return two_ends(given, { sample_weight = { floats { 23 }, floats { 23 } } })
+end)
+
+-- Layers on two devices, once for each device that other cases use.
+add("device groups", function(given)
+  local groups = {}
+  for i = 0, tonumber(given.devices:match "%-(%d+)$" or 0) do
+    groups[i + 1] = { "cpu:" .. 2 * i, "cpu:" .. 2 * i + 1 }
+  end
+  local x, y = sums(23)
+  return train(stack(L.Dense { 7, activation = "tanh", device = 1, kernel_regularizer = "l2" },
+    L.Dense { 4, device = 2, activity_regularizer = "l2" }, L.Dropout { 0.3, device = 1 }),
+    with(given, { devices = groups }), x, y)
 end)
 
 -- ---- options ------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ end)
 
 -- Cases in which most can go wrong with another division of rows.
 local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
-  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch" }
+  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups" }
 
 test("ranks may have several devices, and not all as many", function()
   for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
@@ -78,18 +78,29 @@ end
 -- ---- ranks that differ ----------------------------------------------------------------------------------
 
 -- Case of wrong_rank_cases.lua -> the error.
+local MADE = "the step that rank 1 has made differs from that of rank 0 "
 local DIFFERS = {
   nothing = "^nothing$",
-  rows = "in the number of rows of the batch: give all ranks the same data and batch size",
-  ["batch size"] = "in the number of rows of the batch: give all",
-  ["rows of a last batch"] = "in its operations and shapes: all ranks must run the same script with",
-  units = "in its operations and shapes: all ranks",
-  optimizer = "in the number of variables that it changes: all ranks must make the same model and optimizer",
-  layers = "in the number of its operations: all ranks must run the same script",
-  seed = "in the random seed: call mgpu.seed with the same number on all ranks",
-  draws = "in the number of random numbers drawn so far: all ranks must make the same random draws",
-  predict = "in the number of rows of the batch",
+  rows = MADE .. "in the number of rows of the batch: give all ranks the same data and batch size",
+  ["batch size"] = MADE .. "in the number of rows of the batch: give all",
+  ["rows of a last batch"] = MADE .. "in its operations and shapes: all ranks must run the same script with",
+  units = MADE .. "in its operations and shapes: all ranks",
+  optimizer = MADE .. "in the number of variables that it changes: all ranks must make the same model and optimizer",
+  layers = MADE .. "in the number of its operations: all ranks must run the same script",
+  seed = MADE .. "in the random seed: call mgpu.seed with the same number on all ranks",
+  draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
+  predict = MADE .. "in the number of rows of the batch",
+  ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",
+  ["a step that rank 0 does not make"] = "rank 1 has come to a step that is new, but rank 0 to the end of its data or",
+  ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
+  ["a seed between two steps"] = "the random numbers of rank 1 are not those of rank 0",
+  ["a callback that one rank lacks"] = "rank 1 has come to a step that is new, but rank 0 to a callback or another",
 }
+
+for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
+  DIFFERS["batches to " .. method] = "rank 1 has come to the end of its data or a barrier, but rank 0 to a step: all "
+    .. "ranks must make the same steps, so their data must have equally many batches"
+end
 
 test("a rank whose step is another one is named on all ranks, which can go on with equal steps", function()
   local text = launch("np", 3, "wrong_rank_cases", "-")
@@ -97,7 +108,22 @@ test("a rank whose step is another one is named on all ranks, which can go on wi
   for name, expected in pairs(DIFFERS) do
     local said = lines[name .. ": said"] or "no such case"
     check.matches(said, expected)
-    if name ~= "nothing" then check.matches(said, "the step that rank 1 has made differs from that of rank 0 ") end
   end
   same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
+end)
+
+-- ---- callbacks --------------------------------------------------------------------------------------------
+
+test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()
+  local expected, text = launch("alone", 1, "rank_callback_cases", "-"), nil
+  for _, n in ipairs { 2, 3 } do
+    text = launch("np", n, "rank_callback_cases", "-")
+    same_to_rounding(text, expected)
+  end
+  local lines = lines_of(text)
+  check.equal(lines["error: on_epoch_end raises: said"], "no more")
+  check.matches(lines["error: a loss that is not finite: said"], "is not finite")
+  check.equal(lines["error: a row that is infinite: same"], "true")
+  check.equal(lines["error: a loss that is not finite: same"], "true")
+  check.equal(lines["stop_training after an epoch: stopped"], "true")
 end)

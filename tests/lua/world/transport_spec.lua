@@ -45,6 +45,14 @@ for kind, transport in pairs(processes.transports) do
     end)
   end
 
+  test(kind .. ": processes that may not read each other's memory exchange messages, silently", function()
+    needs(kind)
+    local out = run(kind, 2, ("%s %s %s"):format(program "without_cma", exchange, kind))
+    local _, good = out:gsub(" exchanged\n", "")
+    local _, lines = out:gsub("\n", "")
+    if good ~= 2 or lines ~= 2 then check.fail(out:sub(1, 1000)) end
+  end)
+
   test(kind .. ": a message may have more than 2^31 bytes", function()
     check.slow()
     needs(kind)

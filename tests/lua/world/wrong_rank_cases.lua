@@ -1,5 +1,5 @@
---- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and then
---- trains as if nothing had been.
+--- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and
+--- then trains as if nothing had been.
 --
 -- Rank 0 of a world of one trains the same, and has no error.
 local mgpu = require "mgpu"
@@ -30,7 +30,8 @@ local function add(name, fn)
     mgpu.reset_names()
     local model, x, y = compiled(), data(11)
     local history = model:fit(x, y, { batch_size = 4, verbose = 0 }).history
-    return { said = ok and "nothing" or (said:gsub("\n.*", "")), history = history, weights = model:get_weights() }
+    return { said = ok and "nothing" or (said:gsub("\n.*", ""):gsub("^%S+:%d+: ", "")), history = history,
+      weights = model:get_weights() }
   end }
 end
 
@@ -84,6 +85,60 @@ end)
 add("predict", function(is_wrong)
   local model = compiled()
   model:predict((data(is_wrong and 8 or 9)))
+end)
+
+-- A dataset of so many batches of two rows.
+local function batches(n)
+  local i = 0
+  return mgpu.data.generator(function()
+    i = 0
+    return function()
+      i = i + 1
+      if i <= 2 * n then return mgpu.ones({ 3 }, { dtype = "float64" }), mgpu.ones({ 1 }, { dtype = "float64" }) end
+    end
+  end):batch(2)
+end
+
+add("batches to fit", function(is_wrong)
+  compiled():fit(batches(is_wrong and 2 or 3), { verbose = 0, epochs = 2 })
+end)
+add("batches to evaluate", function(is_wrong) compiled():evaluate(batches(is_wrong and 2 or 3), { verbose = 0 }) end)
+add("batches to predict", function(is_wrong) compiled():predict(batches(is_wrong and 2 or 3)) end)
+add("batches to validate with", function(is_wrong)
+  compiled():fit(batches(3), { verbose = 0, validation_data = batches(is_wrong and 2 or 3) })
+end)
+
+add("another step", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  model:test_on_batch(x, y)
+  if is_wrong then model:train_on_batch(x, y) else model:test_on_batch(x, y) end
+end)
+
+add("a step that rank 0 does not make", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  if is_wrong then model:train_on_batch(x, y) end
+  mgpu.world():barrier()
+end)
+
+add("draws between two steps", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  if is_wrong then mgpu.eval(mgpu.rand { 3 }) end
+  model:train_on_batch(x, y)
+end)
+
+add("a seed between two steps", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  if is_wrong then mgpu.seed(9) end
+  model:train_on_batch(x, y)
+end)
+
+add("a callback that one rank lacks", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:fit(x, y, { verbose = 0, callbacks = not is_wrong and { { on_epoch_end = function() end } } or nil })
+  model:evaluate(x, y, { verbose = 0 })
 end)
 
 return M
