@@ -102,6 +102,16 @@ add("epochs that end within a pass", function()
   return dense(), data.from_tensors({ points(23) }):shuffle(23, 1):batch(4):cycle(), { steps = 4, epochs = 3 }
 end)
 
+add("device groups", function(given)
+  local groups = {}
+  for i = 0, tonumber(given.devices:match "%-(%d+)$" or 0) do
+    groups[i + 1] = { "cpu:" .. 2 * i, "cpu:" .. 2 * i + 1 }
+  end
+  given.devices = groups
+  local model = mgpu.Sequential { L.Input { 5 }, L.Dense { 7, device = 1 }, L.Dense { 1, device = 2 } }
+  return model, data.from_tensors({ points(23) }):shuffle(23, 1):batch(5)
+end)
+
 add("windows in batches", function()
   local x, y = points(30)
   local model = mgpu.Sequential { L.Input { 2, 5 }, L.Dense { 4, activation = "tanh" }, L.Dense { 1 } }
