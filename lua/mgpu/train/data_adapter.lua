@@ -149,6 +149,7 @@ local function from_dataset(what, model, dataset, given)
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
   given.share = row_share.of(model.compiled)
+  if given.share and checks.is_dataset(dataset) then row_share.check_order(what, dataset) end
   local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what, generator = generator,
     device = given.share and host() or data_device(model), spread = data_devices(model, given.share) }
   if source.length == 0 then M.no_batch(source) end

@@ -78,42 +78,66 @@ test("the rows go to devices of another kind than the batch lies on", function()
   ranks.same_to_rounding(ranks.launch("np", 2, "data_cases", "ref:0", names), ranks.only(alone, names), {})
 end)
 
--- ---- rows that one rank cannot use ------------------------------------------------------------------
+-- ---- ranks that differ ------------------------------------------------------------------------------
 
--- Output of a script that trains twice on a dataset, on two processes that all show their errors.
-local function fit_twice(ds)
-  local path = check.path "twice.lua"
-  check.write(path, ([[
+-- Output of a script on two processes. In it, fit(ds) trains on a dataset and writes the rank and its error, or "nil".
+local function on_two(chunk)
+  local path = check.path "two.lua"
+  check.write(path, [[
     local mgpu = require "mgpu"
     mgpu.seed(1)
     local model = mgpu.Sequential { mgpu.layers.Flatten {}, mgpu.layers.Dense { 3, activation = "softmax" } }
     model:compile { loss = "sparse_categorical_crossentropy" }
-    local ds = %s
-    for _ = 1, 2 do
-      local _, said = pcall(model.fit, model, ds, { epochs = 1, verbose = 0 })
-      io.stderr:write(mgpu.world().rank .. " " .. tostring(said):gsub("^[^:]*:%%d+: ", "") .. "\n")
-    end]]):format(ds))
+    local function fit(ds)
+      local ok, said = pcall(model.fit, model, ds, { epochs = 1, verbose = 0 })
+      io.stderr:write(mgpu.world().rank .. " " .. tostring(not ok and said:gsub("^[^:]*:%d+: ", "") or nil) .. "\n")
+    end
+  ]] .. chunk)
   check.needs(check.program:match "^'?(.*)/" .. "/mgpu-ucx.so")
-  return check.run(("timeout -k 5 100 %s --np 2 %s 2>&1 </dev/null"):format(check.program, path))
+  return "\n" .. check.run(("timeout -k 5 100 %s --np 2 %s 2>&1 </dev/null"):format(check.program, path))
 end
 
--- Asserts that rank 1 raises an error, of which rank 0 is told, both times.
+-- Asserts that this rank has written n lines that begin so (a pattern).
+local function says(text, rank, said, n)
+  local _, times = text:gsub("\n" .. rank .. " " .. said, "")
+  if times ~= n then check.fail(("rank %d: %q %d times, expected %d, in %s"):format(rank, said, times, n, text)) end
+end
+
+-- Asserts that rank 1 raises an error, of which rank 0 is told, and that neither trains afterwards.
 local function told(text, message)
-  for rank, said in pairs { [0] = "fit: epoch 1, step 1: rank 1 %(host %S+, pid %d+%) failed: " .. message, message } do
-    local _, times = ("\n" .. text):gsub("\n" .. rank .. " " .. said, "")
-    if times ~= 2 then check.fail(("rank %d: no %q twice in %s"):format(rank, said, text)) end
-  end
+  local line = "\n0 fit: epoch 1, step 1: rank 1 %(host %S+, pid %d+%) failed: " .. message
+  if not text:find(line) then check.fail(("no %q in %s"):format(line, text)) end
+  for rank = 0, 1 do says(text, rank, "[^\n]*" .. message, 2) end
 end
 
 test("a label that is wrong is found by the rank that has it, and all ranks learn of it", function()
-  told(fit_twice 'mgpu.data.from_tensors({ mgpu.rand { 6, 2 }, mgpu.tensor { 0, 1, 2, 0, 7, 1 } }):batch(6)',
-    "fit: the label in row 5 of y is 7, but the model has 3 classes")
+  told(on_two [[
+    local ds = mgpu.data.from_tensors { mgpu.rand { 6, 2 }, mgpu.tensor { 0, 1, 2, 0, 7, 1 } }
+    for _ = 1, 2 do fit(ds:batch(6)) end]], "fit: the label in row 5 of y is 7, but the model has 3 classes")
 end)
 
 test("a file that one rank cannot read ends the training of all", function()
   local images = check.path "damaged"
   core.make_folder(images .. "/a")
   for i = 1, 6 do check.write(("%s/a/%d.bmp"):format(images, i), bmp(i):sub(1, i < 6 and -1 or 99)) end
-  told(fit_twice(("mgpu.data.image_folder(%q, { size = 4 }):batch(6):prefetch(2)"):format(images)),
-    "image_folder: [^\n]*/6.bmp: ")
+  told(on_two(([[
+    local ds = mgpu.data.image_folder(%q, { size = 4 })
+    for _ = 1, 2 do fit(ds:batch(6):prefetch(2)) end]]):format(images)), "image_folder: [^\n]*/6.bmp: ")
+end)
+
+test("ranks that take a shard of their own, or shuffle in their own way, are refused, and can go on", function()
+  local text = on_two [[
+    local ds, rank = mgpu.data.from_tensors { mgpu.rand { 6, 2 }, mgpu.zeros { 6 } }, mgpu.world().rank
+    fit(ds:shard(rank + 1, 2):batch(2))
+    fit(ds:filter(function(x) return x:sum():ge(0) end):shard(rank + 1, 2):batch(2))
+    fit(ds:shuffle(6, rank):batch(2))
+    fit(rank == 0 and ds:batch(2) or ds:shuffle(6, 1):batch(2))
+    fit(ds:batch(2))]]
+  for rank = 0, 1 do
+    for steps, n in pairs { shard = 2, shuffle = 1, ["shuffle or :shard"] = 1 } do
+      says(text, rank, ("fit: the dataset of rank 1 is not that of rank 0: they differ in :%s: give all ranks the same "
+        .. "dataset, as the ranks share the rows of each batch"):format(steps), n)
+    end
+    says(text, rank, "nil", 1)
+  end
 end)
