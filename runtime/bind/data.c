@@ -149,6 +149,38 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
+/* Reads the share {first=, n=, total=} on top of the stack. */
+static mg_share read_share(lua_State *L) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    const int64_t first = count_field(L, "first", 0), n = count_field(L, "n", 1),
+                  total = count_field(L, "total", 1);
+    if (total > MG_MAX_SHARDS || n > total || first > total - n)
+        bind_fail(L, MG_USAGE,
+                  "a share of a batch: %lld devices from number %lld on, of %lld; at most %d are "
+                  "possible",
+                  (long long)n, (long long)first, (long long)total, MG_MAX_SHARDS);
+    return (mg_share){(int)first, (int)n, (int)total};
+}
+
+/* share_rows(share, rows) -> the first of the rows (from 0) of a batch that the share has, and
+ * their number; see mg_share. */
+static int core_share_rows(lua_State *L) {
+    int64_t from, to;
+    lua_settop(L, 2);
+    lua_insert(L, 1);
+    const mg_share share = read_share(L);
+    mg_share_rows(&share, (int64_t)luaL_checknumber(L, 1), &from, &to);
+    lua_pushnumber(L, (double)from);
+    lua_pushnumber(L, (double)(to - from));
+    return 2;
+}
+
+/* rows_read() -> how many rows this process has read for datasets so far. */
+static int core_rows_read(lua_State *L) {
+    lua_pushnumber(L, (double)mg_element_rows_read());
+    return 1;
+}
+
 /* Reads the devices that will share the rows of batches, with their weights: the arrays `shards`
  * and `weights` of the table at index; there may be none. */
 static void read_shards(lua_State *L, int index, mg_stream_spec *spec) {
@@ -200,8 +232,8 @@ static int default_threads(const mg_stream_spec *spec) {
     return cores < MOST_DEFAULT_THREADS ? cores : MOST_DEFAULT_THREADS;
 }
 
-/* stream(source, {stage, ...}, {devices=, host=, shards=, weights=, pass=, element=, depth=,
- * threads=, dense=}) -> a stream.
+/* stream(source, {stage, ...}, {devices=, host=, shards=, weights=, share=, pass=, element=,
+ * depth=, threads=, dense=}) -> a stream.
  *
  * See mg_stream_spec for the fields. The stream retains the source. */
 static int core_stream(lua_State *L) {
@@ -221,6 +253,9 @@ static int core_stream(lua_State *L) {
     spec.stages = stages;
     lua_settop(L, 3);
     read_devices(L, 3, &spec); /* the table stays on top, where count_field reads it */
+    lua_getfield(L, -1, "share");
+    if (!lua_isnil(L, -1)) spec.share = read_share(L);
+    lua_pop(L, 1);
     spec.pass = (uint64_t)count_field(L, "pass", 0);
     spec.element = count_field(L, "element", 0);
     spec.depth = count_field(L, "depth", 0);
@@ -356,4 +391,6 @@ const luaL_Reg mg_bind_data[] = {{"idx_load", core_idx_load},
                                  {"stream_rows", core_stream_rows},
                                  {"stream_close", stream_close},
                                  {"stream_seed", core_stream_seed},
+                                 {"share_rows", core_share_rows},
+                                 {"rows_read", core_rows_read},
                                  {NULL, NULL}};

@@ -70,6 +70,12 @@ static int core_world_barrier(lua_State *L) {
     return 0;
 }
 
+/* world_fail(why): this rank cannot go on with what all do together; the others learn why. */
+static int core_world_fail(lua_State *L) {
+    mg_world_fail(luaL_checkstring(L, 1));
+    return 0;
+}
+
 /* world_gather(number) -> the numbers of all ranks, rank 0's first; whole numbers up to 2^53. */
 static int core_world_gather(lua_State *L) {
     const int size = mg_world_size();
@@ -220,6 +226,7 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_is_joint", core_world_is_joint},
                                   {"world_alone", core_world_alone},
                                   {"world_barrier", core_world_barrier},
+                                  {"world_fail", core_world_fail},
                                   {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},

@@ -7,7 +7,43 @@
 #include "core/alloc.h"
 #include "device/buffer.h"
 #include "device/device.h"
+#include <stdatomic.h>
 #include <string.h>
+
+static atomic_llong rows_read;
+
+int64_t mg_element_rows_read(void) {
+    return atomic_load_explicit(&rows_read, memory_order_relaxed);
+}
+
+/* ---- the rows of this process ---- */
+
+/* Deals the rows out over the devices of this process. */
+static void deal(mg_shards *own, const mg_share *share, int64_t rows) {
+    mg_shards all;
+    mg_shards_deal(&all, share->total, rows, NULL);
+    *own = (mg_shards){.n = share->n, .rows = rows};
+    memcpy(own->first, all.first + share->first, (size_t)share->n * sizeof own->first[0]);
+    memcpy(own->count, all.count + share->first, (size_t)share->n * sizeof own->count[0]);
+}
+
+void mg_share_rows(const mg_share *share, int64_t rows, int64_t *from, int64_t *to) {
+    mg_shards own;
+    *from = 0, *to = rows;
+    if (!share->total) return;
+    deal(&own, share, rows);
+    *from = own.first[0];
+    *to = own.first[own.n - 1] + own.count[own.n - 1];
+}
+
+/* Sets the rows to be read. A row of a batch of batches is several rows of the source. */
+static void choose_rows(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
+    e->from = 0, e->to = rows->n;
+    if (!kind->share.total || e->outer.rank > 0 || e->inner.rank == 0 || rows->n == 0) return;
+    const int64_t each = rows->n / e->inner.dim[0];
+    mg_share_rows(&kind->share, e->inner.dim[0], &e->from, &e->to);
+    e->from *= each, e->to *= each;
+}
 
 /* ---- making room ---- */
 
@@ -76,6 +112,7 @@ mg_element *mg_element_new(const mg_element_kind *kind, const mg_rows *rows) {
     e->n_parts = n_parts;
     e->part_rows = rows->n / n_parts;
     e->n_fields = s->n_fields;
+    choose_rows(e, kind, rows);
     memcpy(e->field, s->field, (size_t)s->n_fields * sizeof *e->field);
     for (int k = 0; k < e->n_fields; k++)
         if (!mg_field_varies(&e->field[k]))
@@ -136,6 +173,7 @@ static mg_status copy_rows(const mg_element *e, const mg_element_kind *kind, con
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed) {
     mg_cell cell[e->n_fields];
+    atomic_fetch_add_explicit(&rows_read, to - from, memory_order_relaxed);
     *failed = from;
     if (kind->source->api->copy_rows) return copy_rows(e, kind, rows, from, to);
     for (int64_t i = from; i < to; i++) {
@@ -163,19 +201,30 @@ static mg_status differing_shapes(const mg_element *e, const mg_rows *rows, int6
                    MG_SHAPE_TEXT(&cell[0].shape), MG_SHAPE_TEXT(&cell[row].shape));
 }
 
+/* Reads the first row, if it is not among those to be read but has the shapes of the batch. */
+static mg_status read_shapes(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
+    int64_t failed;
+    bool varies = false;
+    for (int k = 0; k < e->n_fields; k++) varies = varies || e->value[k].cell;
+    return varies && e->from > 0 ? mg_element_read(e, kind, rows, 0, 1, &failed) : MG_OK;
+}
+
 /* Moves the cells of value i into a buffer. */
 static mg_status join_cells(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                             int64_t i) {
     mg_field_value *v = &e->value[i];
     const mg_shape shape = v->cell[0].shape;
-    for (int64_t row = 1; row < e->part_rows; row++)
+    const int64_t from = e->n_parts == 1 ? e->from : 0, to = e->n_parts == 1 ? e->to : e->part_rows;
+    for (int64_t row = from; row < to; row++)
         if (!mg_shape_equal(&shape, &v->cell[row].shape)) return differing_shapes(e, rows, i, row);
     MG_TRY(make_buffer(e, kind, i, &shape));
     const size_t bytes = mg_cell_bytes(&e->field[i % e->n_fields], &shape);
-    for (int64_t row = 0; row < e->part_rows; row++) {
+    for (int64_t row = from; row < to; row++) {
         memcpy((char *)v->buffer->data + (size_t)row * bytes, v->cell[row].data, bytes);
         mg_free(v->cell[row].data);
+        v->cell[row].data = NULL;
     }
+    if (from > 0) mg_free(v->cell[0].data); /* read for its shape */
     mg_free(v->cell);
     v->cell = NULL;
     return MG_OK;
@@ -209,7 +258,10 @@ static mg_status send_rows(const mg_field_value *v, const mg_element_kind *kind)
     const mg_staging how = {.stop = kind->stop, .context = kind->context};
     const int64_t rows = v->shape.dim[0];
     if (rows == 0) return MG_OK;
-    mg_shards_deal(&shards, kind->n_shards, rows, kind->weights);
+    if (kind->share.total)
+        deal(&shards, &kind->share, rows);
+    else
+        mg_shards_deal(&shards, kind->n_shards, rows, kind->weights);
     return mg_buffer_stage_rows(v->buffer, &shards, kind->shard, v->buffer->bytes / (size_t)rows,
                                 &how);
 }
@@ -221,6 +273,7 @@ static int64_t text_bytes(const mg_element *e, const mg_field_value *v) {
 }
 
 mg_status mg_element_finish(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
+    MG_TRY(read_shapes(e, kind, rows));
     for (int64_t i = 0; i < e->n_parts * e->n_fields; i++) {
         const int k = (int)(i % e->n_fields);
         mg_field_value *v = &e->value[i];

@@ -29,7 +29,7 @@ static const double POLL_SECONDS = 0.05;
 typedef struct job {
     mg_rows rows;
     mg_element *element; /* owned; NULL: not allocated yet */
-    int64_t begun, read; /* rows whose reading has started; that have been read */
+    int64_t begun, read; /* where reading has not started yet; how many rows have been read */
     int working;         /* threads that work on it */
     bool finishing;      /* a thread allocates or finishes it */
     bool ready;
@@ -185,6 +185,7 @@ static void change_element(mg_stream *s, job *j) {
         status = mg_element_finish(j->element, &s->kind, &j->rows);
     pthread_mutex_lock(&s->mutex);
     j->finishing = false;
+    if (is_new && status == MG_OK) j->begun = j->element->from;
     j->ready = !is_new && status == MG_OK;
     if (status != MG_OK) record_failure(j, status, j->rows.n);
 }
@@ -193,13 +194,14 @@ static void change_element(mg_stream *s, job *j) {
  * between; an even share of the batch for several threads. */
 static int64_t chunk_of(const mg_stream *s, const job *j) {
     if (s->n_threads < 2) return MOST_CHUNK;
-    const int64_t share = j->rows.n / (s->n_threads * CHUNKS_PER_THREAD);
+    const int64_t rows = j->element->to - j->element->from,
+                  share = rows / (s->n_threads * CHUNKS_PER_THREAD);
     return share < 1 ? 1 : share > MOST_CHUNK ? MOST_CHUNK : share;
 }
 
 static void read_chunk(mg_stream *s, job *j) {
-    const int64_t from = j->begun, wanted = from + chunk_of(s, j),
-                  to = wanted < j->rows.n ? wanted : j->rows.n;
+    const int64_t from = j->begun, wanted = from + chunk_of(s, j), end = j->element->to,
+                  to = wanted < end ? wanted : end;
     int64_t failed;
     j->begun = to;
     pthread_mutex_unlock(&s->mutex);
@@ -227,13 +229,14 @@ static bool is_settled(const mg_stream *s) {
 /* Whether the job has a task that is not started yet. */
 static bool has_task(const job *j) {
     if (j->ready || j->finishing) return false;
-    return !j->element || j->begun < j->rows.n || j->read == j->rows.n;
+    const mg_element *e = j->element;
+    return !e || j->begun < e->to || j->read == e->to - e->from;
 }
 
 /* Executes a task of the job. */
 static void work_on(mg_stream *s, job *j) {
     j->working++;
-    if (j->element && j->begun < j->rows.n)
+    if (j->element && j->begun < j->element->to)
         read_chunk(s, j);
     else
         change_element(s, j);
@@ -378,6 +381,13 @@ static mg_status check_axes(const mg_stream_spec *spec) {
     return MG_OK;
 }
 
+/* Texts become Lua values at once, and nothing says which of them are not there. */
+static bool has_texts(const mg_source *source) {
+    bool texts = false;
+    for (int k = 0; k < source->n_fields; k++) texts = texts || source->field[k].text;
+    return texts;
+}
+
 /* The threads are started last, when everything that they read is initialized. mg_stream_free also
  * frees a partly constructed stream. */
 mg_stream *mg_stream_new(const mg_stream_spec *spec) {
@@ -398,6 +408,7 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     memcpy(s->kind.shard, spec->shard, sizeof s->kind.shard);
     memcpy(s->weight, spec->weight, sizeof s->weight);
     s->kind.n_shards = spec->n_shards;
+    if (!has_texts(spec->source)) s->kind.share = spec->share;
     s->kind.weights = spec->weighted ? s->weight : NULL;
     s->kind.ahead = spec->depth > 0;
     s->depth = spec->depth;

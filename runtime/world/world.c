@@ -198,12 +198,14 @@ uint32_t mg_world_flags(void) {
 
 mg_status mg_world_broadcast(int root, void *data, size_t bytes) {
     if (world.size == 1) return MG_OK;
+    MG_TRY(mg_world_check());
     return mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
 }
 
 mg_status mg_world_gather(int64_t own, int64_t *all) {
     all[world.rank] = own;
     if (world.size == 1) return MG_OK;
+    MG_TRY(mg_world_check());
     size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
     if (!bytes) return MG_OOM;
     for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;

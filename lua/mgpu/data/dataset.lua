@@ -234,7 +234,9 @@ function methods:length() return self.count < math.huge and self.count or nil en
 --- ds:iter(position, device, spread) -> an iterator (iterator.lua) over a fresh pass, or over the rest of one:
 -- `position` is what iterator:position() gave. It may be left early. device: where the values are wanted; prefetch
 -- sends them there ahead of time. With nil, or after a map: the device of the tensors, or the default device.
--- spread: the {devices =, weights =} that will share the rows of each batch; prefetch sends each device its rows.
+-- spread: the {devices =, weights =} that will share the rows of each batch; prefetch sends each device its rows. With
+-- a `share` (train/row_share.lua) only the rows of these devices are read, and the other rows of a batch are undefined.
+-- After a map, or with text, all rows are read.
 -- Errors: a position past the end.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.arange(4) }

@@ -72,8 +72,8 @@ local function open(self, rows)
   self.blocks = rows > 1
   local spread = rows == 1 and self.spread or {}
   self.stream = core.stream(dataset.source, stages, { devices = devices_of(dataset, self.device), host = host(),
-    shards = spread.devices, weights = spread.weights, pass = self.pass, element = first, depth = depth,
-    threads = dataset.threads or nil, dense = self.dense })
+    shards = spread.devices, weights = spread.weights, share = spread.share, pass = self.pass, element = first,
+    depth = depth, threads = dataset.threads or nil, dense = self.dense })
 end
 
 --- new(dataset, pass, element, device, spread) -> an iterator that begins at that element (from 0) of that pass (from
@@ -81,7 +81,7 @@ end
 function Iterator.new(dataset, pass, element, device, spread)
   local self = setmetatable({ dataset = dataset, device = device, dense = level_of_first_map(dataset),
     level = dataset.level, maps = dataset.maps, pass = pass, element = element, ended = false,
-    spread = not next(dataset.maps) and spread or nil }, Iterator)
+    spread = dataset.level > 0 and not next(dataset.maps) and spread or nil }, Iterator)
   self.place = function() return user_function.text_of_place(self.element + 1, self:rows()) end
   open(self, rows_in_block(dataset))
   return self
@@ -178,6 +178,9 @@ function Iterator:rows() return core.stream_rows(self.stream, self.part or 1, se
 --     --> 2
 --     --> 3
 function Iterator:position() return { pass = self.pass, element = self.element } end
+
+--- it:is_shared() -> whether it reads only a share of the rows of each batch: see `spread` of dataset:iter.
+function Iterator:is_shared() return self.spread ~= nil and self.spread.share ~= nil end
 
 --- it:close(): frees memory and thread now rather than when the iterator is collected.
 -- Example:

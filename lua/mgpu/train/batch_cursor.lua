@@ -7,6 +7,7 @@
 -- source is tensors, nothing is copied: the step itself gathers the rows order[first], ... from the whole tensors.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
+local row_share = require "mgpu.train.row_share"
 
 local SHUFFLE_STREAM = 1 -- number of the random stream for shuffling; the layers have others
 
@@ -77,7 +78,12 @@ local Stream = {}
 Stream.__index = Stream
 
 function Stream:take()
-  local x, y, weight, more = self.next()
+  local x, y, weight, more
+  if self.is_shared then
+    x, y, weight, more = row_share.only_here(self.next)
+  else
+    x, y, weight, more = self.next()
+  end
   if x == nil then return nil end
   self.taken = self.taken + 1
   local part, rows = self.source.check(x, y, weight, more)
@@ -90,7 +96,9 @@ function Stream:start(_, position)
   local before = self.next
   if type(before) == "table" and before.close then before:close() end
   local dataset = self.source.dataset
-  self.next = checks.is_dataset(dataset) and dataset:iter(position, self.device, self.spread) or dataset:iter(position)
+  local of_data = checks.is_dataset(dataset)
+  self.next = of_data and dataset:iter(position, self.device, self.spread) or dataset:iter(position)
+  self.is_shared = of_data and self.next:is_shared()
   self.taken = 0
 end
 

@@ -3,12 +3,15 @@
 -- A source of tensors is {tensors, layout, order, rows}: the whole tensors (batch_layout.lua says which is which) and
 -- an int32 tensor of the row numbers to use, in order. A validation split is the same tensors with another order.
 -- A source of a dataset is {dataset, length (nil if unknown), check, what, device (where batches are wanted; nil: on
--- several), spread (devices and weights of those that share the rows of a batch)}; its batches are checked one by one.
+-- several), spread (devices and weights of those that share the rows of a batch, and this rank's share of the rows:
+-- row_share.lua)}; its batches are checked one by one.
 -- batch_cursor.lua goes through either.
 local batch_layout = require "mgpu.train.batch_layout"
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
+local host = require "mgpu.data.host"
+local row_share = require "mgpu.train.row_share"
 local value_checks = require "mgpu.train.value_checks"
 
 local ops = core.ops
@@ -35,10 +38,12 @@ local function data_device(model)
   return core.default_device()
 end
 
--- The devices that share the rows of each batch, with their weights; nil where no batch is shared out.
-local function data_devices(model)
+-- The devices that share the rows of each batch, with their weights, or with this rank's share of the rows; nil where
+-- no batch is shared out.
+local function data_devices(model, share)
   local compiled = model.compiled
   local spread = compiled and compiled.spread
+  if share then return { devices = not spread.stages and spread.devices or nil, share = share } end
   return spread and not spread.stages and not spread.joint and compiled.strategy ~= "async" and spread or nil
 end
 
@@ -80,22 +85,33 @@ local function from_generator(what, generator)
   return { iter = function() return iterate end, taken = function() return taken end }
 end
 
--- The targets, the shapes of the predictions, and the sample weights, checked; with `due` their values are looked at.
-local function checked_targets(what, model, x, y, weight, device, due)
-  local targets, shapes, predictions = data_checks.targets(what, model, y, x, device, due and value_checks.ROWS or 1)
+-- The rows of the window, of each tensor (by output number).
+local function cut(tensors, window)
+  local list = {}
+  for i, t in pairs(tensors) do list[i] = row_share.cut(t, window) end
+  return list
+end
+
+-- The targets, the shapes of the predictions, and the sample weights, checked; with `due` their values are looked at:
+-- of the rows of a window, if it begins the batch.
+local function checked_targets(what, model, x, y, weight, device, due, window)
+  due = due and not (window and window.first > 0)
+  local looked_at = due and math.min(value_checks.ROWS, window and window.count or math.huge) or 1
+  local targets, shapes, predictions = data_checks.targets(what, model, y, x, device, looked_at, window)
   local sample = data_checks.sample_weights(what, model, weight, rows_of(x[1]), device)
-  if due then value_checks.data(what, model, targets, predictions, sample) end
+  if due then value_checks.data(what, model, cut(targets, window), predictions, cut(sample, window)) end
   return targets, shapes, sample
 end
 
--- A batch of a dataset, as a source of all its rows; and the number of its rows.
+-- A batch of a dataset, as a source of all its rows; and the number of its rows. given.share: see row_share.of.
 local function checked_batch(what, model, given, x, y, weight, due)
-  local device = data_device(model)
+  local device = not given.share and data_device(model) or nil
   x = data_checks.inputs(what, model, x, device)
   local rows = rows_of(x[1])
   if not given.targets then return from_tensors(x, {}, {}, 0, nil), rows end
-  local targets, shapes, sample = checked_targets(what, model, x, y, weight, device, due)
-  local weights = data_checks.training_weights(what, given.class_weight, targets, shapes, sample)
+  local window = row_share.window(given.share, rows)
+  local targets, shapes, sample = checked_targets(what, model, x, y, weight, device, due, window)
+  local weights = data_checks.training_weights(what, given.class_weight, targets, shapes, sample, window)
   return from_tensors(x, targets, weights, #shapes, nil), rows
 end
 
@@ -132,8 +148,10 @@ local function from_dataset(what, model, dataset, given)
   if given.sample_weight then
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
-  local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what,
-    generator = generator, device = data_device(model), spread = data_devices(model) }
+  given.share = row_share.of(model.compiled)
+  if given.share and checks.is_dataset(dataset) then row_share.check_order(what, dataset) end
+  local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what, generator = generator,
+    device = given.share and host() or data_device(model), spread = data_devices(model, given.share) }
   if source.length == 0 then M.no_batch(source) end
   local due = given.targets and value_checks.is_due(model, what)
   function source.check(x, y, weight, more)

@@ -150,9 +150,10 @@ local function predict_first(model, x, rows)
   return shapes, predictions
 end
 
---- targets(what, model, y, x, device, rows) -> the targets by output number, the shapes of the model's predictions, and
---- the predictions for the first rows, lazy. An output without loss and metrics needs no target.
-function M.targets(what, model, y, x, device, rows)
+--- targets(what, model, y, x, device, rows, window) -> the targets by output number, the shapes of the model's
+--- predictions, and the predictions for the first rows, lazy. An output without loss and metrics needs no target.
+--- window: of row_share.window, the rows that have values; nil: all.
+function M.targets(what, model, y, x, device, rows, window)
   local outputs, names, list = model.compiled.outputs, model.output_names or ONE_OUTPUT, {}
   local given, shapes, predictions = arrange(y, names, what, "y"), predict_first(model, x, rows)
   for i, output in ipairs(outputs) do
@@ -162,7 +163,7 @@ function M.targets(what, model, y, x, device, rows)
       list[i] = to_tensor(given[i] or nil, what, label, device)
       check_rows(list[i], rows_of(x[1]), what, label)
       label_checks.check(output.loss, list[i], shapes[i],
-        #names > 1 and ('%s: output "%s"'):format(what, names[i]) or what)
+        #names > 1 and ('%s: output "%s"'):format(what, names[i]) or what, window)
     end
   end
   return list, shapes, predictions
@@ -185,14 +186,14 @@ function M.sample_weights(what, model, given, rows, device)
   return list
 end
 
---- training_weights(what, class_weight, y, shapes, sample) -> the weights of rows in training: the sample weights
---- times the weights of the rows' classes. `class_weight` may be nil.
-function M.training_weights(what, class_weight, y, shapes, sample)
+--- training_weights(what, class_weight, y, shapes, sample, window) -> the weights of rows in training: the sample
+--- weights times the weights of the rows' classes. `class_weight` may be nil; window: as for targets.
+function M.training_weights(what, class_weight, y, shapes, sample, window)
   if not class_weight then return sample end
   if #shapes > 1 then fail(what, "class_weight is for models with one output; use sample_weight") end
   if y[1]:rank() > 2 then fail(what, "class_weight needs one label a row") end
   local classes = math.max(shapes[1][#shapes[1]], 2)
-  local weight = label_checks.class_weights(class_weight, y[1], classes, what)
+  local weight = label_checks.class_weights(class_weight, y[1], classes, what, window)
   weight = sample[1] and ops.mul(sample[1], weight) or weight
   core.eval(weight)
   return { weight }

@@ -6,6 +6,7 @@
 --   home      the device of eager work: the first one, or the one that keeps the weights ("central", "async")
 --   strategy  "mirrored", "central" or "async"
 --   spread    the options of core.jit for several devices, or several processes; else nil
+--   share     which devices of all processes are this one's, when that is known: row_share.lua
 --   groups    with device groups: the first device of each stage
 --   steps, positions   emptied: steps are traced anew for the new devices
 -- A plan on several devices keeps the copies on the other devices by itself.
@@ -75,7 +76,7 @@ local function apply_devices(compiled, where)
   compiled.steps, compiled.positions = {}, {}
   compiled.device = names and not several and names[1] or nil
   compiled.home = names and names[1]
-  compiled.spread, compiled.groups = nil, nil
+  compiled.spread, compiled.groups, compiled.share = nil, nil, nil
   if not several and not joint then return end
   local central = where.strategy == "central" and (where.home or central_device()) or nil
   compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",

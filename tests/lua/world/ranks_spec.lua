@@ -1,109 +1,18 @@
 -- Several processes train the numbers of one: rank_cases.lua, run by several launchers on several numbers of ranks.
---
--- One launch runs all cases; each rank writes its numbers with all digits to a file of its own (run_rank_cases.lua).
 
 local check = require "check"
+local ranks = require "world.ranks"
 local test = check.test
 
 check.needs "cpu"
 
-local FOLDER = check.file:match "^(.*/)"
-local OPENMPI = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe -np %d "
-  .. check.program
-local LAUNCHERS = {
-  alone = { command = check.program, module = "cpu" },
-  np = { command = check.program .. " --np %d", module = "ucx" },
-  openmpi = { command = OPENMPI, module = "openmpi", needs = "mpirun.openmpi" },
-  mpich = { command = "mpirun.mpich -np %d " .. check.program, module = "mpich", needs = "mpirun.mpich" },
-}
-
-local function lines_of(text)
-  local lines, order = {}, {}
-  for line in text:gmatch "[^\n]+" do
-    local name, values = line:match "^(.-)\t(.*)$"
-    lines[name], order[#order + 1] = values, name
-  end
-  return lines, order
-end
-
--- Raises with the first line in which two texts differ.
-local function same_bits(text, expected, who)
-  if text == expected then return end
-  local a, e, order = lines_of(text), lines_of(expected)
-  for _, name in ipairs(order) do
-    if a[name] ~= e[name] then
-      check.fail(("%s: %s: got %s, expected %s"):format(who or "bits", name, tostring(a[name]), e[name]))
-    end
-  end
-  check.fail((who or "bits") .. ": some case has more values than expected")
-end
-
--- ---- launches -----------------------------------------------------------------------------------
-
-local function quoted(words)
-  local list = {}
-  for i, word in ipairs(words) do list[i] = "'" .. word .. "'" end
-  return table.concat(list, " ")
-end
-
-local n_launches = 0
-
--- Runs cases of a module on `ranks` processes; RETURNS the texts that the ranks have written, which must be equal.
-local function launch(launcher, ranks, module, devices, names)
-  local how = LAUNCHERS[launcher]
-  check.needs(("%s/mgpu-%s.so"):format(check.program:match "^'?(.*)/", how.module))
-  if how.needs and check.run("command -v " .. how.needs) == "" then check.skip("there is no " .. how.needs) end
-  n_launches = n_launches + 1
-  local out = check.path("numbers" .. n_launches)
-  local text, status = check.run(("timeout -k 5 280 %s %srun_rank_cases.lua %s %s '%s' %s 2>&1 </dev/null")
-    :format(how.command:format(ranks), FOLDER, module, out, devices, quoted(names or {})))
-  if status ~= 0 then check.fail(("status %d: %s"):format(status, text)) end
-  local first = check.read(out .. ".0")
-  for r = 1, ranks - 1 do
-    same_bits(check.read(("%s.%d"):format(out, r)), first, ("rank %d differs from rank 0"):format(r))
-  end
-  return first
-end
-
--- ---- comparing ------------------------------------------------------------------------------------
-
-local function words_of(text)
-  local list = {}
-  for word in text:gmatch "%S+" do list[#list + 1] = word end
-  return list
-end
-
--- Raises if two lines of numbers differ by more than `bound` times the largest of them.
-local function near(name, actual, expected, bound)
-  local a, e, largest, off = words_of(actual), words_of(expected), 1e-6, 0
-  if #a ~= #e then check.fail(("%s: %d values, expected %d"):format(name, #a, #e)) end
-  for i = 1, #e do
-    local x, y = tonumber(a[i]), tonumber(e[i])
-    if not (x and y) then
-      if a[i] ~= e[i] then check.fail(("%s: %s, expected %s"):format(name, a[i], e[i])) end
-    elseif x ~= y then
-      off, largest = math.max(off, math.abs(x - y)), math.max(largest, math.abs(y))
-    end
-  end
-  if not (off <= bound * largest) then
-    check.fail(("%s: off by %g of %g, allowed %g"):format(name, off, largest, bound * largest))
-  end
-end
+local launch, lines_of, only, same_bits = ranks.launch, ranks.lines_of, ranks.only, ranks.same_bits
 
 -- The bounds of the cases by name. float64: some ten steps of sums in another order, whose rounding Adam may enlarge
 -- where a gradient is small.
-local bounds = {}
-for _, case in ipairs(dofile(FOLDER .. "rank_cases.lua")) do bounds[case.name] = case.bound or 1e-11 end
+local bounds = ranks.bounds_of "rank_cases"
 
--- Asserts that all values are those of one device to rounding.
-local function same_to_rounding(text, expected)
-  local a, e, order = lines_of(text), lines_of(expected)
-  for _, name in ipairs(order) do
-    local case, what = name:match "^(.-): (.*)$"
-    if what == "error" then check.fail(name .. ": " .. e[name]) end
-    near(name, a[name] or "", e[name], bounds[case] or 1e-11)
-  end
-end
+local function same_to_rounding(text, expected) ranks.same_to_rounding(text, expected, bounds) end
 
 -- Asserts that all values but `said` are those of another run to rounding.
 local function same_but_said(text, expected)
@@ -116,16 +25,6 @@ local cache = {}
 local function alone(n)
   cache[n] = cache[n] or launch("alone", 1, "rank_cases", n == 1 and "cpu:0" or "cpu:0-" .. n - 1)
   return cache[n]
-end
-
--- The lines of some cases.
-local function only(text, names)
-  local wanted, list = {}, {}
-  for _, name in ipairs(names) do wanted[name] = true end
-  for line in text:gmatch "[^\n]+\n" do
-    if wanted[line:match "^(.-): "] then list[#list + 1] = line end
-  end
-  return table.concat(list)
 end
 
 -- ---- the same numbers --------------------------------------------------------------------------------

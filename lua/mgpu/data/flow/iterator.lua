@@ -57,6 +57,9 @@ end
 --- it:position() -> {pass = passes begun before, element = elements taken}, for ds:iter(position).
 function Iterator:position() return { pass = self.pass, element = self.element } end
 
+--- it:is_shared() -> false: every rank makes all rows of its elements, as the Lua functions may want all of them.
+function Iterator.is_shared() return false end
+
 --- it:close(): frees memory and threads now rather than when the iterator is collected.
 function Iterator:close()
   self.ended = true
