@@ -100,24 +100,29 @@ local function script_of(steps)
   return table.concat(lines, "\n") .. "\n"
 end
 
-test("the steps of the Dockerfile build and install, on this machine's files", function()
-  check.slow()
-  if check.program:match "^(%S*)/mgpulua" ~= "build" then check.skip "not the release build" end
-  local folder, script = check.path "image", check.path "steps.sh"
-  check.run("mkdir " .. folder)
-  local _, status = check.run(("unshare -m sh -c 'mount -t tmpfs tmpfs DIR && cd DIR && mkdir u w r && "
-    .. "mount -t overlay overlay -o lowerdir=/,upperdir=u,workdir=w r'"):gsub("DIR", folder))
-  if status ~= 0 then check.skip "mounting an overlay wants root and a kernel that allows it" end
-  local packages = check.read "Makefile":gsub("\\\n", " "):match "\nPACKAGES = ([^\n]*)"
-  _, status = check.run("dpkg-query -W " .. packages)
-  if status ~= 0 then check.skip "`make deps` would install packages" end
-  check.write(script, script_of(dockerfile()))
-  local text = run(("MAKEFLAGS= unshare -m sh %s %s 2>&1"):format(script, folder))
-  check.matches(text, "deps: everything is there")
-  check.matches(text, "installed to /out/usr/local")
-  for _, name in ipairs { "libc6", "libjansson4", "libluajit%-5.1%-2", "zlib1g" } do
-    check.matches(text, "packages:[^\n]* " .. name .. "[ \n]")
-  end
-  check.matches(text, "\ncpu:0")
-  check.matches(text, "sum\t6\n$")
-end)
+-- Path -> plug-ins that the image must have.
+for path, plugins in pairs { ["examples/docker/Dockerfile"] = {},
+  ["examples/cluster/Dockerfile"] = { "ucx", "openmpi" } } do
+  test("the steps of " .. path .. " build and install, on this machine's files", function()
+    check.slow()
+    if check.program:match "^(%S*)/mgpulua" ~= "build" then check.skip "not the release build" end
+    for _, name in ipairs(plugins) do check.needs(("build/mgpu-%s.so"):format(name)) end
+    local folder, script = check.path(path:match "/(%l+)/"), check.path "steps.sh"
+    check.run("mkdir " .. folder)
+    local _, status = check.run(("unshare -m sh -c 'mount -t tmpfs tmpfs DIR && cd DIR && mkdir u w r && "
+      .. "mount -t overlay overlay -o lowerdir=/,upperdir=u,workdir=w r'"):gsub("DIR", folder))
+    if status ~= 0 then check.skip "mounting an overlay wants root and a kernel that allows it" end
+    local packages = check.read "Makefile":gsub("\\\n", " "):match "\nPACKAGES = ([^\n]*)"
+    _, status = check.run("dpkg-query -W " .. packages)
+    if status ~= 0 then check.skip "`make deps` would install packages" end
+    check.write(script, script_of(dockerfile(path)))
+    local text = run(("MAKEFLAGS= unshare -m sh %s %s 2>&1"):format(script, folder))
+    check.matches(text, "deps: everything is there")
+    check.matches(text, "installed to /out/usr/local")
+    for _, name in ipairs { "libc6", "libjansson4", "libluajit%-5.1%-2", "zlib1g" } do
+      check.matches(text, "packages:[^\n]* " .. name .. "[ \n]")
+    end
+    check.matches(text, "\ncpu:0")
+    check.matches(text, "sum\t6\n$")
+  end)
+end

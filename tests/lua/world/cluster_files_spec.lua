@@ -30,15 +30,15 @@ test("train.slurm queues the job again if it was stopped after saving", function
   check.equal(ended, 75)
 end)
 
-test("mgpulua --hostfile reads the host file", function()
-  check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
-  local ssh = check.path "ssh" -- instead of ssh: tells its first argument, the host
-  check.write(ssh, "#!/bin/sh\necho \"host $1\" >&2\nexit 9\n")
-  local output, status = check.run(("chmod +x %s; MGPU_SSH=%s MGPU_LAUNCH_GRACE=1 %s --hostfile %shostfile "
-    .. "examples/multi_worker.lua 2>&1 </dev/null"):format(ssh, ssh, check.program, FOLDER))
-  check.matches(output, "host node1\n")
-  check.matches(output, "host node2\n")
-  check.truthy(status ~= 0)
+test("mgpulua --hostfile starts a process on each host of the host file", function()
+  local ssh, place = check.path "ssh", check.path "place.lua"
+  check.write(ssh, "#!/bin/sh\nexport HOST_NAME=$1; shift\nexec sh -c \"$*\"\n") -- instead of ssh: runs it here
+  check.write(place, 'print(os.getenv "HOST_NAME", os.getenv "MGPU_RANK", os.getenv "MGPU_SIZE")')
+  local output, status = check.run(("chmod +x %s; MGPU_SSH=%s %s --output all --hostfile %shostfile %s </dev/null")
+    :format(ssh, ssh, check.program, FOLDER, place))
+  check.equal(status, 0, output)
+  check.matches(output, "node1\t0\t2\n")
+  check.matches(output, "node2\t1\t2\n")
 end)
 
 test("the containers are told all variables of torchrun, and run a script that is there", function()
