@@ -65,6 +65,7 @@ void mg_exchange_be_patient(void) {
 typedef struct batch { /* messages that are on their way together */
     uint32_t tag;
     int n;
+    bool endless;       /* waits as long as the others live */
     mg_message *list[]; /* room for two for each rank; NULL: done */
 } batch;
 
@@ -117,11 +118,12 @@ static mg_status test_all(batch *b, int *left) {
 
 /* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
  * some time after. */
-static mg_status check_wait(double since) {
+static mg_status check_wait(double since, bool endless) {
     MG_TRY(mg_world_check());
     if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
+    mg_signals_admit(); /* a device holds them while it computes in the caller's thread */
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    if (mg_seconds() - since < mg_deadline()) return MG_OK;
+    if (endless || mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
                    "the other processes did not answer within %g seconds: do all of them run the "
                    "same steps? (MGPU_DEADLINE sets the limit)",
@@ -138,7 +140,7 @@ static mg_status wait_all(batch *b) {
         mg_status status = test_all(b, &left);
         if (!left && status == MG_OK) break;
         if (++rounds == 1) since = mg_seconds();
-        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
+        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since, b->endless);
         if (status != MG_OK) return status;
         if (is_patient || ex.crowded || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
@@ -331,11 +333,21 @@ static mg_status gather(batch *b, char *all, const size_t *bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+static mg_status gather_in_new_batch(uint32_t tag, void *all, const size_t *bytes, bool endless) {
     batch *b = new_batch(tag);
-    const mg_status status = b ? gather(b, all, bytes) : MG_OOM;
+    if (!b) return MG_OOM;
+    b->endless = endless;
+    const mg_status status = gather(b, all, bytes);
     free_batch(b);
     return status;
+}
+
+mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+    return gather_in_new_batch(tag, all, bytes, false);
+}
+
+mg_status mg_exchange_gather_when_ready(uint32_t tag, void *all, const size_t *bytes) {
+    return gather_in_new_batch(tag, all, bytes, true);
 }
 
 /* A binomial tree: in each round the ranks that have the data send it to as many others. */

@@ -37,6 +37,8 @@ mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t co
 /* `all` holds the ranks' blocks one after another, bytes[r] of rank r; each rank has put its own in
  * place. */
 mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes);
+/* The same without the deadline: some ranks may do other work first, however long it takes. */
+mg_status mg_exchange_gather_when_ready(uint32_t tag, void *all, const size_t *bytes);
 mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes);
 
 /* Ranks a and b send `bytes` to and fro, `rounds` times; *seconds becomes the time of one way on a.

@@ -151,7 +151,10 @@ mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t rando
     for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *all;
     if (status == MG_OK) {
         all[world.rank] = (meeting){place, number, random};
-        status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
+        const uint32_t tag = mg_channel_tag(&world.channel);
+        status = place == MG_AT_SEND || place == MG_AT_END
+                     ? mg_exchange_gather_when_ready(tag, all, bytes)
+                     : mg_exchange_gather(tag, all, bytes);
     }
     for (int r = 1; r < world.size && status == MG_OK; r++) {
         status = compare_meeting(&all[0], &all[r], r);

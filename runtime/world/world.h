@@ -71,7 +71,8 @@ enum mg_world_place {
 
 /* Every rank calls it before it exchanges anything else. MG_USAGE on all ranks, and *differs set,
  * if not all have come to the same place, number (which step) and state of the random numbers; then
- * no rank is in an exchange, and the world is not over. */
+ * no rank is in an exchange, and the world is not over. Waiting for a result of rank 0, or at an
+ * end of data or a barrier, has no deadline, since others may compute alone for long. */
 mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs);
 /* Every rank calls it. MG_OK if `own` is MG_OK on all ranks; *flags becomes the union of all. */
 mg_status mg_world_agree(mg_status own, uint32_t *flags);

@@ -14,14 +14,15 @@ local function has_code(page)
   end
 end
 
--- Runs the page's program in a folder of its own. It must succeed and print what the page says.
-local function run(page)
+-- Runs the page's program in a folder of its own. It must succeed and print what the page says. ARGS options: of the
+-- program, or nil.
+local function run(page, options)
   local name = page.path:match "([^/]+)$"
-  local folder = check.path(name .. ".run")
+  local folder = check.path(name .. (options or "") .. ".run"):gsub(" ", "")
   check.run("mkdir " .. folder)
   check.write(folder .. "/" .. name, pages.program(page))
-  local output, status = check.run(("root=$PWD; cd %s && $root/%s --devices cpu:0-1,ref:0-1 %s"):format(folder,
-    check.program:gsub("^'", ""):gsub("'$", ""), name))
+  local output, status = check.run(("root=$PWD; cd %s && $root/%s --devices cpu:0-1,ref:0-1 %s %s"):format(folder,
+    check.program:gsub("^'", ""):gsub("'$", ""), options or "", name))
   if status ~= 0 then check.fail(("%s: exit status %d\n%s"):format(page.path, status, output:sub(-2000))) end
   local faults = pages.faults(page, output)
   if faults[1] then check.fail(table.concat(faults, "\n")) end
@@ -39,6 +40,11 @@ for _, path in ipairs(PAGES) do
     check.equal(pages.broken_links(page), {})
   end)
 end
+
+test("the Lua blocks of many_machines.md print the same in two processes", function()
+  check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
+  run(pages.read "lua/manual/many_machines.md", "--np 2")
+end)
 
 test("the session that prompt.md shows is what the prompt prints", function()
   check.needs "cpu"

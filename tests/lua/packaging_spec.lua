@@ -48,9 +48,9 @@ end)
 
 -- ---- the Dockerfile -------------------------------------------------------------------------------
 
--- The instructions of the Dockerfile: an array of { word =, rest = }, lines that continue joined.
-local function dockerfile()
-  local text, found = check.read "examples/docker/Dockerfile":gsub("\\\n", " "), {}
+-- The instructions of a Dockerfile: an array of { word =, rest = }, lines that continue joined.
+local function dockerfile(path)
+  local text, found = check.read(path or "examples/docker/Dockerfile"):gsub("\\\n", " "), {}
   for line in text:gmatch "[^\n]+" do
     local word, rest = line:match "^(%u+)%s+(.*)$"
     if word then found[#found + 1] = { word = word, rest = rest } end
@@ -58,19 +58,23 @@ local function dockerfile()
   return found
 end
 
-test("the packages that the Dockerfile names are Debian's", function()
-  if check.run "apt-cache show make 2>/dev/null" == "" then check.skip "apt has no lists of packages" end
-  local n = 0
-  for _, step in ipairs(dockerfile()) do
-    local names = step.rest:match "apt%-get install ([^&]*)"
-    for name in (names or ""):gsub("%$%b()", ""):gmatch "%f[%S][%w][%w.+-]*" do
-      n = n + 1
-      local _, status = check.run("apt-cache show " .. name)
-      check.equal(status, 0, name)
+-- Path -> how many packages it names; the other libraries are computed.
+for path, count in pairs { ["examples/docker/Dockerfile"] = 5, ["examples/cluster/Dockerfile"] = 8,
+  ["examples/cluster/Dockerfile.cuda"] = 8 } do
+  test("the packages that " .. path .. " names are Debian's", function()
+    if check.run "apt-cache show make 2>/dev/null" == "" then check.skip "apt has no lists of packages" end
+    local n = 0
+    for _, step in ipairs(dockerfile(path)) do
+      local names = step.rest:match "apt%-get install ([^&]*)"
+      for name in (names or ""):gsub("%$%b()", ""):gmatch "%f[%S][%w][%w.+-]*" do
+        n = n + 1
+        local _, status = check.run("apt-cache show " .. name)
+        check.equal(status, 0, name)
+      end
     end
-  end
-  check.equal(n, 5) -- the other libraries are computed
-end)
+    check.equal(n, count)
+  end)
+end
 
 -- The steps as a shell script, whose $1 is an empty folder. This machine's files, under an overlay that keeps them as
 -- they are, stand for the base images. Steps with apt-get, which need a network, are left out.

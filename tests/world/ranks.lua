@@ -15,6 +15,28 @@ local LAUNCHERS = {
   mpich = { command = "mpirun.mpich -np %d " .. check.program, module = "mpich", needs = "mpirun.mpich" },
 }
 
+--- lines_of(text) -> values by name, and the names in their order.
+function M.lines_of(text)
+  local lines, order = {}, {}
+  for line in text:gmatch "[^\n]+" do
+    local name, values = line:match "^(.-)\t(.*)$"
+    lines[name], order[#order + 1] = values, name
+  end
+  return lines, order
+end
+
+--- same_bits(text, expected, who): raises with the first line in which two texts differ.
+function M.same_bits(text, expected, who)
+  if text == expected then return end
+  local a, e, order = M.lines_of(text), M.lines_of(expected)
+  for _, name in ipairs(order) do
+    if a[name] ~= e[name] then
+      check.fail(("%s: %s: got %s, expected %s"):format(who or "bits", name, tostring(a[name]), e[name]))
+    end
+  end
+  check.fail((who or "bits") .. ": some case has more values than expected")
+end
+
 -- ---- launches -----------------------------------------------------------------------------------
 
 local function quoted(words)
@@ -38,22 +60,12 @@ function M.launch(launcher, ranks, module, devices, names)
   if status ~= 0 then check.fail(("status %d: %s"):format(status, text)) end
   local first = check.read(out .. ".0")
   for r = 1, ranks - 1 do
-    if check.read(("%s.%d"):format(out, r)) ~= first then check.fail(("rank %d differs from rank 0"):format(r)) end
+    M.same_bits(check.read(("%s.%d"):format(out, r)), first, ("rank %d differs from rank 0"):format(r))
   end
   return first
 end
 
 -- ---- comparing ------------------------------------------------------------------------------------
-
---- lines_of(text) -> values by name, and the names in their order.
-function M.lines_of(text)
-  local lines, order = {}, {}
-  for line in text:gmatch "[^\n]+" do
-    local name, values = line:match "^(.-)\t(.*)$"
-    lines[name], order[#order + 1] = values, name
-  end
-  return lines, order
-end
 
 local function words_of(text)
   local list = {}

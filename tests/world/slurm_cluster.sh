@@ -6,9 +6,15 @@ set -eu
 PATH=$PATH:/usr/sbin
 dir=$1
 host=$(hostname -s)
+# They write to DIR until they have ended.
 stop() {
-  for pid in "$dir"/*.pid; do
-    if [ -e "$pid" ]; then kill "$(cat "$pid")" 2>/dev/null || true; fi
+  pids=$(cat "$dir"/*.pid 2>/dev/null || true)
+  for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+  for pid in $pids; do
+    for i in $(seq 100); do
+      case $(cut -d ' ' -f 3 "/proc/$pid/stat" 2>/dev/null) in '' | Z) break ;; esac
+      sleep 0.1
+    done
   done
 }
 if [ "$2" = stop ]; then
@@ -30,6 +36,7 @@ SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge
 CredType=cred/munge
+FirstJobId=$(($2 * 10))
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool.%n
 SlurmctldPidFile=$dir/slurmctld.pid

@@ -12,6 +12,7 @@
 #include "core/threads.h"
 #include "world/transport.h"
 #include MG_MPI_HEADER
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,14 +206,16 @@ static void transport_cancel(mg_transport *t, mg_message *m) {
 
 /* ---- start and stop ---- */
 
-/* Open MPI 4 copies large messages from the memory of the other process, and prints a line for each
- * piece where that is forbidden, as in some containers: so it is tried with our own memory before.
- */
+/* Where copies from the memory of another process are forbidden, as in some containers (tried with
+ * our own memory), Open MPI 4 prints a line for each piece of a large message, and MPICH 4.0 sends
+ * it over UCX's TCP, after which MPI_Finalize may hang: see finalize. So large messages go through
+ * shared memory. */
 static void avoid_forbidden_copies(void) {
     char from = 0, to = 0;
     const struct iovec source = {&from, 1}, target = {&to, 1};
-    if (process_vm_readv(getpid(), &target, 1, &source, 1, 0) != 1)
-        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    if (process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1) return;
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    if (strcmp(MG_MPI_KIND, "openmpi") != 0) setenv("UCX_RNDV_THRESH", "inf", 0);
 }
 
 /* Libraries install handlers, for reports of crashes, and MPICH for SIGUSR1. */
@@ -275,8 +278,7 @@ static mg_status make_comms(mg_transport *t) {
     return MG_OK;
 }
 
-/* Waits until all processes have come here, at most STOP_SECONDS. MPI_Finalize of MPICH 4.0 makes
- * no progress with messages while it waits for others, which may need it to end theirs. */
+/* Waits until all processes have come here, at most STOP_SECONDS. */
 static bool meet(mg_transport *t) {
     const double until = mg_seconds() + STOP_SECONDS;
     MPI_Request request;
@@ -288,11 +290,33 @@ static bool meet(mg_transport *t) {
     return true;
 }
 
+static void *finalize_main(void *over) {
+    MPI_Finalize();
+    atomic_store((atomic_bool *)over, true);
+    return NULL;
+}
+
+/* Waits for MPI_Finalize at most STOP_SECONDS: that of MPICH 4.0 over UCX's TCP often hangs,
+ * because one process waits for the others without making progress with messages, and another for
+ * that progress. The thread is left behind then, and ends with the process. */
+static void finalize(void) {
+    static atomic_bool over;
+    const double until = mg_seconds() + STOP_SECONDS;
+    pthread_t thread;
+    if (!mg_thread_start(&thread, finalize_main, &over)) {
+        MPI_Finalize();
+        return;
+    }
+    pthread_detach(thread);
+    while (!atomic_load(&over) && mg_seconds() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+}
+
 /* An unclean end leaves MPI as it is: MPI_Finalize would wait for the other processes. */
 static void transport_stop(mg_transport *t, bool clean) {
     if (clean && !t->over && meet(t)) {
         for (int i = 0; i < t->n_comms; i++) MPI_Comm_free(&t->comms[i]);
-        if (t->owns_mpi) MPI_Finalize();
+        if (t->owns_mpi) finalize();
     }
     for (mg_message *m = t->unused, *next; m; m = next) {
         next = m->next;

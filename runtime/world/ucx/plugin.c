@@ -41,8 +41,8 @@
 
 MG_LIBRARY_TABLE(ucx_api, UCX_FUNCTIONS);
 static ucx_api ucx;
-MG_LIBRARY(library, ucx, UCX_FUNCTIONS, .file = "libucp.so.0", .what = "UCX",
-           .install = "install libucx0", .system = 1);
+MG_LIBRARY(library, ucx, UCX_FUNCTIONS, .file = "libucp.so.0", .foreign = 1, .what = "UCX",
+           .install = "install libucx0");
 
 static const double CANCEL_SECONDS = 0.2; /* the longest wait for a message that is given up */
 static const double CLOSE_SECONDS = 5;    /* for the other processes, at the end */

@@ -107,6 +107,21 @@ add_options("batches of one row", { rows = 5, batch_size = 1 })
 add_options("batches of two rows and a last one of one", { rows = 5, batch_size = 2 })
 add_options("more rows in a batch than there are", { rows = 3, batch_size = 64 })
 
+-- Gradients of 3 MB, which travel in pieces. Of the weights, some and their sums are recorded.
+local function wide(given)
+  local x, y = sums(9)
+  local model = compile(stack(L.Dense { 60001, activation = "tanh" }, L.Dense { 3 }), given)
+  local found = { history = model:fit(x, y, { epochs = 2, batch_size = 6, verbose = 0 }).history }
+  for i, w in ipairs(model:get_weights()) do
+    local flat, some = w:reshape { -1 }, {}
+    local all = flat:totable()
+    for at = 1, #all, 1009 do some[#some + 1] = all[at] end
+    found["weight " .. i] = { flat:sum():item(), flat:abs():max():item(), some }
+  end
+  return found
+end
+add("weights of megabytes", wide)
+
 local function convolutional(given)
   local x, y = floats { 14, 8, 8, 1 }, ids(3, 14)
   return train(mgpu.Sequential { L.Input { 8, 8, 1 }, L.Conv2D { 4, 3, activation = "relu" }, L.MaxPooling2D { 2 },
@@ -128,7 +143,7 @@ add("batch normalization", function(given)
 end)
 
 -- Other numbers than one device's, by design.
-add("batch normalization with each device's rows", function(given)
+add("batch normalization of each device alone", function(given)
   local x, y = sums(23)
   return train(stack(L.Dense { 7, use_bias = false }, L.BatchNormalization { momentum = 0.8 }),
     with(given, { bn = "local" }), x, y)
@@ -319,6 +334,20 @@ end
 add_dataset("a dataset in batches", function(x, y) return mgpu.data.from_tensors { x, y }:batch(6) end)
 add_dataset("a shuffled dataset with prefetch", function(x, y)
   return mgpu.data.from_tensors { x, y }:shuffle(10, 3):batch(5):prefetch(2)
+end)
+add_dataset("a shuffled dataset without a seed, from a cache", function(x, y)
+  return mgpu.data.from_tensors { x, y }:cache():shuffle(10):batch(5):prefetch(2)
+end)
+add_dataset("a dataset whose map draws random numbers", function(x, y)
+  return mgpu.data.from_tensors { x, y }:map(function(a, b) return a + mgpu.rand({ 5 }, { dtype = "float64" }), b end)
+    :batch(6)
+end)
+add("an augmented dataset", function(given)
+  local x, y = mgpu.randint(0, 256, { 13, 8, 8, 3 }):to "uint8", floats { 13, 1 }
+  local ds = mgpu.data.from_tensors { x, y }:shuffle(13):augment { horizontal_flip = true, rotation = 20 }:batch(5)
+  local model = compile(mgpu.Sequential { L.Input { 8, 8, 3 }, L.Rescaling { 1 / 255 }, L.Flatten {}, L.Dense { 1 } },
+    given)
+  return result(model, { history = model:fit(ds, { epochs = 2, verbose = 0 }).history })
 end)
 add_dataset("a mapped dataset", function(x, y)
   return mgpu.data.from_tensors { x, y }:map(function(a, b) return a * 2, b end):batch(6)

@@ -6,7 +6,7 @@ local test = check.test
 
 check.needs "cpu"
 
-local launch, lines_of, only = ranks.launch, ranks.lines_of, ranks.only
+local launch, lines_of, only, same_bits = ranks.launch, ranks.lines_of, ranks.only, ranks.same_bits
 
 -- The bounds of the cases by name. float64: some ten steps of sums in another order, whose rounding Adam may enlarge
 -- where a gradient is small.
@@ -18,14 +18,6 @@ local function same_to_rounding(text, expected) ranks.same_to_rounding(text, exp
 local function same_but_said(text, expected)
   local function without(lines) return (lines:gsub("[^\n]+: said\t[^\n]*\n", "")) end
   same_to_rounding(without(text), without(expected))
-end
-
--- Asserts that all values have the same bits.
-local function same_bits(text, expected)
-  if text == expected then return end
-  local a, e, order = lines_of(text), lines_of(expected)
-  for _, name in ipairs(order) do check.equal(name .. " " .. tostring(a[name]), name .. " " .. e[name]) end
-  check.fail "some case has more values than expected"
 end
 
 -- What one process computes on n devices.
@@ -47,6 +39,21 @@ for _, n in ipairs { 2, 3, 4, 8 } do
     end)
 end
 
+-- The first number of a line.
+local function first_number(text, name) return tonumber(lines_of(text)[name]:match "[-%d.e]+") end
+
+test("acc counts each of 1000 rows once on three ranks", function()
+  local text = launch("np", 3, "rank_cases", "cpu:0", { "acc counts each row once" })
+  check.near(tonumber(text:match "\t%S+ (%S+)"), 0.637, 1e-15) -- the first is the loss
+end)
+
+test("bn = local gives other numbers than one device, since each normalises its own rows", function()
+  local name = "batch normalization of each device alone"
+  local text = launch("np", 2, "rank_cases", "cpu:0", { name })
+  local off = first_number(text, name .. ": evaluated") - first_number(alone(1), name .. ": evaluated")
+  check.truthy(math.abs(off) > 1e-3, "the difference")
+end)
+
 test("one process of a launcher trains the bits of one without a launcher", function()
   same_bits(launch("np", 1, "rank_cases", "cpu:0"), alone(1))
 end)
@@ -59,7 +66,8 @@ end)
 
 -- Cases in which most can go wrong with another division of rows.
 local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
-  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups" }
+  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups",
+  "weights of megabytes" }
 
 test("ranks may have several devices, and not all as many", function()
   for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
@@ -90,6 +98,12 @@ local DIFFERS = {
   seed = MADE .. "in the random seed: call mgpu.seed with the same number on all ranks",
   draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
   predict = MADE .. "in the number of rows of the batch",
+  ["alone: run_eagerly"] = "compile: run_eagerly works in one process only, but 3 run this script: leave it out",
+  ["alone: central"] = 'compile: strategy "central" works in one process only, but 3 run',
+  ["alone: async"] = 'compile: strategy "async" works in one process only, but 3 run',
+  ["alone: shares of rows"] = "compile: devices with weights works in one process only, but 3 run",
+  ["alone: set_devices in a callback"] = "set_devices: a callback cannot change the devices of a model that several",
+  ["alone: trainable in a callback"] = "a callback cannot change which layers are trainable while several processes",
   ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",
   ["a step that rank 0 does not make"] = "rank 1 has come to a step that is new, but rank 0 to the end of its data or",
   ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
@@ -102,14 +116,55 @@ for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
     .. "ranks must make the same steps, so their data must have equally many batches"
 end
 
-test("a rank whose step is another one is named on all ranks, which can go on with equal steps", function()
-  local text = launch("np", 3, "wrong_rank_cases", "-")
+local function check_differing(text)
   local lines = lines_of(text)
   for name, expected in pairs(DIFFERS) do
     local said = lines[name .. ": said"] or "no such case"
     check.matches(said, expected)
   end
   same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
+end
+
+for _, launcher in ipairs { "np", "openmpi", "mpich" } do
+  test(launcher .. ": a rank whose step is another one is named on all ranks, which can go on with equal steps",
+    function() check_differing(launch(launcher, 3, "wrong_rank_cases", "-")) end)
+end
+
+test("work of rank 0 alone may take longer than the deadline", function()
+  local path = check.path "slow.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local function work() os.execute "sleep 2" end
+    model:fit(mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = { { on_epoch_end = work } } })
+    if mgpu.world().rank == 0 then work() end
+    mgpu.world():barrier()
+    print(mgpu.world().size)]])
+  local text = check.run(("MGPU_DEADLINE=1 %s --np 2 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(text, "2\n2\n")
+end)
+
+test("an error that one rank alone raises ends all, with its reason", function()
+  local path = check.path "alone.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local i = 0
+    local data = mgpu.data.generator(function()
+      return function()
+        i = i + 1
+        if i == 30 and mgpu.world().rank == 1 then error "no such file" end
+        return mgpu.ones { 2 }, mgpu.ones { 1 }
+      end
+    end)
+    model:fit(data:batch(4), { steps_per_epoch = 100, verbose = 0 })]])
+  local text, status = check.run(("timeout 60 %s --np 3 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(status, 1)
+  check.matches(text, "no such file %(generator: the function at %S+, element 30%)")
+  local _, told = text:gsub("fit: epoch 1, step %d+: rank 1 %(host %S+, pid %d+%) left the script at step 7", "")
+  check.equal(told, 2)
 end)
 
 -- ---- callbacks --------------------------------------------------------------------------------------------

@@ -29,22 +29,23 @@ end
 local function join(command) return sorted(slurm(("%s %s --output all %s"):format(command, check.program, JOIN))) end
 
 test("tasks of srun on two nodes are one world, whichever PMI they are given", function()
-  check.equal(join "srun --mpi=none -N2 -n3 --overcommit", expected("srun", 3))
-  check.equal(join "srun --mpi=pmi2 -N2 -n3 --overcommit", expected("srun", 3))
-  check.equal(join "srun --mpi=none -N1 -n1", expected("none", 1))
+  check.equal(join "srun -Q --mpi=none -N2 -n3 --overcommit", expected("srun", 3))
+  check.equal(join "srun -Q --mpi=pmi2 -N2 -n3 --overcommit", expected("srun", 3))
+  check.equal(join "srun -Q --mpi=none -N1 -n1", expected("none", 1))
 end)
 
 test("tasks of srun --mpi=pmix are one world by UCX, and by MPI if that is asked for", function()
   if not slurm "srun --mpi=list 2>&1":find "pmix" then check.skip "this SLURM has no PMIx" end
-  check.equal(join "srun --mpi=pmix -N1 -n2", expected("srun", 2))
+  check.equal(join "srun -Q --mpi=pmix -N1 -n2", expected("srun", 2))
   launched.needs_transport "openmpi"
-  check.equal(join "env MGPU_TRANSPORT=openmpi srun --mpi=pmix -N1 -n2", expected("srun", 2))
+  check.equal(join "env MGPU_TRANSPORT=openmpi srun -Q --mpi=pmix -N1 -n2", expected("srun", 2))
 end)
 
 test("mgpulua --np in an allocation starts its processes on the nodes of that", function()
   local place = check.path "place.lua"
   check.write(place, "print(os.getenv 'SLURMD_NODENAME', os.getenv 'MGPU_RANK', os.getenv 'MGPU_LOCAL_RANK')")
-  local text = slurm(("salloc -Q -N2 -n3 --overcommit %s --np 3 --output prefix %s"):format(check.program, place))
+  local text = sorted(slurm(("salloc -Q -N2 -n3 --overcommit %s --np 3 --output prefix %s"):format(check.program,
+    place))) .. "\n"
   local count, on = 0, {}
   for rank, node, local_rank in text:gmatch "%[(%d)%] (n%d)\t%d\t(%d)\n" do
     check.equal(tonumber(local_rank), on[node] or 0, rank)
@@ -57,7 +58,7 @@ end)
 
 test("a batch script and the shell of salloc are no ranks, but srun in them starts some", function()
   local script, output = check.path "job.sh", check.path "output"
-  check.write(script, ("#!/bin/sh\n%s %s\nsrun --mpi=none %s --output all %s\n")
+  check.write(script, ("#!/bin/sh\n%s %s\nsrun -Q --mpi=none %s --output all %s\n")
     :format(check.program, JOIN, check.program, JOIN))
   slurm(("sbatch -W -N2 -n3 --overcommit -o %s %s"):format(output, script))
   check.equal(sorted(check.read(output)), sorted(expected("none", 1) .. "\n" .. expected("srun", 3)))

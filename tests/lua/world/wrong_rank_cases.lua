@@ -22,6 +22,11 @@ local function data(rows)
   return x, x:sum { axis = 2, keepdims = true }
 end
 
+-- An error without its place, which differs between ranks.
+local function plain(message)
+  return (message:gsub("\n.*", ""):gsub("%S+:%d+: ", ""):gsub("^fit: .* rank 0: ", ""))
+end
+
 -- fn(is_wrong) raises on all ranks, and not if is_wrong is false.
 local function add(name, fn)
   M[#M + 1] = { name = name, fn = function()
@@ -30,8 +35,7 @@ local function add(name, fn)
     mgpu.reset_names()
     local model, x, y = compiled(), data(11)
     local history = model:fit(x, y, { batch_size = 4, verbose = 0 }).history
-    return { said = ok and "nothing" or (said:gsub("\n.*", ""):gsub("^%S+:%d+: ", "")), history = history,
-      weights = model:get_weights() }
+    return { said = ok and "nothing" or plain(said), history = history, weights = model:get_weights() }
   end }
 end
 
@@ -139,6 +143,25 @@ add("a callback that one rank lacks", function(is_wrong)
   local model, x, y = compiled(), data(8)
   model:fit(x, y, { verbose = 0, callbacks = not is_wrong and { { on_epoch_end = function() end } } or nil })
   model:evaluate(x, y, { verbose = 0 })
+end)
+
+-- ---- what several processes cannot do, on all ranks ----------------------------------------------------
+
+for _, case in ipairs { { "run_eagerly", "run_eagerly", true }, { "central", "strategy", "central" },
+  { "async", "strategy", "async" }, { "shares of rows", "devices", { ["cpu:0"] = 2, ["cpu:1"] = 1 } } } do
+  add("alone: " .. case[1], function() compiled():compile { loss = "mse", [case[2]] = case[3] } end)
+end
+
+add("alone: set_devices in a callback", function()
+  local model, x, y = compiled(), data(8)
+  model:fit(x, y, { verbose = 0,
+    callbacks = { { on_epoch_end = function(self) self.model:set_devices { "cpu:0", "cpu:1" } end } } })
+end)
+
+add("alone: trainable in a callback", function()
+  local model, x, y = compiled(), data(8)
+  model:fit(x, y, { verbose = 0,
+    callbacks = { { on_epoch_end = function(self) self.model.layers[1].trainable = false end } } })
 end)
 
 return M
