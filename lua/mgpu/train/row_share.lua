@@ -62,7 +62,7 @@ function M.window(share, rows)
   return { first = first, count = count }
 end
 
---- cut(t, window) -> the rows of the window, at least one; t without a window.
+--- cut(t, window) -> the rows of a window that has some; t without a window.
 function M.cut(t, window)
   if not window then return t end
   return core.ops.gather(t, core.ops.add(core.ops.iota { shape = { window.count }, axis = 1, dtype = "int32" },
