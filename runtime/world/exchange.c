@@ -12,7 +12,7 @@ enum {
     SMALL = 32 << 10,  /* bytes of all ranks' terms: below, each rank adds up all of them itself */
     PIECE = 256 << 10, /* bytes of a share that is sent at a time: two are on their way */
     ALIGNED = 64,      /* shares begin at multiples of so many elements */
-    EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
+    AT_ONCE = 64,      /* looks at a message without a pause */
 };
 
 /* Seconds after which a wait ends if some rank has left the script. */
@@ -130,22 +130,33 @@ static mg_status check_wait(double since, bool endless) {
                    mg_deadline());
 }
 
+/* Between two looks at the messages, `waited` seconds after one of them was done. Large messages
+ * need many looks, one for each of their pieces, so at first the thread only lets others run. */
+static void pause_for(double waited) {
+    const double eager = is_patient || ex.crowded ? 0.3e-3 : 1e-3;
+    if (waited < eager)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = waited > 10 * eager ? 200000 : 20000}, NULL);
+}
+
 /* Waits for all messages of the batch, which is then empty. After a failure the others may be in
  * the middle of this call, and the world cannot go on. */
 static mg_status wait_all(batch *b) {
-    int left = 0, rounds = 0;
-    double since = 0;
+    int left = 0, before;
+    double since = 0, progress = 0;
     for (int i = 0; i < b->n; i++) left += b->list[i] != NULL;
-    while (left) {
+    for (int rounds = 0; left; rounds++) {
+        before = left;
         mg_status status = test_all(b, &left);
         if (!left && status == MG_OK) break;
-        if (++rounds == 1) since = mg_seconds();
-        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since, b->endless);
+        if (rounds == 0) since = mg_seconds();
+        if (status == MG_OK && rounds % 256 == 255) status = check_wait(since, b->endless);
         if (status != MG_OK) return status;
-        if (is_patient || ex.crowded || rounds > EAGER)
-            nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
-        else if (rounds > 64)
-            sched_yield();
+        if (rounds < AT_ONCE) continue;
+        const double now = mg_seconds();
+        if (left < before || rounds == AT_ONCE) progress = now;
+        pause_for(now - progress);
     }
     b->n = 0;
     return MG_OK;
