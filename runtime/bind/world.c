@@ -64,8 +64,7 @@ static int core_world_alone(lua_State *L) {
 
 /* world_barrier(): returns when all ranks have called it. */
 static int core_world_barrier(lua_State *L) {
-    uint32_t flags = 0;
-    bind_check(L, mg_world_agree(MG_OK, &flags));
+    bind_check(L, mg_world_barrier());
     return 0;
 }
 

@@ -108,6 +108,7 @@ mg_status mg_joint_connect(mg_plan *p) {
 /* ---- a run ---- */
 
 mg_status mg_joint_agree(void) {
+    mg_world_at_op("the end of the step");
     uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;
     return mg_world_agree(MG_OK, &flags);
 }

@@ -15,8 +15,9 @@ enum {
     EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
 };
 
-/* Seconds after which a wait ends if some rank has left the script. */
-static const double PARTING = 2;
+/* Seconds after which a wait ends if some rank has left the script, or waits in another place. Each
+ * tells once a second where it is. */
+static const double PARTING = 3;
 
 static struct {
     const mg_transport_api *api;
@@ -74,6 +75,11 @@ static mg_status stopped(void) {
     return mg_fail(MG_COMM, "this process has left the world");
 }
 
+/* A message that fails was to or from a rank that has gone: why, the hub says. */
+static mg_status explained(mg_status status) {
+    return status == MG_COMM ? mg_world_explain() : status;
+}
+
 static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
     mg_message **m = &b->list[b->n];
     if (!bytes) return MG_OK;
@@ -83,7 +89,7 @@ static mg_status post(batch *b, int peer, const void *from, void *to, size_t byt
                                   : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
     pthread_mutex_unlock(&ex.mutex);
     if (status == MG_OK) b->n++;
-    return status;
+    return explained(status);
 }
 
 static mg_status start_send(batch *b, int to, const void *data, size_t bytes) {
@@ -114,7 +120,7 @@ static mg_status test_all(batch *b, int *left) {
  * some time after. */
 static mg_status check_wait(double since) {
     MG_TRY(mg_world_check());
-    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
+    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_others());
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
     if (mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
@@ -130,7 +136,7 @@ static mg_status wait_all(batch *b) {
     double since = 0;
     for (int i = 0; i < b->n; i++) left += b->list[i] != NULL;
     while (left) {
-        mg_status status = test_all(b, &left);
+        mg_status status = explained(test_all(b, &left));
         if (!left && status == MG_OK) break;
         if (++rounds == 1) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);

@@ -315,14 +315,36 @@ void mg_hub_at(mg_hub *h, uint64_t step, const char *op) {
     atomic_store_explicit(&h->op, op, memory_order_relaxed);
 }
 
+bool mg_hub_is_at(const mg_hub *h, const char *op) {
+    return atomic_load_explicit(&h->op, memory_order_relaxed) == op;
+}
+
 const char *mg_hub_over(const mg_hub *h) {
     return atomic_load_explicit(&h->over, memory_order_acquire);
+}
+
+double mg_hub_silence(const mg_hub *h) {
+    return h->silence;
 }
 
 bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step) {
     const uint64_t left = atomic_load_explicit(&h->left[rank], memory_order_relaxed);
     *step = left - 1;
     return left != 0;
+}
+
+bool mg_hub_seen_at(mg_hub *h, int rank, const char *op, uint64_t *step, bool *in_op) {
+    bool found = false;
+    pthread_mutex_lock(&h->mutex);
+    for (int i = 0; i < h->n_links && h->rank == 0 && !found; i++) {
+        const mg_link *link = h->links[i];
+        found = link->state == MG_LINK_JOINED && link->rank == rank;
+        if (!found) continue;
+        *step = link->step;
+        *in_op = strcmp(link->op, op) == 0;
+    }
+    pthread_mutex_unlock(&h->mutex);
+    return found;
 }
 
 /* Rank 0 decides which sentence is the first, so that all have the same. */

@@ -55,12 +55,19 @@ mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, s
 /* What this process does, for the sentence if it dies: the number of the step, and the name of an
  * op (a static string). Cheap: it is called for each op. */
 void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
+/* Whether the op that was told last is this one. */
+bool mg_hub_is_at(const mg_hub *h, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */
 const char *mg_hub_over(const mg_hub *h);
+/* Seconds after which a silent process counts as dead: MGPU_SILENCE, or MG_SILENCE. */
+double mg_hub_silence(const mg_hub *h);
 /* Whether a process has said goodbye without an error, so that it sends no more messages; *step is
  * the one at which it left. Another process that still waits for it ends the world. Cheap. */
 bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step);
+/* Rank 0: at which step the process was, and whether in the op of this name, when it was heard of
+ * last. False: it has left, or this is not rank 0. */
+bool mg_hub_seen_at(mg_hub *h, int rank, const char *op, uint64_t *step, bool *in_op);
 /* Ends the world: tells all others why. */
 void mg_hub_end(mg_hub *h, const char *sentence);
 /* Says goodbye, so that leaving is no death, and frees the hub. Rank 0 stays until all have left or

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 static struct {
     bool started;
@@ -80,7 +81,37 @@ void mg_world_at_op(const char *op) {
     if (world.hub) mg_hub_at(world.hub, atomic_load(&world.step), op);
 }
 
-mg_status mg_world_check_left(void) {
+static const char between_steps[] = "what all ranks do between two steps";
+/* Bytes: who sends more may still be at it when another has gone on. */
+enum { BRIEF = 4096 };
+
+/* On rank 0, which hears of all: one waits between steps, and this or that one is in a later step,
+ * which nobody can finish alone. */
+static mg_status check_same_step(void) {
+    const uint64_t own = atomic_load(&world.step);
+    const bool own_between = mg_hub_is_at(world.hub, between_steps);
+    for (int r = 1; r < world.size; r++) {
+        uint64_t step = 0;
+        bool between = false;
+        if (!mg_hub_seen_at(world.hub, r, between_steps, &step, &between)) continue;
+        const bool behind = between && !own_between && step < own;
+        const bool ahead = own_between && !between && own < step;
+        if (!behind && !ahead) continue;
+        char sentence[2 * MG_HOST_NAME + 300];
+        const int late = behind ? r : 0, early = behind ? 0 : r;
+        const mg_hub_member *one = mg_world_member(late);
+        snprintf(sentence, sizeof sentence,
+                 "rank %d (host %s, pid %d) waits for the others after step %llu while rank %d is "
+                 "in step %llu: all ranks must make the same steps, with equally many rows",
+                 late, one->host, one->pid, (unsigned long long)(behind ? step : own), early,
+                 (unsigned long long)(behind ? own : step));
+        mg_hub_end(world.hub, sentence);
+        return mg_world_check();
+    }
+    return MG_OK;
+}
+
+static mg_status check_left(void) {
     uint64_t step = 0;
     for (int r = 0; r < world.size && world.hub; r++) {
         if (!mg_hub_has_left(world.hub, r, &step)) continue;
@@ -95,6 +126,27 @@ mg_status mg_world_check_left(void) {
         return mg_world_check();
     }
     return MG_OK;
+}
+
+mg_status mg_world_check_others(void) {
+    MG_TRY(check_left());
+    return world.rank == 0 && world.hub ? check_same_step() : MG_OK;
+}
+
+mg_status mg_world_explain(void) {
+    static const double LOOK = 0.005; /* seconds */
+    char what[MG_ERROR_BYTES];
+    if (!world.hub) return MG_COMM;
+    snprintf(what, sizeof what, "%s", mg_error_message());
+    const double until = mg_seconds() + mg_hub_silence(world.hub) + 1;
+    while (mg_seconds() < until) {
+        MG_TRY(mg_world_check());
+        MG_TRY(check_left());
+        if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
+        nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
+    }
+    mg_world_fail(what);
+    return mg_world_check();
 }
 
 void mg_world_fail(const char *why) {
@@ -135,13 +187,24 @@ mg_status mg_world_agree(mg_status own, uint32_t *flags) {
     return own != MG_OK ? own : status;
 }
 
+mg_status mg_world_barrier(void) {
+    int64_t *all = mg_alloc((size_t)world.size * sizeof *all);
+    const mg_status status = all ? mg_world_gather(0, all) : MG_OOM;
+    mg_free(all);
+    return status;
+}
+
 uint32_t mg_world_flags(void) {
     return world.flags;
 }
 
 mg_status mg_world_broadcast(int root, void *data, size_t bytes) {
     if (world.size == 1) return MG_OK;
-    return mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
+    if (bytes <= BRIEF) mg_world_at_op(between_steps);
+    const mg_status status =
+        mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
+    mg_world_at_op("the script");
+    return status;
 }
 
 mg_status mg_world_gather(int64_t own, int64_t *all) {
@@ -150,7 +213,9 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
     if (!bytes) return MG_OOM;
     for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;
+    mg_world_at_op(between_steps);
     const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
+    mg_world_at_op("the script");
     mg_free(bytes);
     return status;
 }

@@ -52,8 +52,14 @@ mg_status mg_world_check(void);
  * static string) is started. Cheap. */
 void mg_world_at_step(void);
 void mg_world_at_op(const char *op);
-/* MG_COMM, on all ranks, if some rank has left the script although this one still waits for it. */
-mg_status mg_world_check_left(void);
+/* Returns when all ranks have called it, between two steps. */
+mg_status mg_world_barrier(void);
+/* For a rank that waits for a while already. MG_COMM, on all ranks, if what it waits for will not
+ * come: some rank has left the script, or waits in another step or between steps. */
+mg_status mg_world_check_others(void);
+/* After a message to or from another rank has failed with MG_COMM: waits until the hub knows which
+ * rank has gone. MG_COMM with the sentence that all ranks get. */
+mg_status mg_world_explain(void);
 /* This rank cannot go on: the others learn `why`, with this rank's name before it. */
 void mg_world_fail(const char *why);
 
