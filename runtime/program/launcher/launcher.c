@@ -28,14 +28,19 @@ typedef struct job {
     const mg_command_line *line;
     mg_output output;
     mg_placement placement;
+    int restarts;       /* that are left */
     int port, reserved; /* of the hub, and the socket that keeps others from taking it */
     char token[33];
     char hub[MG_HOST_NAME + 16]; /* addresses and port */
     char **argv;                 /* of a rank; owned */
 } job;
 
+/* The status of ranks that a signal has ended after they have saved their training. */
+enum { EXIT_SAVED = 75 };
+
 bool mg_launcher_wanted(const mg_command_line *m) {
-    return m->launch.np || m->launch.hosts || m->launch.host_file;
+    const mg_launch_options *o = &m->launch;
+    return o->np || o->hosts || o->host_file || o->restart || o->elastic;
 }
 
 /* ---- checks before anything is started ---- */
@@ -106,6 +111,8 @@ static mg_status find_hub(job *j) {
     const mg_place *first = &j->placement.places[0];
     char addresses[MG_HOST_NAME] = "127.0.0.1";
     bool others = false;
+    if (j->reserved >= 0) close(j->reserved); /* of the last start */
+    j->reserved = -1;
     for (int i = 0; i < j->placement.n; i++) others |= j->placement.places[i].host != NULL;
     MG_TRY(first->host ? choose_port(j) : reserve_port(j));
     const char *user = first->host ? strchr(first->host, '@') : NULL; /* of ssh: user@host */
@@ -132,13 +139,13 @@ static mg_status prepare(job *j) {
     MG_TRY(mg_placement_find(&m->launch, &j->placement));
     MG_TRY(mg_launcher_output(m->launch.output, &j->output));
     MG_TRY(mg_launcher_ranks_per_gpu(m->launch.ranks_per_gpu));
+    MG_TRY(mg_launcher_restarts(m->launch.restart, &j->restarts));
     if (j->placement.any_host) MG_TRY(check_count(j->placement.np));
     MG_TRY(check_script(m));
-    MG_TRY(make_token(j));
     j->argv = mg_alloc(((size_t)m->argc + 1) * sizeof *j->argv);
     if (!j->argv) return MG_OOM;
     mg_command_line_of_rank(m, j->argv);
-    return find_hub(j);
+    return MG_OK;
 }
 
 static mg_status start(job *j, mg_crew *crew, const mg_place *place) {
@@ -155,12 +162,44 @@ static mg_status start(job *j, mg_crew *crew, const mg_place *place) {
                   .ranks = ranks, .size = j->placement.np, .hub = j->hub, .token = j->token});
 }
 
-static mg_status run(job *j, mg_crew *crew, int *status) {
-    MG_TRY(prepare(j));
+/* With a token of its own, so that nobody who is left over from the last start is let in. */
+static mg_status run_once(job *j, mg_crew *crew, int *status) {
+    MG_TRY(make_token(j));
+    MG_TRY(find_hub(j));
     MG_TRY(mg_crew_open(crew, j->placement.np, j->placement.np, -1));
     mg_ranks_prepare(j->placement.np, j->hub, j->token);
     for (int i = 0; i < j->placement.n; i++) MG_TRY(start(j, crew, &j->placement.places[i]));
     *status = mg_crew_wait(crew);
+    return MG_OK;
+}
+
+/* Whether the ranks are to be started again after this end. */
+static bool goes_on(job *j, const mg_crew *crew, int status) {
+    const int np = j->placement.np;
+    if (status == EXIT_SUCCESS || status == EXIT_SAVED || crew->stopped || !j->restarts)
+        return false;
+    for (int i = 0; i < crew->n; i++) {
+        const char *host = crew->members[i].lost ? crew->members[i].host : NULL;
+        if (host && j->placement.least && !mg_placement_lose(&j->placement, host)) {
+            fprintf(stderr, "mgpulua: without host %s there is no place for %d processes\n", host,
+                    j->placement.least);
+            return false;
+        }
+    }
+    j->restarts--;
+    fprintf(stderr, "mgpulua: all processes start again, %d in the place of %d (%d %s left)\n",
+            j->placement.np, np, j->restarts, j->restarts == 1 ? "restart is" : "restarts are");
+    return true;
+}
+
+static mg_status run(job *j, mg_crew *crew, int *status) {
+    MG_TRY(prepare(j));
+    MG_TRY(run_once(j, crew, status));
+    while (goes_on(j, crew, *status)) {
+        mg_crew_close(crew);
+        *crew = (mg_crew){.signals = -1};
+        MG_TRY(run_once(j, crew, status));
+    }
     return MG_OK;
 }
 
