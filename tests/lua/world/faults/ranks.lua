@@ -62,6 +62,11 @@ local function read(path)
   return text
 end
 
+-- Open MPI's mpirun kills the ranks and does not wait for their ends.
+local function stays(pid)
+  return select(2, check.run(("for i in $(seq 50); do kill -0 %s || exit 0; sleep 0.1; done; exit 1"):format(pid))) ~= 0
+end
+
 -- What the files of a rank tell.
 local function rank_of(folder, r)
   local ended = read(("%s/end.%d"):format(folder, r)) or ""
@@ -70,7 +75,7 @@ local function rank_of(folder, r)
   return { status = tonumber(read(("%s/status.%d"):format(folder, r)) or nil), done = tonumber(done), weights = weights,
     message = message and message:gsub("^.-training.lua:%d+: ", ""), values = values,
     output = read(("%s/output.%d"):format(folder, r)),
-    left = pid and select(2, check.run("kill -0 " .. pid)) == 0 and pid or nil }
+    left = pid and stays(pid) and pid or nil }
 end
 
 --- run(launcher, n, options, before) -> {status, output, seconds, [0] = rank 0, rank 1, ...}; a rank: {status, output,

@@ -2,7 +2,7 @@
 --
 --     mgpulua tests/lua/world/faults/training.lua FOLDER [OPTIONS]
 -- Each rank writes files in FOLDER, with its rank behind the name: `pid`, and at the end of the training `end`: the
--- number of steps done, whether the weights are those of that step, and the error. OPTIONS is the inside of a Lua table:
+-- number of steps done, whether the weights are those of that step, and the error. OPTIONS is inside a Lua table:
 --   steps = 40        so many steps
 --   units = 16        of the hidden layer
 --   pause = 0.01      seconds between steps
@@ -66,19 +66,25 @@ function faults.rows() x, y = mgpu.zeros { 6, 8 }, mgpu.zeros { 6, 1 } end
 
 function faults.memory() return mgpu.eval(mgpu.zeros { 1e14 }) end
 
--- One row of this rank's.
+-- Only in this rank's rows. The step is refused on all ranks, and the training goes on.
 function faults.nan()
   local rows = x:totable()
   for i = 1, #rows do rows[i][1] = 0 / 0 end
   x = mgpu.tensor(rows)
 end
 
-local before, done = weights(), 0
+local before, done, good, refused = weights(), 0, x, ""
 local function train()
   for i = 1, steps do
     if i == chosen.at and rank == chosen.on and faults[chosen.fault]() then return end
     before = weights()
-    model:train_on_batch(x, y)
+    if chosen.fault == "nan" and chosen.at == i then
+      refused = select(2, pcall(model.train_on_batch, model, x, y))
+      if weights() ~= before then return end
+      x = good
+    else
+      model:train_on_batch(x, y)
+    end
     done = i
     before = weights()
     if chosen.pause then core.sleep(chosen.pause) end
@@ -87,7 +93,7 @@ end
 
 local ok, message = pcall(train)
 local code = core.error_code()
-note("end", ("%d\n%s\n%s\n%s\n"):format(done, weights() == before and "unchanged" or "changed", ok and "" or message,
-  weights()))
+note("end", ("%d\n%s\n%s\n%s\n"):format(done, weights() == before and "unchanged" or "changed",
+  ok and refused or message, weights()))
 if not ok and code then core.fail(code, message) end
 if not ok then error(message, 0) end
