@@ -18,7 +18,7 @@ PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libx
            libwebp-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
-TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev
+TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev iproute2 slurm-wlm munge
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG
@@ -385,7 +385,7 @@ docs: all ## write the reference as HTML, from the docstrings and mgpu.h: build/
 	@$(PROGRAM) tests/reference.lua build/docs && doxygen runtime/docs/Doxyfile && echo build/docs/index.html
 
 INSTALL_TO = $(DESTDIR)$(PREFIX)
-VERSION = $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' runtime/bind/bind.c)
+VERSION = $(shell sed -n 's/^.define MG_VERSION "\(.*\)"/\1/p' runtime/core/version.h)
 # The links that a linker finds, and what pkg-config reads: lib/libNAME.so.0 -> mgpulua/libNAME.so.0.
 HOST_LIBS = libmgpu.so libmgpu-lua.so
 HOST_LINKS = $(foreach l,$(HOST_LIBS),$l $l$(ABI_$l))

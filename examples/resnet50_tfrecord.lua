@@ -1,83 +1,27 @@
--- ResNet-50 from the TFRecord files of ImageNet: the example resnet50_tfrecord_horovod of keras_experiments.
+-- ResNet-50 from the TFRecord files of ImageNet: the example resnet50_tfrecord_horovod of keras_experiments, in one
+-- process. resnet50_tfrecord_horovod.lua is the one for several.
 --
 --     mgpulua examples/resnet50_tfrecord.lua --help
 --
--- What it teaches: records with images of all sizes, which threads decode, crop, flip and color; labels that count
--- from 1; epochs with another number of images than the files hold.
+-- What it teaches: records with images of all sizes, which threads decode, crop, flip and color (common/imagenet.lua);
+-- labels that count from 1; epochs with another number of images than the files hold.
 
 local mgpu = require "mgpu"
-local clock = require("mgpu.core").clock -- seconds
-local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
-
-local NETWORKS = { "resnet50", "resnet18", "resnet34", "resnet101", "resnet152", "mobilenet_v2" }
+local folder = (arg[0]:match "^.*/" or "") .. "common/"
+local command_line = dofile(folder .. "command_line.lua")
+local imagenet = dofile(folder .. "imagenet.lua")(command_line)
 
 local parser = command_line.parser("Trains ResNet-50 from ImageNet's TFRecord files, on one or several devices. "
   .. "make_imagenet_records.lua writes a tiny set of such files.")
 command_line.add_mgpu(parser)
-command_line.add_epochs(parser, 10)
 command_line.add_count(parser, "--batch_size", 1, "Images per step for each device.", "64")
-command_line.add_count(parser, "--imgs_per_epoch", 0, "Images per epoch; 0 means all.", "0")
-parser:option("--datadir", "The folder with the files train-* and validation-*.", "imagenet"):argname "DIR"
-parser:flag("--distort_color", "Change brightness, saturation, hue and contrast of the training images.")
-parser:option("--network", "The network: " .. table.concat(NETWORKS, ", ") .. ".", NETWORKS[1]):choices(NETWORKS)
-  :argname "NAME"
-command_line.add_count(parser, "--classes", 1, "The number of classes, without the background.", "1000")
-command_line.add_count(parser, "--image_size", 32, "Rows and columns of the images that the network sees.", "224")
+imagenet.add(parser)
 local options = command_line.read(parser)
-local size, batch_size = options.image_size, options.batch_size * options.ngpus
+options.batch_size = options.batch_size * options.ngpus
 
--- ---- data ---------------------------------------------------------------------------------------
-
-local SCHEMA = { { "image/encoded", "jpeg", channels = 3 }, { "image/class/label", "int64" } }
-
-local function records(part)
-  local found, ds = pcall(mgpu.data.tfrecord, ("%s/%s-*"):format(options.datadir, part), SCHEMA)
-  if not found then
-    command_line.stop("%s: give their folder with --datadir, or write a small set with make_imagenet_records.lua",
-      (ds:gsub("^%S+:%d+: ", "")))
-  end
-  return ds
-end
-
--- Pixels from -1 to 1, as the last step of both parts.
-local CENTERED = { mean = 127.5, std = 127.5 }
-
-local function with_centered(changes)
-  for name, value in pairs(CENTERED) do changes[name] = value end
-  return changes
-end
-
-local train = records "train"
-local images = train:length()
-print("Num images: " .. images)
-local changes = with_centered { horizontal_flip = true,
-  random_resized_crop = { size, size, area = { 0.1, 1 }, aspect = { 0.8, 1.25 } } }
-if options.distort_color then
-  changes.brightness, changes.hue = 32, 0.2
-  changes.saturation, changes.contrast = { 0.5, 1.5 }, { 0.5, 1.5 }
-end
-train = train:shuffle(10000)
-local per_epoch = options.imgs_per_epoch > 0 and options.imgs_per_epoch or images
-local steps = math.max(math.floor(per_epoch / batch_size), 1)
-train = train:cycle():augment(changes):batch(batch_size):prefetch(4)
-
--- The center of the image, 7/8 of its shorter side.
-local test = records "validation"
-  :augment(with_centered { resize = math.ceil(size * 8 / 7), center_crop = { size, size } })
-  :batch(batch_size):prefetch(4)
-
--- ---- the run ------------------------------------------------------------------------------------
-
+local train, test, steps = imagenet.load(options)
 if #options.gpus > 0 then print("Using GPUs: " .. table.concat(options.gpus, ", ")) end
--- Labels count from 1 in ImageNet's files: class 0 is the background.
-local serial = mgpu.models[options.network] { input_shape = { size, size, 3 }, classes = options.classes + 1 }
-local model = mgpu.parallel.make_parallel(serial, options.gpus)
+local model = mgpu.parallel.make_parallel(imagenet.model(options), options.gpus)
 model:compile { optimizer = mgpu.optimizers.Adam {}, loss = "sparse_categorical_crossentropy",
   metrics = { "accuracy" } }
-
-local start = clock()
-model:fit(train, { epochs = options.epochs, steps_per_epoch = steps,
-  callbacks = mgpu.callbacks.SamplesPerSec { batch_size } })
-print(("[TRAINING] finished in %.3f s"):format(clock() - start))
-local loss, accuracy = unpack(model:evaluate(test, { verbose = 0 }))
-print(("\nTest loss, acc: %s, %s"):format(loss, accuracy))
+imagenet.run(model, options, train, test, steps)

@@ -179,6 +179,7 @@ end
 -- ---- many processes -------------------------------------------------------------------------------
 
 -- Which launcher started this process and why it is believed, and the plug-ins that carry messages between processes.
+-- The tests that follow run in this process alone, since the others may not be there.
 local function report_world(report)
   report ""
   local known, launch = pcall(core.launch)
@@ -198,6 +199,7 @@ local function report_world(report)
     line(report, "left out", "mgpu-ucx.so, -openmpi, -mpich",
       "many processes: not in this build, which needs libucx-dev, libopenmpi-dev or libmpich-dev for it")
   end
+  core.launch_none()
 end
 
 -- ---- self-tests -----------------------------------------------------------------------------------

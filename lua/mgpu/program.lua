@@ -57,6 +57,23 @@ function M.list_devices(report)
   end
 end
 
+--- --prove: compares the script's first steps on 1 and on N processes. The program ends with status 1 if the weights
+--- differ by more than rounding.
+function M.prove(text)
+  local n = tonumber(text)
+  if not n or n < 2 or n % 1 ~= 0 or n > 64 then
+    error(("--prove %s: give a whole number of processes from 2 to 64"):format(text), 0)
+  end
+  os.exit(require "mgpu.parallel.proving".compare_runs(n, print_line) and 0 or 1)
+end
+
+--- --selftest cluster: measures the ranks and the links between them.
+function M.selftest(what)
+  if what ~= "cluster" then error(("--selftest %s: there is only --selftest cluster"):format(what), 0) end
+  require "mgpu" -- joins the other processes
+  require "mgpu.parallel.selftest"(print_line)
+end
+
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
   if not require "mgpu.doctor"(report or print_line) then os.exit(1) end

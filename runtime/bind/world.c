@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "world/transport.h"
 #include "world/world.h"
+#include <stdlib.h>
 
 /* ---- the world ---- */
 
@@ -64,7 +65,8 @@ static int core_world_alone(lua_State *L) {
 
 /* world_barrier(): returns when all ranks have called it. */
 static int core_world_barrier(lua_State *L) {
-    bind_check(L, mg_world_barrier());
+    bool differs;
+    bind_check(L, mg_world_meet(MG_AT_END, 0, 0, &differs));
     return 0;
 }
 
@@ -88,6 +90,8 @@ static int core_world_send(lua_State *L) {
     size_t n = 0;
     const char *text = root ? luaL_checklstring(L, 1, &n) : NULL;
     uint64_t bytes = n;
+    bool differs;
+    bind_check(L, mg_world_meet(MG_AT_SEND, 0, 0, &differs));
     bind_check(L, mg_world_broadcast(0, &bytes, sizeof bytes));
     if (root) {
         bind_check(L, mg_world_broadcast(0, (void *)(uintptr_t)text, n));
@@ -133,6 +137,22 @@ static int core_world_send_values(lua_State *L) {
     return 0;
 }
 
+/* world_link(a, b, bytes, rounds) -> the seconds of a message from rank a to rank b. All ranks call
+ * it. */
+static int core_world_link(lua_State *L) {
+    const int a = (int)luaL_checkinteger(L, 1), b = (int)luaL_checkinteger(L, 2);
+    const size_t bytes = (size_t)luaL_checknumber(L, 3);
+    const int rounds = (int)luaL_checkinteger(L, 4);
+    if (a < 0 || b < 0 || a >= mg_world_size() || b >= mg_world_size() || a == b || rounds < 1)
+        return bind_fail(L, MG_USAGE,
+                         "world_link: expected two ranks below %d and a number of rounds",
+                         mg_world_size());
+    double seconds = 0;
+    bind_check(L, mg_world_measure_link(a, b, bytes, rounds, &seconds));
+    lua_pushnumber(L, seconds);
+    return 1;
+}
+
 /* variable_changes(v) -> how often the variable has got a new value. */
 static int core_variable_changes(lua_State *L) {
     const mg_variable *v = bind_to_variable(L, 1);
@@ -167,6 +187,13 @@ static int core_launch(lua_State *L) {
     return 1;
 }
 
+/* launch_none(): from here on this process counts as started without a launcher. */
+static int core_launch_none(lua_State *L) {
+    (void)L;
+    setenv("MGPU_LAUNCH", "none", 1);
+    return 0;
+}
+
 /* Appends {name =, problem =} to the table on top of the stack; problem: why it does not load. */
 static void add_transport(void *context, const char *name) {
     lua_State *L = context;
@@ -186,6 +213,7 @@ static int core_transports(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
+                                  {"launch_none", core_launch_none},
                                   {"transports", core_transports},
                                   {"world_start", core_world_start},
                                   {"world", core_world},
@@ -195,5 +223,6 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},
+                                  {"world_link", core_world_link},
                                   {"variable_changes", core_variable_changes},
                                   {NULL, NULL}};

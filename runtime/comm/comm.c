@@ -136,11 +136,16 @@ const mg_comm_kind *mg_comm_find(const char *kind) {
  * be cast to it. */
 
 mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n) {
-    c->host = mg_comm_local(n);
-    if (!c->host) return MG_OOM;
-    c->comm = *c->host; /* the counters stay the local communicator's */
-    c->comm.api = api;
+    mg_comm *host = mg_comm_local(n);
+    if (!host) return MG_OOM;
+    mg_comm_over_put(c, api, host);
     return MG_OK;
+}
+
+void mg_comm_over_put(mg_comm_over *c, const mg_comm_api *api, mg_comm *host) {
+    c->host = host;
+    c->comm = *host; /* the counters stay the local communicator's */
+    c->comm.api = api;
 }
 
 /* Also frees the counters, which are the local communicator's. */

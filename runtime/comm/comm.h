@@ -120,6 +120,9 @@ typedef struct mg_staged_rank {
 
 /* Any mixture of devices, through buffers in host memory. Ranks are copied. NULL on failure. */
 mg_comm *mg_comm_staged(const mg_staged_rank *ranks, int n);
+/* The same on top of a communicator of host memory (taken over, also on failure; NULL: NULL), of
+ * whose ranks the n from `first` on are given. */
+mg_comm *mg_comm_staged_on(mg_comm *host, const mg_staged_rank *ranks, int first, int n);
 
 /* ---- communicators that are plug-ins, mgpu-<kind>.so ---- */
 
@@ -172,10 +175,12 @@ void mg_comm_count_moved(mg_comm *c, int rank, const mg_collective_call *x);
  * is the first member of the implementation's struct, whose api has the four functions below. */
 typedef struct mg_comm_over {
     mg_comm comm;
-    mg_comm *host; /* the local communicator; owned */
+    mg_comm *host; /* the local communicator, or that of the world; owned */
 } mg_comm_over;
 
 mg_status mg_comm_over_set_up(mg_comm_over *c, const mg_comm_api *api, int n);
+/* The same on top of `host`, which is taken over. */
+void mg_comm_over_put(mg_comm_over *c, const mg_comm_api *api, mg_comm *host);
 void mg_comm_over_clear(mg_comm_over *c);
 mg_status mg_comm_over_barrier(mg_comm *c, int rank);
 void mg_comm_over_abort(mg_comm *c);

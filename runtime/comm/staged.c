@@ -18,6 +18,7 @@ typedef struct staged_rank {
 
 typedef struct staged_comm {
     mg_comm_over over;
+    int first, here; /* the ranks that are given */
     staged_rank ranks[];
 } staged_comm;
 
@@ -36,7 +37,7 @@ static mg_status buffer_reserve(buffer *b, size_t bytes) {
  */
 static mg_status run_operand(staged_comm *c, int rank, const mg_collective_call *x, int i) {
     mg_comm *host = c->over.host;
-    staged_rank *r = &c->ranks[rank];
+    staged_rank *r = &c->ranks[rank - c->first];
     const size_t in_bytes = mg_collective_reads(x, i, rank, host->n);
     const size_t out_bytes = mg_collective_writes(x, i, rank, host->n);
     const mg_comm_operand *given = &x->operands[i];
@@ -68,7 +69,7 @@ static mg_status staged_run(mg_comm *comm, int rank, const mg_collective_call *x
 /* No rank is in a call. */
 static void staged_free(mg_comm *comm) {
     staged_comm *c = (staged_comm *)comm;
-    for (int i = 0; i < comm->n; i++) {
+    for (int i = 0; i < c->here; i++) {
         mg_free(c->ranks[i].in.data);
         mg_free(c->ranks[i].out.data);
     }
@@ -84,13 +85,20 @@ static const mg_comm_api api = {.kind = "staged",
                                 .check = mg_comm_over_check,
                                 .free = staged_free};
 
-mg_comm *mg_comm_staged(const mg_staged_rank *ranks, int n) {
+mg_comm *mg_comm_staged_on(mg_comm *host, const mg_staged_rank *ranks, int first, int n) {
+    if (!host) return NULL;
     staged_comm *c = mg_alloc_zero(sizeof *c + (size_t)n * sizeof *c->ranks);
-    if (!c) return NULL;
-    if (mg_comm_over_set_up(&c->over, &api, n) != MG_OK) {
-        mg_free(c);
+    if (!c) {
+        host->api->free(host);
         return NULL;
     }
+    mg_comm_over_put(&c->over, &api, host);
+    c->first = first;
+    c->here = n;
     for (int i = 0; i < n; i++) c->ranks[i].end = ranks[i];
     return &c->over.comm;
+}
+
+mg_comm *mg_comm_staged(const mg_staged_rank *ranks, int n) {
+    return mg_comm_staged_on(mg_comm_local(n), ranks, 0, n);
 }

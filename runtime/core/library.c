@@ -87,14 +87,20 @@ static void *open_beside_python(const char *file) {
     return library;
 }
 
+/* The folder that MGPU_CUDA_LIBRARIES names for CUDA's libraries, or NULL. */
+static const char *only_folder(const mg_library *l) {
+    const char *only = getenv("MGPU_CUDA_LIBRARIES");
+    return only && *only && !l->foreign ? only : NULL;
+}
+
 /* The whole search, in the order of library.h; NULL if the library is nowhere. */
-static void *open_somewhere(const char *file, int system) {
-    const char *only = getenv("MGPU_CUDA_LIBRARIES"), *cuda = getenv("CUDA_HOME");
+static void *open_somewhere(const mg_library *l) {
+    const char *only = only_folder(l), *cuda = getenv("CUDA_HOME"), *file = l->file;
     const char *home = getenv("HOME");
     char local[4096];
-    if (only && *only) return open_matching("%s/%s", only, file); /* and nowhere else */
+    if (only) return open_matching("%s/%s", only, file); /* and nowhere else */
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library || system) return library;
+    if (library || l->system || l->foreign) return library;
     if (cuda) library = open_matching("%s/lib64/%s", cuda, file);
     if (!library) library = open_matching("/usr/local/cuda/lib64/%s", file);
     if (!library) library = open_in_python(getenv("VIRTUAL_ENV"), file);
@@ -109,7 +115,7 @@ static void *open_somewhere(const char *file, int system) {
 /* Stores the sentence for the user. symbol: the function that the library lacks; NULL: there is no
  * library. */
 static void explain_failure(mg_library *l, const char *symbol) {
-    const char *only = getenv("MGPU_CUDA_LIBRARIES");
+    const char *only = only_folder(l);
     l->state = -1;
     if (symbol)
         snprintf(l->problem, sizeof l->problem, "%s is too old: %s has no %s; %s", l->what, l->file,
@@ -117,9 +123,9 @@ static void explain_failure(mg_library *l, const char *symbol) {
     else
         snprintf(l->problem, sizeof l->problem, "%s is missing: there is no %s in %s; %s", l->what,
                  l->file,
-                 only && *only ? only
-                 : l->system   ? "the library path"
-                               : "the library path, $CUDA_HOME or Python's wheels",
+                 only                      ? only
+                 : l->system || l->foreign ? "the library path"
+                                           : "the library path, $CUDA_HOME or Python's wheels",
                  l->install);
 }
 
@@ -134,7 +140,7 @@ static void open_beside(const mg_library *l) {
 
 /* Opens the library and fills its table; all or nothing. */
 static void try_open(mg_library *l) {
-    void *library = open_somewhere(l->file, l->system);
+    void *library = open_somewhere(l);
     if (!library) {
         explain_failure(l, NULL);
         return;

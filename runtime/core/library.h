@@ -43,6 +43,7 @@ typedef struct mg_library {
     const char *beside; /* NULL, or a pattern of files in its folder that it opens by their bare
                            names and could not find alone */
     int system;         /* comes with the system: only the loader's path is searched */
+    int foreign;        /* none of CUDA's: likewise, whatever MGPU_CUDA_LIBRARIES says */
     void **table;       /* receives their addresses, in this order */
     int state;          /* 0: not tried; 1: open; -1: missing */
     char problem[400];  /* why, if missing */

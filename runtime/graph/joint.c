@@ -54,8 +54,9 @@ static const struct compared {
                "depend on mgpu.world()"},
 };
 
-mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
+mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     const int size = mg_world_size();
+    MG_TRY(mg_world_meet(MG_AT_NEW_STEP, 0, 0, &p->refused));
     const mg_rng_state rng = mg_rng_get();
     int64_t rows = 0, *all = mg_alloc((size_t)size * sizeof *all);
     if (!all) return MG_OOM;
@@ -69,13 +70,13 @@ mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
                                      [DRAWS] = (int64_t)rng.base};
     for (int i = 0; i < N_COMPARED && status == MG_OK; i++) {
         status = mg_world_gather(own[i], all);
-        for (int r = 1; r < size && status == MG_OK; r++)
-            if (all[r] != all[0])
-                status =
-                    mg_fail(MG_USAGE,
-                            "the step that rank %d has made differs from that of rank 0 in %s: "
-                            "%s",
-                            r, compared[i].what, compared[i].advice);
+        for (int r = 1; r < size && status == MG_OK; r++) {
+            if (all[r] == all[0]) continue;
+            p->refused = true;
+            status = mg_fail(MG_USAGE,
+                             "the step that rank %d has made differs from that of rank 0 in %s: %s",
+                             r, compared[i].what, compared[i].advice);
+        }
     }
     mg_free(all);
     return status;
@@ -84,7 +85,9 @@ mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global) {
 /* ---- the devices ---- */
 
 mg_status mg_joint_connect(mg_plan *p) {
+    static int64_t n_plans; /* all ranks make the same */
     const int n = mg_plan_stage_width(p), size = mg_world_size();
+    p->number = ++n_plans;
     int64_t total = 0, *here = mg_alloc((size_t)size * sizeof *here);
     if (!here) return MG_OOM;
     mg_status status = mg_world_gather(n, here);
@@ -92,9 +95,11 @@ mg_status mg_joint_connect(mg_plan *p) {
         if (r == mg_world_rank()) p->first = (int)total;
         total += here[r];
     }
-    if (status == MG_OK && total > MG_MAX_SHARDS)
+    if (status == MG_OK && total > MG_MAX_SHARDS) {
+        p->refused = true;
         status = mg_fail(MG_USAGE, "at most %d devices can share a step, the ranks have %lld",
                          MG_MAX_SHARDS, (long long)total);
+    }
     for (int s = 0; s < p->n_stages && status == MG_OK; s++) {
         mg_device *devices[MG_MAX_DEVICES];
         for (int i = 0; i < n; i++) devices[i] = p->parts[s * n + i].device;
@@ -106,6 +111,12 @@ mg_status mg_joint_connect(mg_plan *p) {
 }
 
 /* ---- a run ---- */
+
+mg_status mg_joint_meet(const mg_plan *p, bool *differs) {
+    const mg_rng_state rng = mg_rng_get();
+    const int64_t random = (int64_t)(rng.base * 0x9e3779b97f4a7c15u + rng.seed);
+    return mg_world_meet(MG_AT_STEP, p->number, random, differs);
+}
 
 mg_status mg_joint_agree(void) {
     mg_world_at_op("the end of the step");

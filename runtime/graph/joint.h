@@ -8,10 +8,14 @@
 
 #include "graph/plan.h"
 
-/* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs. */
-mg_status mg_joint_compare(const mg_plan_spec *spec, const mg_ir *global);
-/* Fills in p->comms and p->first. */
+/* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs.
+ * They can go on with other steps: p->refused. */
+mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global);
+/* Fills in p->comms, p->first and p->number. */
 mg_status mg_joint_connect(mg_plan *p);
+/* Before a run: MG_USAGE on all ranks, and *differs set, if not all run this plan with the same
+ * random numbers. */
+mg_status mg_joint_meet(const mg_plan *p, bool *differs);
 /* After the compute phase: MG_OK if all ranks have come here. */
 mg_status mg_joint_agree(void);
 

@@ -330,7 +330,7 @@ static mg_status connect_all(mg_plan *p) {
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
     MG_TRY(mg_abandoned_allow(p->execution)); /* for this compilation and all runs */
-    if (p->joint) MG_TRY(mg_joint_compare(spec, global));
+    if (p->joint) MG_TRY(mg_joint_compare(p, spec, global));
     MG_TRY(connect_all(p));
     MG_TRY(partition_all(p, spec, global));
     divide_threads(p);
@@ -437,7 +437,7 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     if (!p) return NULL;
     p->refs = 1;
     if (build_plan(p, spec) != MG_OK) {
-        if (spec->joint) mg_world_fail(mg_error_message());
+        if (spec->joint && !p->refused) mg_world_fail(mg_error_message());
         mg_plan_free(p);
         return NULL;
     }

@@ -50,6 +50,8 @@ struct mg_plan {
     int central; /* the only part that has the variables, or -1 */
     int n_stages;
     bool joint;         /* the parts are those of this rank of the world: see joint.h */
+    int64_t number;     /* joint: how many joint plans were made until this one */
+    bool refused;       /* joint: all ranks alike have failed to make it */
     int first;          /* of the devices of a stage, in all ranks, the first one here */
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */

@@ -281,8 +281,10 @@ static mg_status prepare_run(mg_execution *e) {
     mg_status status = mg_run_allocate_outputs(e);
     for (int k = 0; p->joint && k < p->n_parts && status == MG_OK; k++) status = prepare_part(e, k);
     e->refused = status == MG_OOM;
-    if (status == MG_OK && p->joint) mg_world_at_step();
-    return status;
+    if (status != MG_OK || !p->joint) return status;
+    MG_TRY(mg_joint_meet(p, &e->refused));
+    mg_world_at_step();
+    return MG_OK;
 }
 
 static mg_status run_phases(mg_execution *e, mg_tensor **results) {

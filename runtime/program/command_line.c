@@ -32,6 +32,9 @@ const char mg_command_line_usage[] =
     "  --elastic MIN:MAX\n"
     "                  go on without the hosts that are lost, with MIN to MAX processes\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
+    "  --prove N       compare the script's first training steps on 1 and on N processes\n"
+    "  --selftest cluster\n"
+    "                  measure processes and the links between them\n"
     "  --verify DIR    check the checkpoints in DIR\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
@@ -63,6 +66,8 @@ static const char list_devices[] = "require('mgpu.program').list_devices()\n";
 static const char resume[] = "require('mgpu.program').set_resume((...))\n";
 static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
+static const char selftest[] = "require('mgpu.program').selftest((...))\n";
+static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
 
@@ -81,6 +86,8 @@ static const program_option long_options[] = {
     {"--doctor", doctor, .alone = true},
     {"--resume", resume, .value = "DIR"},
     {"--verify", verify, .value = "DIR", .alone = true},
+    {"--selftest", selftest, .value = "cluster", .alone = true},
+    {"--prove", prove, .value = "N"},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},
@@ -205,10 +212,11 @@ void mg_command_line_of_rank(const mg_command_line *m, char **to) {
     int n = 0;
     to[n++] = m->argv[0];
     for (int i = 1; i < m->argc; i++) {
-        const int values = i < m->script ? scan(&unused, m->argv[i]) : 0;
+        const int values = i < m->script ? scan(&unused, m->argv[i]) : 0; /* of "--": -1 */
         const bool dropped = i < m->script && is_kept(m->argv[i]);
-        for (int k = i; k <= i + values && !dropped; k++) to[n++] = m->argv[k];
-        i += values > 0 ? values : 0;
+        const int last = values > 0 ? i + values : i;
+        for (int k = i; k <= last && !dropped; k++) to[n++] = m->argv[k];
+        i = last;
     }
     to[n] = NULL;
 }

@@ -15,15 +15,15 @@ enum {
     EAGER = 4000,      /* rounds of waiting without a pause, about 1 ms */
 };
 
-/* Seconds after which a wait ends if some rank has left the script, or waits in another place. Each
- * tells once a second where it is. */
-static const double PARTING = 3;
+/* Seconds after which a wait ends if some rank has left the script. */
+static const double PARTING = 2;
 
 static struct {
     const mg_transport_api *api;
     mg_transport *transport;
     int rank, size;
     uint32_t n_channels;
+    bool crowded;
     pthread_mutex_t mutex; /* a transport is called by one thread at a time */
 } ex = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -52,6 +52,10 @@ uint32_t mg_channel_tag(mg_channel *c) {
 
 static _Thread_local bool is_patient;
 
+void mg_exchange_set_crowded(bool crowded) {
+    ex.crowded = crowded;
+}
+
 void mg_exchange_be_patient(void) {
     is_patient = true;
 }
@@ -61,6 +65,7 @@ void mg_exchange_be_patient(void) {
 typedef struct batch { /* messages that are on their way together */
     uint32_t tag;
     int n;
+    bool endless;       /* waits as long as the others live */
     mg_message *list[]; /* room for two for each rank; NULL: done */
 } batch;
 
@@ -118,11 +123,12 @@ static mg_status test_all(batch *b, int *left) {
 
 /* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
  * some time after. */
-static mg_status check_wait(double since) {
+static mg_status check_wait(double since, bool endless) {
     MG_TRY(mg_world_check());
-    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_others());
+    if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
+    mg_signals_admit(); /* a device holds them while it computes in the caller's thread */
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    if (mg_seconds() - since < mg_deadline()) return MG_OK;
+    if (endless || mg_seconds() - since < mg_deadline()) return MG_OK;
     return mg_fail(MG_COMM,
                    "the other processes did not answer within %g seconds: do all of them run the "
                    "same steps? (MGPU_DEADLINE sets the limit)",
@@ -139,9 +145,9 @@ static mg_status wait_all(batch *b) {
         mg_status status = explained(test_all(b, &left));
         if (!left && status == MG_OK) break;
         if (++rounds == 1) since = mg_seconds();
-        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since);
+        if (status == MG_OK && rounds % 256 == 0) status = check_wait(since, b->endless);
         if (status != MG_OK) return status;
-        if (is_patient || rounds > EAGER)
+        if (is_patient || ex.crowded || rounds > EAGER)
             nanosleep(&(struct timespec){.tv_nsec = rounds > 4 * EAGER ? 200000 : 20000}, NULL);
         else if (rounds > 64)
             sched_yield();
@@ -332,11 +338,21 @@ static mg_status gather(batch *b, char *all, const size_t *bytes) {
     return wait_all(b);
 }
 
-mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+static mg_status gather_in_new_batch(uint32_t tag, void *all, const size_t *bytes, bool endless) {
     batch *b = new_batch(tag);
-    const mg_status status = b ? gather(b, all, bytes) : MG_OOM;
+    if (!b) return MG_OOM;
+    b->endless = endless;
+    const mg_status status = gather(b, all, bytes);
     free_batch(b);
     return status;
+}
+
+mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes) {
+    return gather_in_new_batch(tag, all, bytes, false);
+}
+
+mg_status mg_exchange_gather_when_ready(uint32_t tag, void *all, const size_t *bytes) {
+    return gather_in_new_batch(tag, all, bytes, true);
 }
 
 /* A binomial tree: in each round the ranks that have the data send it to as many others. */
@@ -358,5 +374,31 @@ mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes
     batch *b = new_batch(tag);
     const mg_status status = b ? broadcast(b, root, data, bytes) : MG_OOM;
     free_batch(b);
+    return status;
+}
+
+/* ---- measuring ---- */
+
+static mg_status bounce(batch *m, bool first, int other, char *data, size_t bytes, int rounds) {
+    for (int i = 0; i < 2 * rounds; i++) {
+        MG_TRY((i % 2 == 0) == first ? start_send(m, other, data, bytes)
+                                     : start_receive(m, other, data, bytes));
+        MG_TRY(wait_all(m));
+    }
+    return MG_OK;
+}
+
+mg_status mg_exchange_bounce(uint32_t tag, int a, int b, size_t bytes, int rounds,
+                             double *seconds) {
+    *seconds = 0;
+    if (ex.rank != a && ex.rank != b) return MG_OK;
+    char *data = mg_alloc_zero(bytes);
+    batch *m = new_batch(tag);
+    const double start = mg_seconds();
+    const mg_status status =
+        data && m ? bounce(m, ex.rank == a, ex.rank == a ? b : a, data, bytes, rounds) : MG_OOM;
+    *seconds = (mg_seconds() - start) / (2 * rounds);
+    free_batch(m);
+    mg_free(data);
     return status;
 }

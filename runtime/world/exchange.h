@@ -25,6 +25,8 @@ mg_channel mg_channel_open(void);
 /* The tag of the channel's next call: every rank takes the tags of a channel in the same order,
  * while the calls themselves may run at the same time, on several threads. */
 uint32_t mg_channel_tag(mg_channel *c);
+/* Whether more ranks than cores share this machine: then all waits sleep at once. */
+void mg_exchange_set_crowded(bool crowded);
 /* The calling thread sleeps where others would poll: for work beside a computation. */
 void mg_exchange_be_patient(void);
 
@@ -35,6 +37,12 @@ mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t co
 /* `all` holds the ranks' blocks one after another, bytes[r] of rank r; each rank has put its own in
  * place. */
 mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes);
+/* The same without the deadline: some ranks may do other work first, however long it takes. */
+mg_status mg_exchange_gather_when_ready(uint32_t tag, void *all, const size_t *bytes);
 mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes);
+
+/* Ranks a and b send `bytes` to and fro, `rounds` times; *seconds becomes the time of one way on a.
+ * The other ranks return at once. */
+mg_status mg_exchange_bounce(uint32_t tag, int a, int b, size_t bytes, int rounds, double *seconds);
 
 #endif

@@ -16,6 +16,8 @@ static mg_status append(mg_host_list *list, const char *name, size_t n, int slot
     if (n == 0 || n >= MG_HOST_NAME)
         return mg_fail(MG_USAGE, "%s: a host's name has %zu characters: it needs 1 to %d", who, n,
                        MG_HOST_NAME - 1);
+    if (*name == '-') /* ssh would take it for an option */
+        return mg_fail(MG_USAGE, "%s: a host's name cannot begin with -", who);
     if (list->n >= MG_MOST_HOSTS)
         return mg_fail(MG_USAGE, "%s: more than %d hosts", who, MG_MOST_HOSTS);
     MG_TRY(mg_reserve((void **)&list->hosts, list->n, &list->capacity, sizeof *list->hosts));

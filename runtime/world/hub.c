@@ -52,24 +52,29 @@ void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...) {
     mg_hub_set_over(h, sentence);
 }
 
-void mg_hub_note_left(mg_hub *h, int rank, uint64_t step) {
-    const mg_record left = {.kind = MG_RECORD_LEFT, .number = (uint32_t)rank, .value = step};
-    atomic_store(&h->left[rank], step + 1);
-    for (int i = 0; i < h->n_links && h->rank == 0; i++)
-        if (h->links[i]->state == MG_LINK_JOINED) mg_link_send(h->links[i], &left, false);
+/* Waits until something has changed, but only for a moment, so that callers can look for Ctrl-C. */
+static void wait_a_moment(mg_hub *h, double until) {
+    const double left = fmin(LOOK, until - mg_seconds());
+    const struct timespec time = mg_time_after(left > 0 ? left : 0);
+    pthread_cond_timedwait(&h->changed, &h->mutex, &time);
 }
 
 mg_status mg_hub_wait(mg_hub *h, double until) {
-    const double left = fmin(LOOK, until - mg_seconds());
-    const struct timespec time = mg_time_after(left > 0 ? left : 0);
     if (atomic_load(&h->over)) return mg_fail(MG_COMM, "%s", h->sentence);
-    pthread_cond_timedwait(&h->changed, &h->mutex, &time);
+    wait_a_moment(h, until);
     if (mg_interrupt_pending() && mg_interrupt_take())
         return mg_fail(MG_INTERRUPTED, "interrupted");
     return MG_OK;
 }
 
 /* ---- making and freeing ---- */
+
+static mg_status check_size(int size) {
+    static_assert((int)MG_HUB_MOST == MG_RECORD_RANKS, "the lists in records have room for all");
+    if (size <= MG_HUB_MOST) return MG_OK;
+    return mg_fail(MG_USAGE, "%d processes: at most %d can run a script together", size,
+                   MG_HUB_MOST);
+}
 
 static mg_status read_silence(double *seconds) {
     char *rest;
@@ -104,6 +109,8 @@ static void free_hub(mg_hub *h) {
     mg_free(h->members);
     mg_free(h->processes);
     mg_free(h->left);
+    mg_free(h->roster);
+    mg_free(h->departed);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);
     mg_free(h);
@@ -129,7 +136,9 @@ static mg_hub *new_hub(const mg_hub_how *how) {
     h->members = mg_alloc_zero((size_t)h->size * sizeof *h->members);
     h->processes = mg_alloc_zero((size_t)h->size * sizeof *h->processes);
     h->left = mg_alloc_zero((size_t)h->size * sizeof *h->left);
-    if (!h->members || !h->processes || !h->left || read_silence(&h->silence) != MG_OK) {
+    h->departed = mg_alloc((size_t)h->size * MG_RECORD_LEFT_BYTES);
+    if (!h->members || !h->processes || !h->left || !h->departed || check_size(h->size) != MG_OK ||
+        read_silence(&h->silence) != MG_OK) {
         free_hub(h);
         return NULL;
     }
@@ -287,7 +296,7 @@ static mg_status get_here(mg_hub *h, const char *key, double patience, mg_hub_re
            status == MG_OK && mg_seconds() < until)
         status = mg_hub_wait(h, until);
     pthread_mutex_unlock(&h->mutex);
-    if (!request->done) return status;
+    if (status != MG_OK || !request->done) return status;
     request->data = mg_alloc(request->bytes);
     if (!request->data) return MG_OOM;
     if (request->bytes) memcpy(request->data, data, request->bytes);
@@ -315,10 +324,6 @@ void mg_hub_at(mg_hub *h, uint64_t step, const char *op) {
     atomic_store_explicit(&h->op, op, memory_order_relaxed);
 }
 
-bool mg_hub_is_at(const mg_hub *h, const char *op) {
-    return atomic_load_explicit(&h->op, memory_order_relaxed) == op;
-}
-
 const char *mg_hub_over(const mg_hub *h) {
     return atomic_load_explicit(&h->over, memory_order_acquire);
 }
@@ -333,20 +338,6 @@ bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step) {
     return left != 0;
 }
 
-bool mg_hub_seen_at(mg_hub *h, int rank, const char *op, uint64_t *step, bool *in_op) {
-    bool found = false;
-    pthread_mutex_lock(&h->mutex);
-    for (int i = 0; i < h->n_links && h->rank == 0 && !found; i++) {
-        const mg_link *link = h->links[i];
-        found = link->state == MG_LINK_JOINED && link->rank == rank;
-        if (!found) continue;
-        *step = link->step;
-        *in_op = strcmp(link->op, op) == 0;
-    }
-    pthread_mutex_unlock(&h->mutex);
-    return found;
-}
-
 /* Rank 0 decides which sentence is the first, so that all have the same. */
 void mg_hub_end(mg_hub *h, const char *sentence) {
     const double until = mg_seconds() + TELLING;
@@ -358,10 +349,7 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
                                .bytes = strnlen(sentence, MG_RECORD_SENTENCE - 1)};
         mg_link_send(h->links[0], &end, false);
         mg_hub_wake(h);
-        while (!mg_hub_over(h) && mg_seconds() < until) {
-            const struct timespec time = mg_time_after(LOOK);
-            pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-        }
+        while (!mg_hub_over(h) && mg_seconds() < until) wait_a_moment(h, until);
     }
     mg_hub_set_over(h, sentence);
     pthread_mutex_unlock(&h->mutex);
@@ -373,12 +361,9 @@ void mg_hub_end(mg_hub *h, const char *sentence) {
 static void await_goodbyes(mg_hub *h, int exit_status) {
     const double until = mg_seconds() + h->patience;
     if (!exit_status) mg_hub_note_left(h, 0, atomic_load(&h->step));
-    mg_hub_wake(h);
     while (!exit_status && h->n_here > 1 && !mg_hub_over(h) && mg_seconds() < until &&
-           !mg_interrupt_pending()) {
-        const struct timespec time = mg_time_after(LOOK);
-        pthread_cond_timedwait(&h->changed, &h->mutex, &time);
-    }
+           !mg_interrupt_pending())
+        wait_a_moment(h, until);
     if (h->n_here > 1)
         mg_hub_set_over_by(h, 0, MG_HUB_LEFT_EARLY, atomic_load(&h->step), exit_status);
 }

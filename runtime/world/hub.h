@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MG_SILENCE = 10 }; /* seconds */
+enum { MG_SILENCE = 10 /* seconds */, MG_HUB_MOST = 1024 /* processes */ };
 
 typedef struct mg_hub mg_hub;
 
@@ -44,6 +44,9 @@ mg_status mg_hub_listen(int *port, int *listener);
  * real networks first, 127.0.0.1 last. MGPU_INTERFACE names a network card ("eth0") or network
  * ("10.9.0.0/24") to use. */
 mg_status mg_hub_addresses(char *to, size_t room);
+/* The network card that MGPU_INTERFACE names, or one in the network that it names; "" if it is not
+ * set. */
+mg_status mg_hub_card(char *to, size_t room);
 /* Returns when all processes have joined. NULL: MG_COMM; the message says who is missing (rank 0),
  * or why rank 0 could not be reached or did not let us in. Takes over the listener. */
 mg_hub *mg_hub_join(const mg_hub_how *how);
@@ -52,11 +55,9 @@ const mg_hub_member *mg_hub_member_of(const mg_hub *h, int rank);
 mg_status mg_hub_put(mg_hub *h, const char *key, const void *data, size_t bytes);
 /* Waits until the key is put, for at most `patience` seconds; *data is owned (mg_free). */
 mg_status mg_hub_get(mg_hub *h, const char *key, double patience, void **data, size_t *bytes);
-/* What this process does, for the sentence if it dies: the number of the step, and the name of an
- * op (a static string). Cheap: it is called for each op. */
+/* What this process does, for the sentence if it dies: the number of the step, from 1 on, and the
+ * name of an op (a static string). Cheap: it is called for each op. */
 void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
-/* Whether the op that was told last is this one. */
-bool mg_hub_is_at(const mg_hub *h, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */
 const char *mg_hub_over(const mg_hub *h);
@@ -65,9 +66,6 @@ double mg_hub_silence(const mg_hub *h);
 /* Whether a process has said goodbye without an error, so that it sends no more messages; *step is
  * the one at which it left. Another process that still waits for it ends the world. Cheap. */
 bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step);
-/* Rank 0: at which step the process was, and whether in the op of this name, when it was heard of
- * last. False: it has left, or this is not rank 0. */
-bool mg_hub_seen_at(mg_hub *h, int rank, const char *op, uint64_t *step, bool *in_op);
 /* Ends the world: tells all others why. */
 void mg_hub_end(mg_hub *h, const char *sentence);
 /* Says goodbye, so that leaving is no death, and frees the hub. Rank 0 stays until all have left or

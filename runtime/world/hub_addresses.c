@@ -109,16 +109,39 @@ static mg_status fail_unknown(const struct ifaddrs *list, const char *only) {
     return status;
 }
 
+/* MGPU_INTERFACE, or NULL. */
+static const char *named_interface(void) {
+    const char *only = getenv("MGPU_INTERFACE");
+    return only && *only ? only : NULL;
+}
+
+/* For freeifaddrs. */
+static mg_status list_cards(struct ifaddrs **list) {
+    if (getifaddrs(list) == 0) return MG_OK;
+    return mg_fail(MG_COMM, "cannot list the network cards of this host: %s", mg_reason(errno));
+}
+
 mg_status mg_hub_addresses(char *to, size_t room) {
     struct ifaddrs *list;
-    const char *only = getenv("MGPU_INTERFACE");
-    if (only && !*only) only = NULL;
-    if (getifaddrs(&list) != 0)
-        return mg_fail(MG_COMM, "cannot list the network cards of this host: %s", mg_reason(errno));
+    const char *only = named_interface();
+    MG_TRY(list_cards(&list));
     to[0] = '\0';
     for (int class = 0; class < CLASSES; class ++) add_class(list, class, only, to, room);
     const mg_status status = !to[0] && only ? fail_unknown(list, only) : MG_OK;
     freeifaddrs(list);
     if (status == MG_OK && !to[0]) snprintf(to, room, "127.0.0.1");
+    return status;
+}
+
+mg_status mg_hub_card(char *to, size_t room) {
+    struct ifaddrs *list;
+    const char *only = named_interface();
+    to[0] = '\0';
+    if (!only) return MG_OK;
+    MG_TRY(list_cards(&list));
+    for (const struct ifaddrs *i = list; i && !to[0]; i = i->ifa_next)
+        if (is_up(i) && is_wanted(i, only)) snprintf(to, room, "%s", i->ifa_name);
+    const mg_status status = to[0] ? MG_OK : fail_unknown(list, only);
+    freeifaddrs(list);
     return status;
 }

@@ -62,14 +62,11 @@ static int open_socket(attempt *a, const struct addrinfo *to, const char *name) 
 }
 
 static void say_hello(mg_hub *h, mg_link *link) {
-    const uint32_t size = (uint32_t)h->size, pid = (uint32_t)h->members[h->rank].pid;
     mg_hello hello;
     memcpy(hello.token, h->token, sizeof hello.token);
-    for (int i = 0; i < 4; i++) {
-        hello.size[i] = (uint8_t)(size >> 8 * i);
-        hello.pid[i] = (uint8_t)(pid >> 8 * i);
-    }
-    for (int i = 0; i < 8; i++) hello.process[i] = (uint8_t)(h->process >> 8 * i);
+    mg_record_put_number(hello.size, (uint64_t)h->size, sizeof hello.size);
+    mg_record_put_number(hello.pid, (uint64_t)h->members[h->rank].pid, sizeof hello.pid);
+    mg_record_put_number(hello.process, h->process, sizeof hello.process);
     mg_link_send(link,
                  &(mg_record){.kind = MG_RECORD_HELLO,
                               .number = (uint32_t)h->rank,
@@ -97,6 +94,19 @@ static bool is_accepted(attempt *a, mg_link *link, const mg_record *r, const cha
     return false;
 }
 
+/* No record has come as an answer: why. */
+static void note_no_answer(attempt *a, mg_link_event event, const char *name) {
+    a->refused = event == MG_LINK_ENDED && mg_error_code() == MG_UNSUPPORTED;
+    if (event == MG_LINK_NOTHING)
+        note(a, name, "what listens there does not answer");
+    else if (a->refused)
+        note(a, name, "another version of mgpulua runs there");
+    else if (mg_error_code() == MG_OK)
+        note(a, name, "the connection was closed without an answer");
+    else
+        note(a, name, "another program listens there");
+}
+
 /* Introduces this process over a new connection. NULL after a note. */
 static mg_link *introduce(attempt *a, int fd, const char *name) {
     mg_record r;
@@ -111,17 +121,8 @@ static mg_link *introduce(attempt *a, int fd, const char *name) {
     a->until = fmax(a->until, mg_seconds() + FIRST_TRY);
     while (event == MG_LINK_NOTHING && wait_for(a, fd, POLLIN))
         event = mg_link_receive(link, &r, mg_seconds());
-    bool accepted = false;
-    if (event == MG_LINK_RECORD)
-        accepted = is_accepted(a, link, &r, name);
-    else if (event == MG_LINK_NOTHING)
-        note(a, name, "what listens there does not answer");
-    else if (mg_error_code() == MG_UNSUPPORTED)
-        note(a, name, "another version of mgpulua runs there");
-    else
-        note(a, name,
-             mg_error_code() == MG_OK ? "the connection was closed without an answer"
-                                      : "another program listens there");
+    const bool accepted = event == MG_LINK_RECORD && is_accepted(a, link, &r, name);
+    if (event != MG_LINK_RECORD) note_no_answer(a, event, name);
     mg_record_next(&link->reader);
     if (accepted) return link;
     mg_link_free(link);

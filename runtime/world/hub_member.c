@@ -1,21 +1,11 @@
 /* The processes other than rank 0: what rank 0 tells them, and calls that wait for its answer. */
 #include "core/alloc.h"
-#include "core/printable.h"
 #include "core/threads.h"
 #include "world/hub_state.h"
-#include <string.h>
-
-static bool take_member(mg_hub *h, mg_link *link, const mg_record *r) {
-    (void)link;
-    if (h->started || r->number >= (unsigned)h->size) return false;
-    mg_hub_member *member = &h->members[r->number];
-    mg_printable(r->text, strlen(r->text), true, member->host, sizeof member->host);
-    member->pid = (int)r->value;
-    return true;
-}
 
 static bool take_start(mg_hub *h, mg_link *link, const mg_record *r) {
-    (void)link, (void)r;
+    (void)link;
+    if (h->started || !mg_hub_unpack_members(h->members, h->size, r)) return false;
     h->started = true;
     pthread_cond_broadcast(&h->changed);
     return true;
@@ -50,9 +40,7 @@ static bool take_outcome(mg_hub *h, mg_link *link, const mg_record *r) {
 
 static bool take_left(mg_hub *h, mg_link *link, const mg_record *r) {
     (void)link;
-    if (r->number >= (unsigned)h->size) return false;
-    mg_hub_note_left(h, (int)r->number, r->value);
-    return true;
+    return mg_hub_unpack_left(h->left, h->size, r);
 }
 
 static bool take_end(mg_hub *h, mg_link *link, const mg_record *r) {
@@ -63,10 +51,9 @@ static bool take_end(mg_hub *h, mg_link *link, const mg_record *r) {
 
 bool mg_hub_take_answer(mg_hub *h, mg_link *link, const mg_record *r) {
     static bool (*const take[MG_RECORD_KINDS])(mg_hub *, mg_link *, const mg_record *) = {
-        [MG_RECORD_MEMBER] = take_member, [MG_RECORD_START] = take_start,
-        [MG_RECORD_BEAT] = take_beat,     [MG_RECORD_STORED] = take_outcome,
-        [MG_RECORD_VALUE] = take_outcome, [MG_RECORD_END] = take_end,
-        [MG_RECORD_LEFT] = take_left,
+        [MG_RECORD_START] = take_start,    [MG_RECORD_BEAT] = take_beat,
+        [MG_RECORD_STORED] = take_outcome, [MG_RECORD_VALUE] = take_outcome,
+        [MG_RECORD_END] = take_end,        [MG_RECORD_LEFT] = take_left,
     };
     return take[r->kind] && take[r->kind](h, link, r);
 }
@@ -92,5 +79,6 @@ mg_status mg_hub_request_wait(mg_hub *h, const mg_record *what, double patience,
         status = mg_hub_wait(h, until);
     forget_request(h, request);
     pthread_mutex_unlock(&h->mutex);
-    return request->done ? MG_OK : status;
+    if (status != MG_OK) mg_free(request->data); /* interrupted when it had just come */
+    return status;
 }

@@ -6,13 +6,6 @@
 #include "world/hub_state.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-static uint64_t number_at(const uint8_t *from, int bytes) {
-    uint64_t number = 0;
-    for (int i = 0; i < bytes; i++) number |= (uint64_t)from[i] << 8 * i;
-    return number;
-}
 
 /* Takes as long for a wrong token that begins well as for another one. */
 static bool is_equal(const uint8_t *a, const uint8_t *b, size_t n) {
@@ -38,7 +31,6 @@ static bool has_ended(mg_hub *h, mg_link *link) {
 /* The sentence for a process that is not let in; "" if it is welcome. */
 static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, char *why,
                        size_t room) {
-    const unsigned size = (unsigned)number_at(hello->size, 4);
     why[0] = '\0';
     if (!is_equal(hello->token, (const uint8_t *)h->token, MG_TOKEN)) {
         snprintf(why, room,
@@ -46,6 +38,7 @@ static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, cha
                  "variables differ between the hosts");
         return;
     }
+    const unsigned size = (unsigned)mg_record_number_at(hello->size, 4);
     mg_link *other = r->number < (unsigned)h->size ? link_of(h, (int)r->number) : NULL;
     if (r->value != h->version)
         snprintf(why, room,
@@ -59,31 +52,30 @@ static void find_fault(mg_hub *h, const mg_record *r, const mg_hello *hello, cha
     else if (r->number < 1 || r->number >= (unsigned)h->size)
         snprintf(why, room, "it is rank %u, and the others are 1 to %d: give each its own rank",
                  r->number, h->size - 1);
-    else if (other &&
-             (has_ended(h, other) || h->processes[r->number] == number_at(hello->process, 8)))
+    else if (other && (has_ended(h, other) ||
+                       h->processes[r->number] == mg_record_number_at(hello->process, 8)))
         mg_hub_forget_member(h, other, "its connection ended"), mg_link_close(other);
     else if (other || h->started)
         snprintf(why, room, "there is a rank %u already (host %s, pid %d): give each its own rank",
                  r->number, h->members[r->number].host, h->members[r->number].pid);
 }
 
-static void refuse(mg_hub *h, mg_link *link, const char *why, double now) {
+void mg_hub_refuse(mg_hub *h, mg_link *link, const char *why) {
     snprintf(h->rejected, sizeof h->rejected, "a process at %s was not let in: %s", link->peer,
              why);
     mg_link_send(link, &(mg_record){.kind = MG_RECORD_REFUSED, .data = why, .bytes = strlen(why)},
                  false);
-    mg_link_set_state(link, MG_LINK_CLOSING, now);
+    mg_link_set_state(link, MG_LINK_CLOSING, mg_seconds());
 }
 
-static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello *hello,
-                   double now) {
+static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello *hello) {
     mg_hub_member *member = &h->members[r->number];
     mg_printable(r->text, strlen(r->text), true, member->host, sizeof member->host);
-    member->pid = (int)number_at(hello->pid, 4);
-    h->processes[r->number] = number_at(hello->process, 8);
+    member->pid = (int)mg_record_number_at(hello->pid, 4);
+    h->processes[r->number] = mg_record_number_at(hello->process, 8);
     link->rank = (int)r->number;
     link->reader.trusted = true;
-    mg_link_set_state(link, MG_LINK_JOINED, now);
+    mg_link_set_state(link, MG_LINK_JOINED, mg_seconds());
     h->n_here++;
     mg_link_send(link,
                  &(mg_record){.kind = MG_RECORD_ACCEPTED,
@@ -94,7 +86,6 @@ static void let_in(mg_hub *h, mg_link *link, const mg_record *r, const mg_hello 
 }
 
 static bool serve_hello(mg_hub *h, mg_link *link, const mg_record *r) {
-    const double now = mg_seconds();
     mg_hello hello;
     char why[512];
     if (link->state != MG_LINK_NEW || r->bytes != sizeof hello) return false;
@@ -103,9 +94,9 @@ static bool serve_hello(mg_hub *h, mg_link *link, const mg_record *r) {
     if (!why[0] && atomic_load(&h->over))
         snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, h->sentence);
     if (why[0])
-        refuse(h, link, why, now);
+        mg_hub_refuse(h, link, why);
     else
-        let_in(h, link, r, &hello, now);
+        let_in(h, link, r, &hello);
     return true;
 }
 
@@ -117,22 +108,16 @@ void mg_hub_forget_member(mg_hub *h, mg_link *link, const char *why) {
     h->n_here--;
 }
 
-static void send_roster(mg_hub *h, mg_link *link) {
-    for (int i = 0; i < h->size; i++)
-        mg_link_send(link,
-                     &(mg_record){.kind = MG_RECORD_MEMBER,
-                                  .number = (uint32_t)i,
-                                  .value = (uint64_t)h->members[i].pid,
-                                  .text = h->members[i].host},
-                     false);
-    mg_link_send(link, &(mg_record){.kind = MG_RECORD_START}, false);
-}
-
 void mg_hub_start_if_complete(mg_hub *h) {
     if (h->started || h->n_here < h->size || atomic_load(&h->over)) return;
+    mg_record start = {.kind = MG_RECORD_START};
+    if (mg_hub_pack_members(h, &start) != MG_OK) {
+        mg_hub_set_over(h, mg_error_message());
+        return;
+    }
     h->started = true;
     for (int i = 0; i < h->n_links; i++)
-        if (h->links[i]->state == MG_LINK_JOINED) send_roster(h, h->links[i]);
+        if (h->links[i]->state == MG_LINK_JOINED) mg_link_send(h->links[i], &start, true);
     pthread_cond_broadcast(&h->changed);
 }
 
@@ -167,6 +152,7 @@ static bool serve_end(mg_hub *h, mg_link *link, const mg_record *r) {
 }
 
 static bool serve_leave(mg_hub *h, mg_link *link, const mg_record *r) {
+    if (!h->started) return false;
     mg_link_note(link, r);
     h->n_here--;
     mg_link_set_state(link, MG_LINK_CLOSING, mg_seconds());

@@ -1,7 +1,7 @@
 /* The state of a hub, and what its files call of each other: hub.c (the interface), hub_thread.c
  * (the thread: polls the links, beats, watches), hub_server.c (rank 0's answers to records),
- * hub_member.c (those of the others), hub_store.c (the keys and values), hub_connect.c (the way to
- * rank 0).
+ * hub_member.c (those of the others), hub_store.c (the keys and values), hub_lists.c (lists of
+ * processes), hub_connect.c (the way to rank 0).
  *
  * Rank 0 has a link to each other process, another process only one, to rank 0. One mutex protects
  * everything below that is not atomic; the thread holds it whenever it does not wait in poll. What
@@ -58,10 +58,12 @@ struct mg_hub {
     struct pollfd *polled; /* of the thread */
     int polled_room;
     atomic_uint_fast64_t *left; /* of each rank: 0, or 1 + the step at which it said goodbye */
+    uint8_t *roster, *departed; /* rank 0: the data of START and LEFT */
+    int n_departed, n_told;     /* ranks in `departed`; those of them that the others know */
     uint64_t *processes;        /* rank 0: mg_hub.process of the members that are here */
     int n_here; /* rank 0: processes that have joined and not left, itself included */
-    char
-        rejected[512]; /* rank 0: who was last not let in or lost again before the start, and why */
+    /* Rank 0: who was last not let in, or was lost again before the start, and why. */
+    char rejected[512];
     mg_hub_entry *entries[MG_HUB_BUCKETS]; /* rank 0: the store */
     mg_hub_request *requests;              /* other ranks: calls that wait for an answer */
     uint32_t next_request;
@@ -69,16 +71,15 @@ struct mg_hub {
 
 /* ---- hub.c ---- */
 
-/* Makes the world over, unless it is already; rank 0 tells the others. */
+/* Makes the world over, unless it is already, and tells that over all links. */
 void mg_hub_set_over(mg_hub *h, const char *sentence);
 /* The same, with the sentence of an END. */
 void mg_hub_take_end(mg_hub *h, const mg_record *r);
-/* Rank `rank` has said goodbye; rank 0 tells the others. */
-void mg_hub_note_left(mg_hub *h, int rank, uint64_t step);
-/* The world is over: "rank 2 (host b, pid 4711) " in front. */
+/* The same, with "rank 2 (host b, pid 4711) " in front. */
 void mg_hub_set_over_by(mg_hub *h, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* For it: the step and the exit status. */
 #define MG_HUB_LEFT_EARLY "left the script at step %" PRIu64 " while others go on: exit status %d"
 /* Waits until something has changed; also returns now and then without a change, and at the time
  * `until`. MG_COMM: the world is over; MG_INTERRUPTED. */
@@ -92,11 +93,14 @@ bool mg_hub_thread_start(mg_hub *h);
 void mg_hub_wake(mg_hub *h);
 /* Takes over the link. MG_OOM. */
 mg_status mg_hub_add_link(mg_hub *h, mg_link *link);
+
 /* ---- hub_server.c, hub_member.c ---- */
 
 /* A record has come: false if it must not come over this link. */
 bool mg_hub_serve(mg_hub *h, mg_link *link, const mg_record *r);
 bool mg_hub_take_answer(mg_hub *h, mg_link *link, const mg_record *r);
+/* Tells the other side why it is not let in, and closes the link. */
+void mg_hub_refuse(mg_hub *h, mg_link *link, const char *why);
 /* Rank 0 before the start: a process whose link has ended is missing again. */
 void mg_hub_forget_member(mg_hub *h, mg_link *link, const char *why);
 /* Rank 0: starts the world once all are here. */
@@ -121,6 +125,18 @@ mg_status mg_hub_request_wait(mg_hub *h, const mg_record *what, double patience,
 /* The way to rank 0, which has accepted this process. NULL: MG_COMM, MG_OOM, MG_INTERRUPTED. Before
  * there is a thread. */
 mg_link *mg_hub_connect(mg_hub *h);
+
+/* ---- hub_lists.c ---- */
+
+/* Fills in the record's data, which stay valid as long as the hub. MG_OOM. */
+mg_status mg_hub_pack_members(mg_hub *h, mg_record *start);
+/* False: the data are no list of these processes. */
+bool mg_hub_unpack_members(mg_hub_member *members, int size, const mg_record *start);
+/* Rank 0: a process has said goodbye. The others are told at the next beat, of many processes at
+ * once. */
+void mg_hub_note_left(mg_hub *h, int rank, uint64_t step);
+void mg_hub_tell_left(mg_hub *h);
+bool mg_hub_unpack_left(atomic_uint_fast64_t *left, int size, const mg_record *r);
 
 /* ---- hub_store.c ---- */
 

@@ -67,6 +67,11 @@ static void read_link(mg_hub *h, mg_link *link, double now) {
         char why[256];
         const mg_link_event event = mg_link_receive(link, &r, now);
         if (event == MG_LINK_NOTHING) return;
+        if (event == MG_LINK_ENDED && link->state == MG_LINK_NEW &&
+            mg_error_code() == MG_UNSUPPORTED) {
+            mg_hub_refuse(h, link, "its mgpulua speaks another version of the protocol");
+            return;
+        }
         if (event == MG_LINK_ENDED) {
             end_link(h, link, why_ended(why, sizeof why));
             return;
@@ -130,6 +135,7 @@ static void beat(mg_hub *h, double now) {
     for (int i = 0; i < h->n_links; i++)
         if (h->links[i]->state == MG_LINK_JOINED && !atomic_load(&h->over))
             mg_link_send(h->links[i], &r, false);
+    mg_hub_tell_left(h);
     mg_hub_store_forget(h, NULL, now);
 }
 

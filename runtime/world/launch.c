@@ -102,6 +102,18 @@ static void set_transport(mg_launch *l, const char *name) {
     snprintf(l->transport, sizeof l->transport, "%s", name);
 }
 
+/* An MPI library connects its processes by itself; others have to know where rank 0 is. */
+static mg_status check_address(const mg_launch *l) {
+    static const char *const mpi[] = {"openmpi", "mpich", "mpi_abi"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(l->transport, mpi[i]) == 0) return MG_OK;
+    if (l->address[0] || l->size == 1) return MG_OK;
+    return mg_fail(MG_USAGE,
+                   "MGPU_TRANSPORT=%s: launcher %s does not tell where rank 0 is: set "
+                   "MGPU_HUB=host:port too, for all ranks",
+                   l->transport, l->by);
+}
+
 /* Takes the transport that MGPU_TRANSPORT names. */
 static mg_status choose_transport(mg_launch *l) {
     const char *name = mg_launch_variable("MGPU_TRANSPORT");
@@ -111,7 +123,7 @@ static mg_status choose_transport(mg_launch *l) {
     for (int i = 0; i < t.n; i++)
         if (strcmp(t.name[i], name) == 0 && strlen(name) < sizeof l->transport) {
             set_transport(l, name);
-            return MG_OK;
+            return check_address(l);
         }
     return mg_fail(
         MG_USAGE, "MGPU_TRANSPORT=%s: there is no plug-in mgpu-%s.so for messages%s", name, name,
@@ -120,8 +132,8 @@ static mg_status choose_transport(mg_launch *l) {
 
 /* ---- what is special about single launchers ---- */
 
-/* MASTER_PORT + 1 where the agent of torchrun itself listens on MASTER_PORT, which
- * TORCHELASTIC_USE_AGENT_STORE tells: any fixed choice that all ranks make alike would do. */
+/* TORCHELASTIC_USE_AGENT_STORE tells that torchrun itself listens on MASTER_PORT. Then it is the
+ * next port: all ranks know it without asking, and it is likely to be free. */
 static mg_status finish_torchrun(mg_launch *l) {
     const char *address = mg_launch_variable("MASTER_ADDR"),
                *store = mg_launch_variable("TORCHELASTIC_USE_AGENT_STORE"),
@@ -158,7 +170,15 @@ static mg_status finish_hydra(mg_launch *l) {
     return MG_OK;
 }
 
-/* PMIx has the number of processes in its server, which only a library can ask. */
+/* UCX needs nothing of the launcher; without it, MPI may work where srun was told --mpi=pmix. */
+static mg_status finish_srun(mg_launch *l) {
+    if (mg_launch_variable("PMIX_RANK") && !has_transport("ucx") && has_transport("openmpi"))
+        set_transport(l, "openmpi");
+    return mg_launch_srun(l);
+}
+
+/* The number of processes is known to the server of PMIx, which only a library can ask: so the user
+ * has to set MGPU_SIZE. */
 static mg_status finish_pmix(mg_launch *l) {
     const char *space = mg_launch_variable("PMIX_NAMESPACE");
     if (space) mg_launch_token(l, space);
@@ -174,7 +194,7 @@ static const launcher launchers[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE", .transport = "openmpi"},
     {"hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
      .needs = "MPI_LOCALNRANKS", .transport = "mpich", .finish = finish_hydra},
-    {"srun", .transport = "ucx", .started = mg_launch_is_srun, .finish = mg_launch_srun},
+    {"srun", .transport = "ucx", .started = mg_launch_is_srun, .finish = finish_srun},
     {"pmi", "PMI_RANK", "PMI_SIZE", .transport = "mpich", .finish = finish_hydra},
     {"pmix", "PMIX_RANK", "MGPU_SIZE", .needs = "PMIX_NAMESPACE", .transport = "openmpi",
      .finish = finish_pmix},
@@ -185,8 +205,8 @@ enum { N_LAUNCHERS = sizeof launchers / sizeof *launchers };
 
 /* ---- reading a row ---- */
 
-/* The rank is enough: with a rank but without a size, n processes would run alone, each believing
- * to be the only one. Names as RANK or PMI_RANK alone are too common for that. */
+/* A rank without a size counts too, and becomes an error: otherwise n processes would each run
+ * alone unnoticed. Not so for RANK and PMI_RANK, which other programs set for other purposes. */
 static bool is_started(const launcher *a, const char **why) {
     if (a->started) return a->started(why);
     if (a->needs && !mg_launch_variable(a->needs)) return false;

@@ -12,19 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that SLURM makes by itself have the largest numbers: the shells of sbatch and salloc. */
 enum { FIRST_PORT = 20000, PORTS = 9973 };
+/* Steps that SLURM makes by itself have the largest numbers: the shells of sbatch and salloc. */
 static const unsigned long FIRST_RESERVED_STEP = 0xfffffff0;
-
-static const char *step(void) {
-    const char *id = mg_launch_variable("SLURM_STEP_ID");
-    return id ? id : mg_launch_variable("SLURM_STEPID");
-}
 
 /* A batch script has SLURM_PROCID=0 and SLURM_NTASKS, but no step; neither has salloc's shell, or
  * its step is a reserved one. */
 bool mg_launch_is_srun(const char **why) {
-    const char *id = step();
+    const char *id = mg_launch_variable("SLURM_STEP_ID");
     if (id && mg_launch_variable("SLURM_PROCID") && strtoul(id, NULL, 10) < FIRST_RESERVED_STEP)
         return true;
     if (mg_launch_variable("SLURM_JOB_ID"))
@@ -60,10 +55,8 @@ static mg_status find_address(mg_launch *l) {
  * connections. The token keeps steps apart that meet all the same; it is no secret. */
 static mg_status find_port(mg_launch *l) {
     int job = 0, number = 0;
-    const char *job_name = mg_launch_variable("SLURM_JOB_ID") ? "SLURM_JOB_ID" : "SLURM_JOBID";
-    MG_TRY(mg_launch_number(job_name, 0, INT_MAX, &job));
-    MG_TRY(mg_launch_number(mg_launch_variable("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID",
-                            0, INT_MAX, &number));
+    MG_TRY(mg_launch_number("SLURM_JOB_ID", 0, INT_MAX, &job));
+    MG_TRY(mg_launch_number("SLURM_STEP_ID", 0, INT_MAX, &number));
     l->port = FIRST_PORT + (int)((37ull * (unsigned)job + (unsigned)number) % PORTS);
     char token[64];
     snprintf(token, sizeof token, "slurm-%d.%d", job, number);

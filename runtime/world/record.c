@@ -12,15 +12,17 @@ static const size_t most_data[MG_RECORD_KINDS] = {
     [MG_RECORD_HELLO] = MG_RECORD_SMALL - MG_RECORD_FIXED - MG_RECORD_TEXT_BYTES,
     [MG_RECORD_REFUSED] = MG_RECORD_SENTENCE,
     [MG_RECORD_END] = MG_RECORD_SENTENCE,
+    [MG_RECORD_START] = MG_RECORD_RANKS * MG_RECORD_START_BYTES,
+    [MG_RECORD_LEFT] = MG_RECORD_RANKS * MG_RECORD_LEFT_BYTES,
     [MG_RECORD_PUT] = MG_RECORD_VALUE_BYTES,
     [MG_RECORD_VALUE] = MG_RECORD_VALUE_BYTES,
 };
 
-static void put_number(uint8_t *to, uint64_t number, int bytes) {
+void mg_record_put_number(uint8_t *to, uint64_t number, int bytes) {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(number >> 8 * i);
 }
 
-static uint64_t number_at(const uint8_t *from, int bytes) {
+uint64_t mg_record_number_at(const uint8_t *from, int bytes) {
     uint64_t number = 0;
     for (int i = 0; i < bytes; i++) number |= (uint64_t)from[i] << 8 * i;
     return number;
@@ -29,7 +31,7 @@ static uint64_t number_at(const uint8_t *from, int bytes) {
 /* The head is complete: what does it announce? */
 static mg_status read_head(mg_record_reader *reader) {
     const uint8_t *head = reader->head, kind = head[AT_KIND];
-    const size_t bytes = number_at(head + AT_BYTES, 4);
+    const size_t bytes = mg_record_number_at(head + AT_BYTES, 4);
     if (head[0] != 'm' || head[1] != 'g') return mg_fail(MG_DATA, "not a record");
     if (head[AT_PROTOCOL] != PROTOCOL)
         return mg_fail(MG_UNSUPPORTED, "version %d of the protocol, here %d", head[AT_PROTOCOL],
@@ -56,8 +58,8 @@ static mg_status read_body(mg_record_reader *reader, mg_record *r) {
     memcpy(reader->text, body + MG_RECORD_FIXED, length);
     reader->text[length] = '\0';
     *r = (mg_record){.kind = kind,
-                     .number = (uint32_t)number_at(body, 4),
-                     .value = number_at(body + AT_VALUE, 8),
+                     .number = (uint32_t)mg_record_number_at(body, 4),
+                     .value = mg_record_number_at(body + AT_VALUE, 8),
                      .text = reader->text,
                      .data = body + MG_RECORD_FIXED + length,
                      .bytes = rest - length};
@@ -71,9 +73,9 @@ size_t mg_record_write(const mg_record *r,
     const size_t written = MG_RECORD_HEAD + MG_RECORD_FIXED + length;
     uint8_t *body = to + MG_RECORD_HEAD;
     to[0] = 'm', to[1] = 'g', to[AT_PROTOCOL] = PROTOCOL, to[AT_KIND] = (uint8_t)r->kind;
-    put_number(to + AT_BYTES, written - MG_RECORD_HEAD + r->bytes, 4);
-    put_number(body, r->number, 4);
-    put_number(body + AT_VALUE, r->value, 8);
+    mg_record_put_number(to + AT_BYTES, written - MG_RECORD_HEAD + r->bytes, 4);
+    mg_record_put_number(body, r->number, 4);
+    mg_record_put_number(body + AT_VALUE, r->value, 8);
     body[AT_LENGTH] = (uint8_t)length;
     memcpy(body + MG_RECORD_FIXED, text, length);
     return written;

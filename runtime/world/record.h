@@ -17,8 +17,7 @@ typedef enum mg_record_kind {
     MG_RECORD_HELLO,    /* to rank 0: number: rank; value: version; text: host; data: mg_hello */
     MG_RECORD_ACCEPTED, /* number: pid, text: host of rank 0 */
     MG_RECORD_REFUSED,  /* data: why */
-    MG_RECORD_MEMBER,   /* number: rank, value: pid, text: host; one for each rank, and then */
-    MG_RECORD_START,    /* all have joined */
+    MG_RECORD_START,    /* all have joined; data: pids and hosts, see hub_lists.c */
     MG_RECORD_BEAT,     /* both ways, once a second; value: step, text: op */
     MG_RECORD_PUT,      /* to rank 0: number: of the request, text: key, data: the value */
     MG_RECORD_STORED,   /* the answer; number: of the request, value: an mg_status */
@@ -26,12 +25,15 @@ typedef enum mg_record_kind {
     MG_RECORD_VALUE,    /* the answer; number: of the request, data: the value */
     MG_RECORD_END,      /* both ways: the world is over; data: why */
     MG_RECORD_LEAVE,    /* to rank 0: goodbye; number: exit status, value: step */
-    MG_RECORD_LEFT,     /* number: a rank that has said goodbye, value: step */
+    MG_RECORD_LEFT,     /* data: ranks that have said goodbye, see hub_lists.c */
 } mg_record_kind;
 
 enum {
     MG_RECORD_KINDS = MG_RECORD_LEFT + 1,
     MG_RECORD_TEXT_BYTES = 255,
+    MG_RECORD_RANKS = 1024,                               /* in the lists of START and LEFT */
+    MG_RECORD_START_BYTES = 4 + 1 + MG_RECORD_TEXT_BYTES, /* of a rank, at most */
+    MG_RECORD_LEFT_BYTES = 4 + 8,
     MG_RECORD_VALUE_BYTES = 16 << 20, /* the largest value of the store */
     MG_RECORD_SENTENCE = 4096,        /* with its zero byte */
     MG_RECORD_HEAD = 8,
@@ -51,6 +53,10 @@ typedef struct mg_record {
 /* Writes the head and all of the body but `data`; returns how many bytes that are. */
 size_t mg_record_write(const mg_record *r,
                        uint8_t to[MG_RECORD_HEAD + MG_RECORD_FIXED + MG_RECORD_TEXT_BYTES]);
+
+/* Little-endian numbers of so many bytes. */
+void mg_record_put_number(uint8_t *to, uint64_t number, int bytes);
+uint64_t mg_record_number_at(const uint8_t *from, int bytes);
 
 /* Starts as zeros; mg_record_reader_free at the end. */
 typedef struct mg_record_reader {

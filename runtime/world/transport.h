@@ -21,7 +21,8 @@ typedef struct mg_transport_start { /* what a transport is started with */
      * transport with own_addresses. `get` waits until the key is put, and returns owned memory. */
     mg_status (*put)(void *context, const char *key, const void *data, size_t bytes);
     mg_status (*get)(void *context, const char *key, void **data, size_t *bytes);
-    void *context; /* argument of the functions */
+    void *context;   /* argument of the functions */
+    double patience; /* seconds to wait for the other processes */
 } mg_transport_start;
 
 typedef struct mg_transport_api { /* returned by the function `mg_transport_plugin` of a plug-in */

@@ -81,37 +81,7 @@ void mg_world_at_op(const char *op) {
     if (world.hub) mg_hub_at(world.hub, atomic_load(&world.step), op);
 }
 
-static const char between_steps[] = "what all ranks do between two steps";
-/* Bytes: who sends more may still be at it when another has gone on. */
-enum { BRIEF = 4096 };
-
-/* On rank 0, which hears of all: one waits between steps, and this or that one is in a later step,
- * which nobody can finish alone. */
-static mg_status check_same_step(void) {
-    const uint64_t own = atomic_load(&world.step);
-    const bool own_between = mg_hub_is_at(world.hub, between_steps);
-    for (int r = 1; r < world.size; r++) {
-        uint64_t step = 0;
-        bool between = false;
-        if (!mg_hub_seen_at(world.hub, r, between_steps, &step, &between)) continue;
-        const bool behind = between && !own_between && step < own;
-        const bool ahead = own_between && !between && own < step;
-        if (!behind && !ahead) continue;
-        char sentence[2 * MG_HOST_NAME + 300];
-        const int late = behind ? r : 0, early = behind ? 0 : r;
-        const mg_hub_member *one = mg_world_member(late);
-        snprintf(sentence, sizeof sentence,
-                 "rank %d (host %s, pid %d) waits for the others after step %llu while rank %d is "
-                 "in step %llu: all ranks must make the same steps, with equally many rows",
-                 late, one->host, one->pid, (unsigned long long)(behind ? step : own), early,
-                 (unsigned long long)(behind ? own : step));
-        mg_hub_end(world.hub, sentence);
-        return mg_world_check();
-    }
-    return MG_OK;
-}
-
-static mg_status check_left(void) {
+mg_status mg_world_check_left(void) {
     uint64_t step = 0;
     for (int r = 0; r < world.size && world.hub; r++) {
         if (!mg_hub_has_left(world.hub, r, &step)) continue;
@@ -128,11 +98,6 @@ static mg_status check_left(void) {
     return MG_OK;
 }
 
-mg_status mg_world_check_others(void) {
-    MG_TRY(check_left());
-    return world.rank == 0 && world.hub ? check_same_step() : MG_OK;
-}
-
 mg_status mg_world_explain(void) {
     static const double LOOK = 0.005; /* seconds */
     char what[MG_ERROR_BYTES];
@@ -141,7 +106,7 @@ mg_status mg_world_explain(void) {
     const double until = mg_seconds() + mg_hub_silence(world.hub) + 1;
     while (mg_seconds() < until) {
         MG_TRY(mg_world_check());
-        MG_TRY(check_left());
+        MG_TRY(mg_world_check_left());
         if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
         nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
     }
@@ -159,6 +124,63 @@ void mg_world_fail(const char *why) {
 }
 
 /* ---- agreement ---- */
+
+/* What each rank says when they meet. */
+typedef struct meeting {
+    int64_t place, number, random;
+} meeting;
+
+static const char *const place_names[] = {
+    [MG_AT_NEW_STEP] = "a step that is new",
+    [MG_AT_STEP] = "a step",
+    [MG_AT_SEND] = "a callback or another result of rank 0",
+    [MG_AT_END] = "the end of its data or a barrier",
+};
+
+/* Names the first difference between rank r and rank 0. */
+static mg_status compare_meeting(const meeting *first, const meeting *other, int r) {
+    if (other->place != first->place)
+        return mg_fail(MG_USAGE,
+                       "rank %d has come to %s, but rank 0 to %s: all ranks must make the same "
+                       "steps, so their data must have equally many batches",
+                       r, place_names[other->place], place_names[first->place]);
+    if (other->number != first->number)
+        return mg_fail(MG_USAGE,
+                       "rank %d has come to another step than rank 0: all ranks must make the same "
+                       "steps in the same order",
+                       r);
+    if (other->random != first->random)
+        return mg_fail(MG_USAGE,
+                       "the random numbers of rank %d are not those of rank 0: all ranks must have "
+                       "the same seed and make the same draws in the same order, so none of them "
+                       "may depend on mgpu.world()",
+                       r);
+    return MG_OK;
+}
+
+mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs) {
+    *differs = false;
+    if (world.size == 1) return MG_OK;
+    MG_TRY(mg_world_check());
+    meeting *all = mg_alloc((size_t)world.size * sizeof *all);
+    size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
+    mg_status status = all && bytes ? MG_OK : MG_OOM;
+    for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *all;
+    if (status == MG_OK) {
+        all[world.rank] = (meeting){place, number, random};
+        const uint32_t tag = mg_channel_tag(&world.channel);
+        status = place == MG_AT_SEND || place == MG_AT_END
+                     ? mg_exchange_gather_when_ready(tag, all, bytes)
+                     : mg_exchange_gather(tag, all, bytes);
+    }
+    for (int r = 1; r < world.size && status == MG_OK; r++) {
+        status = compare_meeting(&all[0], &all[r], r);
+        *differs = status != MG_OK;
+    }
+    mg_free(all);
+    mg_free(bytes);
+    return status;
+}
 
 /* What each rank says of itself. */
 typedef struct vote {
@@ -187,24 +209,13 @@ mg_status mg_world_agree(mg_status own, uint32_t *flags) {
     return own != MG_OK ? own : status;
 }
 
-mg_status mg_world_barrier(void) {
-    int64_t *all = mg_alloc((size_t)world.size * sizeof *all);
-    const mg_status status = all ? mg_world_gather(0, all) : MG_OOM;
-    mg_free(all);
-    return status;
-}
-
 uint32_t mg_world_flags(void) {
     return world.flags;
 }
 
 mg_status mg_world_broadcast(int root, void *data, size_t bytes) {
     if (world.size == 1) return MG_OK;
-    if (bytes <= BRIEF) mg_world_at_op(between_steps);
-    const mg_status status =
-        mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
-    mg_world_at_op("the script");
-    return status;
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), root, data, bytes);
 }
 
 mg_status mg_world_gather(int64_t own, int64_t *all) {
@@ -213,11 +224,14 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
     if (!bytes) return MG_OOM;
     for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;
-    mg_world_at_op(between_steps);
     const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
-    mg_world_at_op("the script");
     mg_free(bytes);
     return status;
+}
+
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
+    MG_TRY(mg_exchange_bounce(mg_channel_tag(&world.channel), a, b, bytes, rounds, seconds));
+    return mg_exchange_broadcast(mg_channel_tag(&world.channel), a, seconds, sizeof *seconds);
 }
 
 /* ---- joining ---- */
@@ -248,22 +262,26 @@ static mg_status find_transport(void) {
                    world.launch.by, world.size, name, why);
 }
 
+/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
+static double join_patience(void) {
+    const char *text = getenv("MGPU_JOIN");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 ? seconds : 60;
+}
+
 static mg_status start_transport(void) {
-    const mg_transport_start how = {
-        .rank = world.rank, .size = world.size, .put = put, .get = get, .context = world.hub};
+    const mg_transport_start how = {.rank = world.rank,
+                                    .size = world.size,
+                                    .put = put,
+                                    .get = get,
+                                    .context = world.hub,
+                                    .patience = join_patience()};
     world.transport = world.api->start(&how);
     if (!world.transport) return mg_error_code();
     snprintf(world.version, sizeof world.version, "%s", world.api->version(world.transport));
     mg_exchange_start(world.api, world.transport, world.rank, world.size);
     world.channel = mg_channel_open();
     return MG_OK;
-}
-
-/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
-static double join_patience(void) {
-    const char *text = getenv("MGPU_JOIN");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 ? seconds : 60;
 }
 
 /* For launchers that do not tell: by the names of the hosts. */
@@ -295,7 +313,10 @@ static mg_status divide_cores(void) {
     const mg_status status = mg_world_gather(
         (int64_t)mg_core_set_hash(hash_text(mg_world_member(world.rank)->host)), sets);
     for (int r = 0; r < world.size && status == MG_OK; r++) same += sets[r] == sets[world.rank];
-    if (status == MG_OK) mg_core_count_share(same);
+    if (status == MG_OK) {
+        mg_exchange_set_crowded(same > mg_core_count());
+        mg_core_count_share(same);
+    }
     mg_free(sets);
     return status;
 }

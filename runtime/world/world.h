@@ -52,11 +52,8 @@ mg_status mg_world_check(void);
  * static string) is started. Cheap. */
 void mg_world_at_step(void);
 void mg_world_at_op(const char *op);
-/* Returns when all ranks have called it, between two steps. */
-mg_status mg_world_barrier(void);
-/* For a rank that waits for a while already. MG_COMM, on all ranks, if what it waits for will not
- * come: some rank has left the script, or waits in another step or between steps. */
-mg_status mg_world_check_others(void);
+/* MG_COMM, on all ranks, if some rank has left the script although this one still waits for it. */
+mg_status mg_world_check_left(void);
 /* After a message to or from another rank has failed with MG_COMM: waits until the hub knows which
  * rank has gone. MG_COMM with the sentence that all ranks get. */
 mg_status mg_world_explain(void);
@@ -67,6 +64,19 @@ void mg_world_fail(const char *why);
 
 enum { MG_FLAG_STOP = 1 }; /* some rank was asked to save and stop */
 
+/* Where a rank has come to, for the others to compare. */
+enum mg_world_place {
+    MG_AT_NEW_STEP, /* a joint step is made */
+    MG_AT_STEP,     /* a joint step runs */
+    MG_AT_SEND,     /* rank 0 sends a result */
+    MG_AT_END,      /* the data have ended, or a barrier */
+};
+
+/* Every rank calls it before it exchanges anything else. MG_USAGE on all ranks, and *differs set,
+ * if not all have come to the same place, number (which step) and state of the random numbers; then
+ * no rank is in an exchange, and the world is not over. Waiting for a result of rank 0, or at an
+ * end of data or a barrier, has no deadline, since others may compute alone for long. */
+mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs);
 /* Every rank calls it. MG_OK if `own` is MG_OK on all ranks; *flags becomes the union of all. */
 mg_status mg_world_agree(mg_status own, uint32_t *flags);
 /* The union of the flags of all calls of mg_world_agree so far: the same on all ranks between two
@@ -76,6 +86,10 @@ uint32_t mg_world_flags(void);
 mg_status mg_world_broadcast(int root, void *data, size_t bytes);
 /* all[0 .. size-1] become the values of the ranks. */
 mg_status mg_world_gather(int64_t own, int64_t *all);
+
+/* The seconds that a message of so many bytes takes from rank a to rank b, measured `rounds` times
+ * to and fro, on all ranks. Every rank calls it. */
+mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds);
 
 /* ---- communicator.c ---- */
 

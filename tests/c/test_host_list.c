@@ -97,6 +97,7 @@ static void hosts_are_given_with_slots(void **state) {
     refuses(mg_host_list_given, "", "a host's name is missing");
     refuses(mg_host_list_given, "a:1,", "a host's name is missing");
     refuses(mg_host_list_given, "a,,b", "a host's name is missing");
+    refuses(mg_host_list_given, "-oProxyCommand=x", "a host's name cannot begin with -");
     refuses(mg_host_list_given, ":4", "a host's name has 0 characters");
     refuses(mg_host_list_given, "[]:4", "a host's name has 0 characters");
     refuses(mg_host_list_given, "a:0", "\"a:0\": the number of slots must be 1 to 65536");

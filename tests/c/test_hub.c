@@ -209,6 +209,16 @@ static void joining_without_memory_fails_cleanly(void **state) {
     assert_int_equal(mg_alloc_get_stats().live_blocks, blocks);
 }
 
+static void a_world_has_at_most_1024_processes(void **state) {
+    (void)state;
+    int port;
+    const mg_hub_how how = how_of(0, 1025, 1, listen_anywhere(&port));
+    assert_null(mg_hub_join(&how));
+    assert_int_equal(mg_error_code(), MG_USAGE);
+    assert_string_equal(mg_error_message(),
+                        "1025 processes: at most 1024 can run a script together");
+}
+
 static void the_silence_must_be_a_number(void **state) {
     (void)state;
     const mg_hub_how how = how_of(0, 1, 0, -1);
@@ -247,14 +257,19 @@ static void an_interface_is_named_by_card_or_network(void **state) {
         setenv("MGPU_INTERFACE", good[i], 1);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_OK);
         assert_string_equal(text, "127.0.0.1");
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+        assert_string_equal(text, "lo");
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("MGPU_INTERFACE", wrong[i], 1);
+        assert_int_equal(mg_hub_card(text, sizeof text), MG_USAGE);
         assert_int_equal(mg_hub_addresses(text, sizeof text), MG_USAGE);
         assert_non_null(strstr(mg_error_message(), "has no such network card or network; it has"));
         assert_non_null(strstr(mg_error_message(), "lo (127.0.0.1)"));
     }
     unsetenv("MGPU_INTERFACE");
+    assert_int_equal(mg_hub_card(text, sizeof text), MG_OK);
+    assert_string_equal(text, "");
 }
 
 static void a_port_in_use_is_named(void **state) {
@@ -301,6 +316,7 @@ int main(void) {
         cmocka_unit_test(the_store_holds_values_of_any_size_up_to_16_mib),
         cmocka_unit_test(ctrl_c_ends_a_wait_for_a_value),
         cmocka_unit_test(joining_without_memory_fails_cleanly),
+        cmocka_unit_test(a_world_has_at_most_1024_processes),
         cmocka_unit_test(the_silence_must_be_a_number),
         cmocka_unit_test(addresses_end_with_the_local_one),
         cmocka_unit_test(an_interface_is_named_by_card_or_network),

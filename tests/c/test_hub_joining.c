@@ -124,6 +124,23 @@ static void after_the_start_a_second_rank_is_refused(void **state) {
     mg_record_reader_free(&reader);
 }
 
+/* It is answered, because its HELLO may look different. */
+static void another_version_of_the_protocol_is_refused(void **state) {
+    (void)state;
+    waiting w;
+    mg_record_reader reader = {0};
+    mg_record r;
+    start_waiting(&w);
+    const int fd = connect_to(w.port);
+    send_bytes(fd, "mg\2\0\40\0\0\0", 8);
+    assert_true(receive_record(fd, &reader, &r));
+    assert_int_equal(r.kind, MG_RECORD_REFUSED);
+    assert_non_null(memmem(r.data, r.bytes, "speaks another version of the protocol", 38));
+    await_close(fd);
+    mg_record_reader_free(&reader);
+    finish_waiting(&w);
+}
+
 /* What port scanners send, a record too large for HELLO, records before HELLO, half of one,
  * nothing, and a process of another version of the protocol. */
 static void foreign_connections_do_not_disturb(void **state) {
@@ -266,7 +283,9 @@ static void expect_other(const char *bytes, size_t n, const char *part) {
     assert_int_equal(listen(s.listener, 16), 0);
     getsockname(s.listener, (struct sockaddr *)&at, &size);
     assert_true(mg_thread_start(&thread, serve_otherwise, &s));
-    expect_unreachable("127.0.0.1", ntohs(at.sin_port), part);
+    mg_hub_how how = how_of(1, 2, ntohs(at.sin_port), -1);
+    how.patience = 0.3;
+    expect_refusal(&how, part);
     shutdown(s.listener, SHUT_RDWR);
     pthread_join(thread, NULL);
     close(s.listener);
@@ -280,6 +299,37 @@ static void another_program_at_rank_0s_port_is_told(void **state) {
     expect_other("mg\1\4\15\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 21, "another program listens there");
     expect_other("", 0, "the connection was closed without an answer");
     expect_other(NULL, 0, "what listens there does not answer");
+}
+
+/* A rank 0 that lets rank 1 in, sends a list of the processes, and closes the connection. */
+static void expect_bad_start(const void *list, size_t n, const char *what) {
+    int port;
+    char dropped[512];
+    const int listener = listen_anywhere(&port);
+    rank_thread one = {.how = how_of(1, 2, port, -1)};
+    start_thread(&one);
+    struct pollfd arrival = {listener, POLLIN, 0};
+    assert_int_equal(poll(&arrival, 1, LONG * 1000), 1);
+    const int fd = accept(listener, NULL, NULL);
+    assert_true(recv(fd, dropped, sizeof dropped, 0) > 0);
+    send_record(fd, &(mg_record){.kind = MG_RECORD_ACCEPTED, .number = 5, .text = "a"});
+    if (n) send_record(fd, &(mg_record){.kind = MG_RECORD_START, .data = list, .bytes = n});
+    close(fd);
+    close(listener);
+    char sentence[256];
+    snprintf(sentence, sizeof sentence,
+             "rank 0 (host a, pid 5) died while the processes were joining: %s", what);
+    assert_string_equal(join_thread(&one), sentence);
+    assert_false(one.joined);
+}
+
+static void a_rank_0_that_ends_during_the_start_is_told(void **state) {
+    (void)state;
+    static const char broken[] = "its connection broke (a record out of place)";
+    expect_bad_start(NULL, 0, "its connection ended");
+    expect_bad_start("\5\0\0\0\1a\6\0\0", 9, broken);
+    expect_bad_start("\5\0\0\0\1a\6\0\0\0\2b", 12, broken);
+    expect_bad_start("\5\0\0\0\1a\6\0\0\0\1bc", 13, broken);
 }
 
 /* The first of several addresses that answers is taken, IPv6 or IPv4, and rank 0 may come later. */
@@ -311,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_rank_outside_of_the_world_is_refused),
         cmocka_unit_test(a_rank_can_be_here_only_once),
         cmocka_unit_test(after_the_start_a_second_rank_is_refused),
+        cmocka_unit_test(another_version_of_the_protocol_is_refused),
         cmocka_unit_test(foreign_connections_do_not_disturb),
         cmocka_unit_test(many_foreign_connections_do_not_disturb),
         cmocka_unit_test(missing_ranks_are_named_on_all),
@@ -318,6 +369,7 @@ int main(void) {
         cmocka_unit_test(ctrl_c_ends_the_wait_of_rank_0),
         cmocka_unit_test(a_rank_0_that_is_not_there_is_told),
         cmocka_unit_test(another_program_at_rank_0s_port_is_told),
+        cmocka_unit_test(a_rank_0_that_ends_during_the_start_is_told),
         cmocka_unit_test(one_of_several_addresses_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

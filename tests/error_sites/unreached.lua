@@ -3,6 +3,11 @@ return {
   {
     reason = "the system refuses what it gives to every test: random bytes, a thread, memory of a library",
     "runtime/core/io_temporary.c make a temporary name for",
+    "runtime/program/launcher/crew.c cannot start rank",
+    "runtime/program/launcher/crew.c signalfd",
+    "runtime/program/launcher/launcher.c no random numbers for a token",
+    "runtime/program/launcher/output.c cannot start a process",
+    "runtime/program/launcher/output.c --output rank0: /dev/null",
     "runtime/bind/io.c cannot look for", -- glob without memory
     "runtime/world/hub_thread.c cannot make an eventfd",
     "runtime/world/hub_thread.c cannot start the hub's thread",
@@ -23,6 +28,19 @@ return {
     "runtime/main.c not enough memory for a Lua state",
     "runtime/program/errors.c not enough memory",
     "runtime/main.c give the process more memory", -- LuaJIT's own memory, at one moment of its compiler
+  },
+  {
+    reason = "a library of messages refuses what those of the tests do not refuse",
+    "runtime/world/mpi/plugin.c the tag %u is too large", -- 16 communicators are enough for Open MPI and MPICH
+    "runtime/world/mpi/plugin.c MPI_Init_thread",
+    "runtime/world/mpi/plugin.c it can be called from one thread only",
+    "runtime/world/mpi/plugin.c was initialized that way",
+    "runtime/world/mpi/plugin.c was built without threads",
+    "runtime/world/mpi/plugin.c MPI_Comm_dup",
+    "runtime/world/ucx/plugin.c setting NET_DEVICES",
+    "runtime/world/ucx/plugin.c ucp_init",
+    "runtime/world/ucx/plugin.c ucp_worker_create",
+    "runtime/world/ucx/plugin.c ucp_worker_get_address",
   },
   {
     reason = "sizes whose bytes do not fit into 64 bits, which were checked when the shape was made",

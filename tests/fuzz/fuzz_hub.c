@@ -2,11 +2,11 @@
  * memory, and a record that was read must be written as it came. The first byte says whether the
  * other side has shown the token, and how many bytes come at a time. Run by `make fuzz`. */
 #include "core/alloc.h"
-#include "world/record.h"
+#include "world/hub_state.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRUSTED = 1 };
+enum { TRUSTED = 1, PROCESSES = 3 };
 
 /* `came` begins with the head of the record. */
 static void look_at(mg_record_reader *reader, const mg_record *r, const uint8_t *came) {
@@ -18,6 +18,10 @@ static void look_at(mg_record_reader *reader, const mg_record *r, const uint8_t 
     if (strlen(r->text) == length &&
         (memcmp(head, came, n) != 0 || memcmp(r->data, came + n, r->bytes) != 0))
         abort();
+    mg_hub_member members[PROCESSES];
+    atomic_uint_fast64_t left[PROCESSES];
+    if (r->kind == MG_RECORD_START) mg_hub_unpack_members(members, PROCESSES, r);
+    if (r->kind == MG_RECORD_LEFT) mg_hub_unpack_left(left, PROCESSES, r);
     void *data = mg_record_take_data(reader, r);
     if (!data || memcmp(data, came + MG_RECORD_HEAD + MG_RECORD_FIXED + length, r->bytes) != 0)
         abort();

@@ -57,7 +57,7 @@ end)
 
 test("environment.md names every variable that the code reads", function()
   local page = check.read "lua/manual/environment.md"
-  local reads = check.run [[grep -rhoE 'getenv[( ]*"[A-Z_]+"' runtime lua]]
+  local reads = check.run [[grep -rhoE '(getenv|launch_variable|launch_number)[( ]*"[A-Z_]+"' runtime lua]]
   local count = 0
   for name in reads:gmatch '"([A-Z_]+)"' do
     check.truthy(page:find("`" .. name .. "`", 1, true), name)

@@ -70,6 +70,8 @@ int main(int argc, char **argv) {
         given_up += m[i] != NULL;
     }
     const double seconds = mg_seconds() - start;
+    if (p.api->send(p.transport, 1, HELLO, data[0], SMALL, &m[0]) != MG_OK)
+        printf("later: %s\n", mg_error_message());
     for (int i = 0; i < KINDS; i++) memset(data[i], 2, i / 2 ? LARGE : SMALL);
     kill(pid, SIGCONT);
     usleep(500 * 1000);

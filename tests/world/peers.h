@@ -3,7 +3,7 @@
  *
  * A process is told its place by the launcher's variables (Open MPI's, or PMI's of Hydra), or by
  * PEER_RANK and PEER_SIZE. For a transport that needs a store, PEER_STORE is a folder: a key is a
- * file. */
+ * file. PEER_PATIENCE is the time to wait for the others, in seconds. */
 #ifndef MG_TESTS_WORLD_PEERS_H
 #define MG_TESTS_WORLD_PEERS_H
 
@@ -20,6 +20,7 @@
 typedef struct peers {
     int rank, size;
     const char *store;
+    double patience;
     const mg_transport_api *api;
     mg_transport *transport;
 } peers;
@@ -53,7 +54,7 @@ static inline mg_status peers_put(void *context, const char *key, const void *da
 
 static inline mg_status peers_get(void *context, const char *key, void **data, size_t *bytes) {
     const peers *p = context;
-    const double until = mg_seconds() + 60;
+    const double until = mg_seconds() + p->patience;
     char path[600];
     FILE *file;
     snprintf(path, sizeof path, "%s/%s", p->store, key);
@@ -76,7 +77,9 @@ static inline mg_status peers_get(void *context, const char *key, void **data, s
 static inline peers peers_start(const char *kind) {
     static const char *const ranks[] = {"PEER_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
     static const char *const sizes[] = {"PEER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
-    peers p = {peers_number(ranks), peers_number(sizes), getenv("PEER_STORE"), NULL, NULL};
+    peers p = {.rank = peers_number(ranks), .size = peers_number(sizes)};
+    p.store = getenv("PEER_STORE");
+    p.patience = getenv("PEER_PATIENCE") ? atof(getenv("PEER_PATIENCE")) : 60;
     const char *problem = "";
     const mg_transport_api *(*plugin)(void);
     *(void **)&plugin = mg_plugin_symbol(kind, "mg_transport_plugin", &problem);
@@ -85,7 +88,7 @@ static inline peers peers_start(const char *kind) {
         exit(1);
     }
     p.api = plugin();
-    const mg_transport_start how = {p.rank, p.size, peers_put, peers_get, &p};
+    const mg_transport_start how = {p.rank, p.size, peers_put, peers_get, &p, p.patience};
     p.transport = p.api->start(&how);
     peers_must(&p, p.transport ? MG_OK : mg_error_code());
     return p;

@@ -12,6 +12,7 @@ local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
 local view = require "mgpu.parallel.view"
+local world = require "mgpu.parallel.world"
 
 local M = {}
 
@@ -132,26 +133,39 @@ function Strategy:scope(fn)
   return unpack(results, 2)
 end
 
---- strategy(name, {devices = "all"}) -> a strategy: "mirrored" (all-reduce), "central" (weights on the host) or
---- "async".
--- devices: as in compile. Fields: name, devices, weights, num_replicas_in_sync. Errors: another name; no such device.
--- Example:
---     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })
---     print(strategy, strategy.num_replicas_in_sync)  --> strategy "mirrored" on cpu:0, cpu:1 2
---     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
---     model:compile { loss = "mse", strategy = strategy }
-function M.strategy(name, given)
+local function check_name(name)
   local known = false
   for _, each in ipairs(NAMES) do known = known or each == name end
   if not known then
     fail("strategy", "unknown strategy %q%s; there are %s", tostring(name),
       core.did_you_mean(name, NAMES), table.concat(NAMES, ", "))
   end
+end
+
+-- With several processes, the sum of what each has.
+local function count_replicas(name, list)
+  if name == "async" then return 1 end
+  local sum = 0
+  for _, n in ipairs(world.is_joint() and core.world_gather(#list) or { #list }) do sum = sum + n end
+  return sum
+end
+
+--- strategy(name, {devices = "all"}) -> a strategy: "mirrored" (all-reduce), "central" (weights on the host) or
+--- "async".
+-- devices: as in compile. Fields: name, devices, weights, num_replicas_in_sync. With several processes, each
+-- gives its own devices, all must call this, and the replicas of all are counted. Errors: another name; no such device.
+-- Example:
+--     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })
+--     print(strategy, strategy.num_replicas_in_sync)  --> strategy "mirrored" on cpu:0, cpu:1 2
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
+--     model:compile { loss = "mse", strategy = strategy }
+function M.strategy(name, given)
+  check_name(name)
   local chosen = options.check("strategy", options.declare { { "devices", "any", default = "all" } },
     given or {})
   local list, weights = devices.resolve("strategy", chosen.devices)
   return setmetatable({ name = name, devices = list, weights = weights,
-    num_replicas_in_sync = name == "async" and 1 or #list }, Strategy)
+    num_replicas_in_sync = count_replicas(name, list) }, Strategy)
 end
 
 -- The devices that the optimizer was made for (optimizers.lua), or nil. Raises if the model has others.
@@ -188,8 +202,8 @@ function M.resolve(model, chosen)
   end
   list = optimizer_devices(chosen.optimizer, list) or list
   if type(strategy) == "string" then
-    return { devices = list, weights = weights, stages = stages,
-      strategy = M.strategy(strategy, { devices = list }).name }
+    check_name(strategy)
+    return { devices = list, weights = weights, stages = stages, strategy = strategy }
   elseif getmetatable(strategy) == Strategy then
     return { devices = list or strategy.devices, weights = weights or strategy.weights,
       strategy = strategy.name }

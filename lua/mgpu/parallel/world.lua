@@ -11,16 +11,29 @@ function World:__tostring()
   return ("rank %d of %d, started by %s"):format(self.rank, self.size, self.launcher)
 end
 
---- world:barrier(): returns when all ranks have called it.
+--- world:barrier(): returns when all ranks have called it. Errors, on all ranks: one has come to something else that
+--- ranks do together, such as a step of a model.
 -- Example:
 --     mgpu.world():barrier() -- with one process: returns at once
 function World.barrier() core.world_barrier() end
+
+--- world:gather(number) -> the whole number that each rank has given, rank 0's first. All ranks must call it.
+-- Example:
+--     local gpus = mgpu.world():gather(#mgpu.devices "gpu") -- of each rank
+--     print(#gpus)  --> 1
+function World.gather(_, number)
+  if type(number) ~= "number" or number % 1 ~= 0 or math.abs(number) > 2 ^ 53 then
+    core.fail("usage", "gather: a whole number was expected, got " .. tostring(number))
+  end
+  return core.world_gather(number)
+end
 
 local M = {}
 
 --- world() -> {rank, size, local_rank, local_size, hosts, launcher, transport}: the processes that run this script.
 -- rank counts from 0; local_rank among those of the same host; hosts: the name of each rank's host, rank 0 first.
--- Without a launcher such as mpirun there is one process, rank 0 of 1. world:barrier() waits for all ranks.
+-- Without a launcher such as mpirun there is one process, rank 0 of 1. world:barrier() waits for all ranks, and
+-- world:gather(n) returns the numbers of all.
 -- Example:
 --     local world = mgpu.world()
 --     print(world.rank, world.size, world.launcher)  --> 0 1 none
@@ -36,20 +49,31 @@ function M.is_first() return core.world().rank == 0 end
 --- is_joint() -> whether steps of models are shared by several ranks now.
 M.is_joint = core.world_is_joint
 
+--- meet(): where the steps that ranks share have ended, waits for the others. Errors: some are elsewhere, on all ranks.
+function M.meet()
+  if M.is_joint() then core.world_barrier() end
+end
+
+-- fn on rank 0, for all: what to send, as "=" and JSON, or "!" and a message; and what pcall(fn) returns.
+local function run_first(fn)
+  local ok, result = core.world_alone(fn)
+  local encoded, text = pcall(core.json_encode, { result = ok and result or nil })
+  if not encoded then ok, result = false, text end
+  return ok and "=" .. text or "!" .. tostring(result), ok, result
+end
+
 --- first(fn) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the others
 --- do not take part in. The table goes through JSON. Errors: fn's error, raised on all ranks.
 function M.first(fn)
-  local text
   if M.is_first() then
-    local ok, result = core.world_alone(fn)
-    text = core.json_encode(ok and { result = result } or { failed = tostring(result) })
+    local text, ok, result = run_first(fn)
     core.world_send(text)
     if not ok then error(result, 0) end
     return result
   end
-  local sent = core.json_decode(core.world_send())
-  if sent.failed then core.fail("comm", "rank 0: " .. sent.failed) end
-  return sent.result
+  local sent = core.world_send()
+  if sent:sub(1, 1) == "!" then core.fail("comm", "rank 0: " .. sent:sub(2)) end
+  return core.json_decode(sent:sub(2)).result
 end
 
 return M

@@ -303,18 +303,20 @@ for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",
   M[name] = core[name]
 end
 
---- jit(fn) -> a function like fn that is traced once for each kind of arguments, and then runs as one plan. It takes no
---- options: it runs where its tensors are, and compile's option devices is for several devices.
+--- jit(fn, {devices =}) -> a function like fn that is traced once for each kind of arguments, and then runs as one plan.
+--
+-- devices: as in compile, with equal shares. In fn, x:shard() says that the rows of x are split over the devices, in a
+-- world of several processes over those of all ranks; what is computed of them is combined where that is needed, so
+-- means, gradients and updates are those of all rows. Without it, fn runs where its tensors are.
 -- Example:
 --     local step = mgpu.jit(function(x) return (x * x + 1):sum() end)
 --     print(step(mgpu.tensor { 1, 2 }):item()) -- traces the function and compiles it  --> 7
 --     print(step(mgpu.tensor { 3, 4 }):item()) -- runs what was compiled  --> 27
+--     local mean = mgpu.jit(function(x) return x:shard():mean() end, { devices = "cpu:0-1" })
+--     print(mean(mgpu.arange(5)):item()) -- three rows on cpu:0, two on cpu:1  --> 2
 function M.jit(fn, given)
-  if given ~= nil then
-    core.fail("usage", "mgpu.jit: takes one function and no options: it runs where its tensors are; to train on "
-      .. "several devices, give compile the option devices")
-  end
-  return core.jit(fn)
+  if given == nil then return core.jit(fn) end
+  return core.jit(fn, require "mgpu.parallel.jit_options"(given))
 end
 
 --- set_floatx(dtype): the dtype of numbers and weights unless told otherwise; float32 at the start.

@@ -7,6 +7,7 @@ local logs = require "mgpu.train.logs"
 local Progress = require "mgpu.train.progress"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
+local world = require "mgpu.parallel.world"
 
 local M = {}
 
@@ -54,6 +55,7 @@ function M.run(model, source, options)
       if ends then callbacks:call("on_test_batch_end", at, metrics:lazy()) end
       if progress then progress:step(at, read) end
     end
+    world.meet()
     if at == 0 and not stopped() then data_adapter.no_batch(source) end
   end
   local values = with_own_sums(metrics, function()
@@ -145,6 +147,7 @@ local function predict_batches(model, source, given, at)
     end
     progress:step(at.step, logs.new)
   end
+  if model.compiled then world.meet() end -- else each rank predicts for itself
   if at.step == 0 then data_adapter.no_batch(source) end
   callbacks:call("on_predict_end", logs.new())
   progress:finish(logs.new(), at.step)

@@ -15,8 +15,10 @@ local History = require "mgpu.train.callbacks.history"
 local logs = require "mgpu.train.logs"
 local placement = require "mgpu.train.placement"
 local Progress = require "mgpu.train.progress"
+local proving = require "mgpu.parallel.proving"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
+local world = require "mgpu.parallel.world"
 
 -- ---- the run ------------------------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ local function run_step(run, key, read)
   end
   attempt(run, run.progress.step, run.progress, run.step, read)
   if run.backup then run.backup:after_step(run, run.step - before) end
+  if proving.after_step then proving.after_step(run.model) end
   return not run.model.stop_training or run.async -- asynchronous devices finish their batches first
 end
 
@@ -202,6 +205,7 @@ local function train_epoch(run)
   local key, metrics = train_step.plan_key(run.model), run.compiled.metrics
   local read = function() return metrics:read() end
   while not run.trained and run_step(run, key, read) do end
+  world.meet()
   if run.async and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
   run.trained, run.steps = true, run.steps or run.step
   local values = attempt(run, read) or read()
@@ -288,5 +292,6 @@ return function(model, train, validation, given)
   local ok, message = pcall(run_epochs, run)
   finish(run, ok)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too
+  if proving.after_fit then proving.after_fit(model) end
   return run.history
 end

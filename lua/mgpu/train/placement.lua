@@ -33,7 +33,8 @@ local function own_device()
   for _, name in ipairs(core.devices()) do
     if name:match "^%a+" == kind then like[#like + 1] = name end
   end
-  return #like > 1 and like[core.world().local_rank % #like + 1] or default
+  local each = tonumber(os.getenv "MGPU_RANKS_PER_GPU") or 1
+  return #like > 1 and like[math.floor(core.world().local_rank / each) % #like + 1] or default
 end
 
 local function check_devices(compiled, where)

@@ -1,7 +1,8 @@
 --- Callbacks with several processes: they run on rank 0, and what they decide reaches all ranks.
 --
 -- Sent are: new values of the model's and the optimizer's variables (weights, learning rate), the flags that stop a
--- loop, values that were added to the logs, and errors. Other fields that a callback sets stay on rank 0.
+-- loop, values that were added to the logs, the state of the random numbers, and errors. Other fields that a callback
+-- sets stay on rank 0.
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
 local world = require "mgpu.parallel.world"
@@ -51,7 +52,7 @@ local function run_alone(model, variables, values, fn)
     core.fail("usage", "a callback cannot change which layers are trainable while several processes train: do it "
       .. "between two fits, on all ranks")
   end
-  local decided = { changed = {}, flags = {}, logs = added_numbers(values) }
+  local decided = { changed = {}, flags = {}, logs = added_numbers(values), random = core.rng_state() }
   for i, count in ipairs(changes_of(variables)) do
     if count ~= before[i] then decided.changed[#decided.changed + 1] = i end
   end
@@ -71,7 +72,8 @@ return function(model, values, fn)
     core.world_send_values(changed)
   end
   if world.is_first() then return end
-  for name, flag in pairs(decided.flags) do model[name] = flag end
+  core.rng_state(decided.random)
+  for name, flag in pairs(decided.flags) do model[name] = flag or model[name] and false end
   for _, each in ipairs(decided.logs) do
     if values[each[1]] == nil then values[each[1]] = number_of(each[2]) end
   end

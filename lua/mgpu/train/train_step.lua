@@ -63,13 +63,18 @@ local function total_loss(compiled, model, y, predictions, weight)
   return total, each
 end
 
--- The tensors (entries that are false are left out) as arrays by device.
+-- The tensors (entries that are false are left out) as one array for each device, in the order of the tensors: all
+-- ranks must trace the same.
 local function by_device(tensors)
-  local lists = {}
+  local lists, of = {}, {}
   for _, t in ipairs(tensors) do
     if t then
-      local list = lists[t:device()] or {}
-      lists[t:device()], list[#list + 1] = list, t
+      local device = t:device()
+      if not of[device] then
+        of[device] = {}
+        lists[#lists + 1] = of[device]
+      end
+      table.insert(of[device], t)
     end
   end
   return lists
@@ -80,7 +85,7 @@ end
 local function guard_finite(optimizer, loss, grads)
   if optimizer.skips_steps then return end
   core.guard_finite({ loss }, M.BAD_LOSS)
-  for _, list in pairs(by_device(grads)) do core.guard_finite(list, M.BAD_GRADIENT) end
+  for _, list in ipairs(by_device(grads)) do core.guard_finite(list, M.BAD_GRADIENT) end
 end
 
 -- Whether all variables that hold floating point numbers are finite: a jitted function.
@@ -90,7 +95,7 @@ local function finite_step(variables)
     for _, v in ipairs(variables) do
       if v:dtype():find "float" then values[#values + 1] = v:value() end
     end
-    for _, list in pairs(by_device(values)) do
+    for _, list in ipairs(by_device(values)) do
       for first = 1, #list, 200 do -- a call takes 255 inputs
         finite[#finite + 1] = ops.all_finite { unpack(list, first, math.min(first + 199, #list)) }
       end

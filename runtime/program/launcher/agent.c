@@ -20,6 +20,8 @@ extern char **environ;
 
 enum { MOST_TEXTS = 1 << 16, LONGEST_TEXT = 1 << 22, MOST_WORDS = 32, PATH = 4096 };
 
+/* The beginning of the line in which an agent tells where the ranks meet. */
+static const char HUB[] = "\x02mgpulua hub ";
 static const char GREETING[] = "mgpulua " MG_MAIN_VERSION " agent";
 
 /* ---- the launcher's side ---- */
@@ -120,6 +122,15 @@ mg_status mg_agent_start(mg_crew *crew, const mg_agent_orders *orders) {
     return status;
 }
 
+void mg_agent_hub(mg_crew *crew, char hub[MG_HUB_TEXT]) {
+    mg_lines *lines = &crew->members[crew->n - 1].out;
+    hub[0] = 0;
+    lines->wanted = HUB, lines->found = hub, lines->found_room = MG_HUB_TEXT;
+    while (!hub[0] && !crew->stopped)
+        if (!mg_crew_turn(crew)) break;
+    lines->wanted = NULL;
+}
+
 /* ---- the agent's side ---- */
 
 typedef struct received { /* the texts, n of them */
@@ -170,7 +181,16 @@ static const char *next(received *r) {
     return r->text[r->next++];
 }
 
-static mg_status run(received *r, mg_crew *crew, int *status) {
+/* Finds a place to meet, and tells the launcher. */
+static mg_status meet(mg_meeting *meeting, bool others, const char **hub) {
+    MG_TRY(mg_meeting_open(meeting, others));
+    printf("%s%s\n", HUB, meeting->hub);
+    fflush(stdout);
+    *hub = meeting->hub;
+    return MG_OK;
+}
+
+static mg_status run(received *r, mg_crew *crew, mg_meeting *meeting, int *status) {
     MG_TRY(receive(r));
     const char *folder = next(r), *hub = next(r), *token = next(r);
     const int size = atoi(next(r)), output = atoi(next(r)), first = atoi(next(r)),
@@ -189,8 +209,9 @@ static mg_status run(received *r, mg_crew *crew, int *status) {
     char **argv = mg_alloc_zero(((size_t)arguments + 1) * sizeof *argv);
     if (!argv) return MG_OOM;
     memcpy(argv, r->text + r->next, (size_t)arguments * sizeof *argv);
+    mg_status started = *hub ? MG_OK : meet(meeting, size > n, &hub);
     mg_ranks_prepare(size, hub, token);
-    mg_status started = mg_crew_open(crew, n, size, STDIN_FILENO);
+    if (started == MG_OK) started = mg_crew_open(crew, n, size, STDIN_FILENO);
     if (started == MG_OK)
         started = mg_ranks_start(crew, &(mg_ranks){.argv = argv,
                                                    .output = (mg_output)output,
@@ -206,13 +227,15 @@ int mg_agent_main(void) {
     char host[256] = "";
     received r = {0};
     mg_crew crew = {.signals = -1};
+    mg_meeting meeting = {.reserved = -1};
     int status = EXIT_FAILURE;
-    if (run(&r, &crew, &status) != MG_OK) {
+    if (run(&r, &crew, &meeting, &status) != MG_OK) {
         gethostname(host, sizeof host - 1);
         fprintf(stderr, "mgpulua: host %s: %s\n", host, mg_error_message());
         status = mg_error_code() == MG_IO ? MG_EXIT_FILE : EXIT_FAILURE;
     }
     mg_crew_close(&crew);
+    mg_meeting_close(&meeting);
     free_received(&r);
     return status;
 }

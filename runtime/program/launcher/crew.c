@@ -25,9 +25,9 @@
 enum { EXIT_PEER = 76 };
 /* The status of ssh if it cannot reach the host. */
 enum { NOT_REACHED = 255 };
-/* Seconds: from the first failure to SIGTERM for the others, which find out by themselves within
- * MG_SILENCE; and from there to SIGKILL. */
-static const double GRACE = 20, LAST_GRACE = 5;
+/* Seconds: from the first failure to SIGTERM for the others, which learn of it at once and end by
+ * themselves after their step; and from there to SIGKILL. */
+static const double GRACE = 10, LAST_GRACE = 5;
 
 /* The first three are those that ranks handle even if the launcher was started with the signal
  * ignored, as shells do with SIGINT in the background. */
@@ -40,9 +40,9 @@ static void signal_set(sigset_t *set) {
     for (int i = 0; i < N_PASSED_ON; i++) sigaddset(set, PASSED_ON[i]);
 }
 
-/* MGPU_GRACE replaces GRACE. */
+/* MGPU_LAUNCH_GRACE replaces GRACE. */
 static double grace(void) {
-    const char *text = getenv("MGPU_GRACE");
+    const char *text = getenv("MGPU_LAUNCH_GRACE");
     char *end;
     const double seconds = text && *text ? strtod(text, &end) : -1;
     return seconds >= 0 && !*end ? seconds : GRACE;
@@ -53,7 +53,8 @@ mg_status mg_crew_open(mg_crew *crew, int n, int size, int orders) {
     signal_set(&set);
     *crew = (mg_crew){.size = size, .orders = orders, .signals = -1};
     crew->members = mg_alloc_zero((size_t)n * sizeof *crew->members);
-    if (!crew->members) return MG_OOM;
+    crew->polled = mg_alloc((2 + 2 * (size_t)n) * sizeof *crew->polled);
+    if (!crew->members || !crew->polled) return MG_OOM;
     sigprocmask(SIG_BLOCK, &set, NULL);
     for (int i = 0; i < 3; i++) signal(PASSED_ON[i], SIG_DFL);
     crew->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -160,7 +161,8 @@ mg_status mg_crew_start(mg_crew *crew, const mg_start *s) {
 
 /* ---- signals and ends ---- */
 
-/* Sends a signal to all members. `from_terminal`: ranks of this process group have it already. */
+/* Sends a signal to all members. `from_terminal`: it went to this process group, so ranks have it.
+ */
 static void pass_on(mg_crew *crew, int number, bool from_terminal) {
     const char order = (char)number;
     for (int i = 0; i < crew->n; i++) {
@@ -171,11 +173,12 @@ static void pass_on(mg_crew *crew, int number, bool from_terminal) {
     }
 }
 
-/* Ends what is left: SIGTERM at first, then SIGKILL. An agent that lost its orders does the same.
- */
+/* Ends what is left: SIGTERM at first, with SIGCONT for processes that are stopped, then SIGKILL.
+ * An agent that lost its orders does the same. */
 static void end_all(mg_crew *crew) {
     if (crew->asked++ == 0) {
         pass_on(crew, SIGTERM, false);
+        pass_on(crew, SIGCONT, false);
         crew->end = mg_seconds() + LAST_GRACE;
         return;
     }
@@ -290,20 +293,23 @@ static void handle(mg_crew *crew, const struct pollfd *polled) {
     if (polled[0].revents) read_signals(crew);
 }
 
-int mg_crew_wait(mg_crew *crew) {
-    struct pollfd *polled = mg_alloc((2 + 2 * (size_t)crew->n) * sizeof *polled);
-    if (!polled) return EXIT_FAILURE;
-    while (!is_over(crew)) {
-        const double left = crew->end - mg_seconds();
-        if (crew->end > 0 && left <= 0 && !crew->drains) {
-            end_all(crew);
-            continue;
-        }
-        const nfds_t n = list(crew, polled);
-        if (poll(polled, n, crew->end > 0 ? 1 + (int)(1000 * left) : -1) > 0) handle(crew, polled);
-        reap(crew);
+bool mg_crew_turn(mg_crew *crew) {
+    if (is_over(crew)) return false;
+    const double left = crew->end - mg_seconds();
+    if (crew->end > 0 && left <= 0 && !crew->drains) {
+        end_all(crew);
+        return true;
     }
-    mg_free(polled);
+    const nfds_t n = list(crew, crew->polled);
+    if (poll(crew->polled, n, crew->end > 0 ? 1 + (int)(1000 * left) : -1) > 0)
+        handle(crew, crew->polled);
+    reap(crew);
+    return true;
+}
+
+int mg_crew_wait(mg_crew *crew) {
+    while (mg_crew_turn(crew)) {
+    }
     return crew->status;
 }
 
@@ -319,5 +325,6 @@ void mg_crew_close(mg_crew *crew) {
     }
     if (crew->signals >= 0) close(crew->signals);
     mg_free(crew->members);
+    mg_free(crew->polled);
     *crew = (mg_crew){0};
 }

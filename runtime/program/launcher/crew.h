@@ -20,16 +20,17 @@ typedef struct mg_member {
 } mg_member;
 
 typedef struct mg_crew {
-    int size;           /* of the world */
-    int n;              /* members */
-    mg_member *members; /* owned */
-    int orders;         /* of an agent: where its orders come from; else -1 */
-    int signals;        /* a signalfd */
-    int status;         /* of the first rank that failed; 0: none has */
-    double end;         /* when those that are left are asked to end, then killed; 0: not yet */
-    int asked;          /* how often they were: SIGTERM, then SIGKILL */
-    bool stopped;       /* a signal was passed on, so failures need no message */
-    bool drains;        /* all have ended, but not all output has been read */
+    int size;              /* of the world */
+    int n;                 /* members */
+    mg_member *members;    /* owned */
+    int orders;            /* of an agent: where its orders come from; else -1 */
+    struct pollfd *polled; /* what it waits for; owned */
+    int signals;           /* a signalfd */
+    int status;            /* of the first rank that failed; 0: none has */
+    double end;            /* when those that are left are asked to end, then killed; 0: not yet */
+    int asked;             /* how often they were: SIGTERM, then SIGKILL */
+    bool stopped;          /* a signal was passed on, so failures need no message */
+    bool drains;           /* all have ended, but not all output has been read */
 } mg_crew;
 
 typedef struct mg_start { /* what mg_crew_start does */
@@ -43,6 +44,8 @@ mg_status mg_crew_open(mg_crew *crew, int n, int size, int orders);
 /* Starts a process for the next member, whose rank and host the caller has filled in. MG_IO names
  * the program. */
 mg_status mg_crew_start(mg_crew *crew, const mg_start *start);
+/* Waits for one event, and passes on output and signals. False: all have ended. */
+bool mg_crew_turn(mg_crew *crew);
 /* Waits for all, passing on output and signals; returns the exit status. Some seconds after one has
  * failed, the others are ended: they notice by themselves that they lack it, and say so. */
 int mg_crew_wait(mg_crew *crew);

@@ -7,19 +7,17 @@
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "program/launcher/agent.h"
+#include "program/launcher/meeting.h"
 #include "program/launcher/options.h"
 #include "program/launcher/placement.h"
 #include "program/launcher/ranks.h"
-#include "world/hub.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { PER_CPU = 16, LEAST_LIMIT = 64 }; /* processes on this host that are no mistake */
@@ -28,11 +26,10 @@ typedef struct job {
     const mg_command_line *line;
     mg_output output;
     mg_placement placement;
-    int restarts;       /* that are left */
-    int port, reserved; /* of the hub, and the socket that keeps others from taking it */
+    int restarts; /* that are left */
     char token[33];
-    char hub[MG_HOST_NAME + 16]; /* addresses and port */
-    char **argv;                 /* of a rank; owned */
+    mg_meeting meeting;
+    char **argv; /* of a rank; owned */
 } job;
 
 /* The status of ranks that a signal has ended after they have saved their training. */
@@ -50,7 +47,7 @@ static mg_status check_script(const mg_command_line *m) {
     const char *name = m->script < m->argc ? m->argv[m->script] : NULL;
     if (m->interactive || (!name && !m->executed))
         return mg_fail(MG_USAGE, "--np needs a script: the prompt runs in one process only");
-    if (name && strcmp(name, "-") == 0)
+    if (name && strcmp(name, "-") == 0 && strcmp(m->argv[m->script - 1], "--") != 0)
         return mg_fail(MG_USAGE, "--np needs a script in a file: only one process could read it "
                                  "from standard input");
     if (name && access(name, R_OK) != 0)
@@ -67,61 +64,6 @@ static mg_status check_count(int np) {
                    "--np %d: this host has %d CPUs, so more than %d processes look like a mistake: "
                    "give -H localhost:%d if they are wanted",
                    np, cpus, most, np);
-}
-
-/* ---- where the ranks meet ---- */
-
-/* Finds a free port of rank 0's host, if that is this host, and binds it without listening: the
- * system gives it to nobody else, and the hub, which sets SO_REUSEADDR too, can listen on it. */
-static mg_status reserve_port(job *j) {
-    const int yes = 1;
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-    socklen_t n = sizeof v6;
-    j->reserved = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(j->reserved, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (j->reserved >= 0 && bind(j->reserved, (struct sockaddr *)&v6, n) == 0) {
-        getsockname(j->reserved, (struct sockaddr *)&v6, &n);
-        j->port = ntohs(v6.sin6_port);
-        return MG_OK;
-    }
-    if (j->reserved >= 0) close(j->reserved);
-    n = sizeof v4;
-    j->reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(j->reserved, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (j->reserved < 0 || bind(j->reserved, (struct sockaddr *)&v4, n) != 0)
-        return mg_fail(MG_IO, "--np: cannot find a free port: %s", mg_reason(errno));
-    getsockname(j->reserved, (struct sockaddr *)&v4, &n);
-    j->port = ntohs(v4.sin_port);
-    return MG_OK;
-}
-
-/* Another host's ports are unknown here: one by chance, below those that the system gives to
- * connections. */
-static mg_status choose_port(job *j) {
-    enum { FIRST_PORT = 20000, PORTS = 9973 };
-    unsigned random;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return mg_fail(MG_IO, "--np: no random numbers for a port: %s", mg_reason(errno));
-    j->port = FIRST_PORT + (int)(random % PORTS);
-    return MG_OK;
-}
-
-static mg_status find_hub(job *j) {
-    const mg_place *first = &j->placement.places[0];
-    char addresses[MG_HOST_NAME] = "127.0.0.1";
-    bool others = false;
-    if (j->reserved >= 0) close(j->reserved); /* of the last start */
-    j->reserved = -1;
-    for (int i = 0; i < j->placement.n; i++) others |= j->placement.places[i].host != NULL;
-    MG_TRY(first->host ? choose_port(j) : reserve_port(j));
-    const char *user = first->host ? strchr(first->host, '@') : NULL; /* of ssh: user@host */
-    if (first->host)
-        snprintf(addresses, sizeof addresses, "%s", user ? user + 1 : first->host);
-    else if (others)
-        MG_TRY(mg_hub_addresses(addresses, sizeof addresses));
-    snprintf(j->hub, sizeof j->hub, "%s:%d", addresses, j->port);
-    return MG_OK;
 }
 
 static mg_status make_token(job *j) {
@@ -148,6 +90,13 @@ static mg_status prepare(job *j) {
     return MG_OK;
 }
 
+/* Other hosts than this one take part. */
+static bool has_others(const job *j) {
+    for (int i = 0; i < j->placement.n; i++)
+        if (j->placement.places[i].host) return true;
+    return false;
+}
+
 static mg_status start(job *j, mg_crew *crew, const mg_place *place) {
     const mg_ranks ranks = {.argv = j->argv,
                             .output = j->output,
@@ -157,18 +106,34 @@ static mg_status start(job *j, mg_crew *crew, const mg_place *place) {
                             .local_size = place->local_size};
     if (!place->host) return mg_ranks_start(crew, &ranks);
     crew->members[crew->n] = (mg_member){.rank = place->first, .host = place->host};
-    return mg_agent_start(
-        crew, &(mg_agent_orders){
-                  .ranks = ranks, .size = j->placement.np, .hub = j->hub, .token = j->token});
+    return mg_agent_start(crew, &(mg_agent_orders){.ranks = ranks,
+                                                   .size = j->placement.np,
+                                                   .hub = j->meeting.hub,
+                                                   .token = j->token});
+}
+
+/* Rank 0's host comes first: if it is another one, its agent tells where the ranks meet. */
+static mg_status start_all(job *j, mg_crew *crew) {
+    const mg_place *places = j->placement.places;
+    if (!places[0].host) MG_TRY(mg_meeting_open(&j->meeting, has_others(j)));
+    mg_ranks_prepare(j->placement.np, j->meeting.hub, j->token);
+    MG_TRY(start(j, crew, &places[0]));
+    if (places[0].host) {
+        mg_agent_hub(crew, j->meeting.hub);
+        if (!j->meeting.hub[0]) return MG_OK; /* it has failed, which mg_crew_wait tells */
+        mg_ranks_prepare(j->placement.np, j->meeting.hub, j->token);
+    }
+    for (int i = 1; i < j->placement.n; i++) MG_TRY(start(j, crew, &places[i]));
+    return MG_OK;
 }
 
 /* With a token of its own, so that nobody who is left over from the last start is let in. */
 static mg_status run_once(job *j, mg_crew *crew, int *status) {
     MG_TRY(make_token(j));
-    MG_TRY(find_hub(j));
+    mg_meeting_close(&j->meeting); /* of the last start */
+    j->meeting = (mg_meeting){.reserved = -1};
     MG_TRY(mg_crew_open(crew, j->placement.np, j->placement.np, -1));
-    mg_ranks_prepare(j->placement.np, j->hub, j->token);
-    for (int i = 0; i < j->placement.n; i++) MG_TRY(start(j, crew, &j->placement.places[i]));
+    MG_TRY(start_all(j, crew));
     *status = mg_crew_wait(crew);
     return MG_OK;
 }
@@ -204,7 +169,7 @@ static mg_status run(job *j, mg_crew *crew, int *status) {
 }
 
 int mg_launcher_run(const mg_command_line *m) {
-    job j = {.line = m, .reserved = -1};
+    job j = {.line = m, .meeting.reserved = -1};
     mg_crew crew = {.signals = -1};
     int status = EXIT_FAILURE;
     if (run(&j, &crew, &status) != MG_OK) {
@@ -212,7 +177,7 @@ int mg_launcher_run(const mg_command_line *m) {
         status = mg_error_code() == MG_IO ? MG_EXIT_FILE : EXIT_FAILURE;
     }
     mg_crew_close(&crew);
-    if (j.reserved >= 0) close(j.reserved);
+    mg_meeting_close(&j.meeting);
     mg_placement_free(&j.placement);
     mg_free(j.argv);
     return status;

@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,26 @@ static void write_lines(const mg_lines *l, size_t n) {
     }
     write_all(l->to, out, used);
     mg_free(out);
+}
+
+/* Takes the wanted line out of the first `whole` bytes, which are complete lines; returns how many
+ * are left of these. */
+static size_t take_wanted(mg_lines *l, size_t whole) {
+    const size_t begin = strlen(l->wanted);
+    for (size_t start = 0; start < whole;) {
+        const char *end = memchr(l->text + start, '\n', whole - start);
+        const size_t next = (size_t)(end - l->text) + 1, length = next - 1 - start;
+        if (length >= begin && memcmp(l->text + start, l->wanted, begin) == 0) {
+            snprintf(l->found, l->found_room, "%.*s", (int)(length - begin),
+                     l->text + start + begin);
+            memmove(l->text + start, l->text + next, l->n - next);
+            l->n -= next - start;
+            l->wanted = NULL;
+            return whole - (next - start);
+        }
+        start = next;
+    }
+    return whole;
 }
 
 /* Makes room for a piece and a newline. False: out of memory. */
@@ -78,6 +99,7 @@ void mg_lines_pass(mg_lines *l) {
     const char *last = memrchr(l->text, '\n', l->n);
     size_t whole = last ? (size_t)(last - l->text) + 1 : 0;
     if (whole == 0 && l->n > LONGEST) l->text[l->n++] = '\n', whole = l->n;
+    if (l->wanted && whole > 0) whole = take_wanted(l, whole);
     if (whole == 0) return;
     write_lines(l, whole);
     l->n -= whole;

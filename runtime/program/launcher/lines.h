@@ -10,6 +10,9 @@ typedef struct mg_lines {
     char prefix[24]; /* "[2] ", written before each line */
     char *text;      /* the beginning of a line whose end has not come yet; owned */
     size_t n, room;
+    const char *wanted; /* the first line that begins so is not passed on, but what follows is */
+    char *found;        /* copied to `found`, cut to its room; NULL: there is no such line */
+    size_t found_room;
 } mg_lines;
 
 /* Reads once, which may wait, and writes the lines that are complete. At the end of the output, and

@@ -7,16 +7,21 @@
  * Our tags have 32 bits, those of MPI fewer (MPI_TAG_UB; 31 in Open MPI). The low bits are the MPI
  * tag; the high bits choose one of several communicators, all of them duplicates of MPI_COMM_WORLD.
  */
+#define _GNU_SOURCE /* process_vm_readv */
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "world/transport.h"
 #include MG_MPI_HEADER
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 enum { PIECE = 1 << 30, MOST_COMMS = 16 };
 
 static const double CANCEL_SECONDS = 0.2; /* the longest wait for a message that is given up */
+static const double STOP_SECONDS = 5;     /* and for the other processes at the end */
 
 struct mg_message {
     mg_message *next; /* in the list of unused ones */
@@ -200,9 +205,20 @@ static void transport_cancel(mg_transport *t, mg_message *m) {
 
 /* ---- start and stop ---- */
 
+/* Open MPI 4 copies large messages from the memory of the other process, and prints a line for each
+ * piece where that is forbidden, as in some containers: so it is tried with our own memory before.
+ */
+static void avoid_forbidden_copies(void) {
+    char from = 0, to = 0;
+    const struct iovec source = {&from, 1}, target = {&to, 1};
+    if (process_vm_readv(getpid(), &target, 1, &source, 1, 0) != 1)
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+}
+
 /* Libraries install handlers, for reports of crashes, and MPICH for SIGUSR1. */
 static int init_keeping_signals(int *level) {
     mg_signals_kept signals;
+    avoid_forbidden_copies();
     mg_signals_keep(&signals);
     const int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, level);
     mg_signals_restore(&signals);
@@ -259,9 +275,22 @@ static mg_status make_comms(mg_transport *t) {
     return MG_OK;
 }
 
+/* Waits until all processes have come here, at most STOP_SECONDS. MPI_Finalize of MPICH 4.0 makes
+ * no progress with messages while it waits for others, which may need it to end theirs. */
+static bool meet(mg_transport *t) {
+    const double until = mg_seconds() + STOP_SECONDS;
+    MPI_Request request;
+    int done = 0;
+    if (MPI_Ibarrier(t->comms[0], &request) != MPI_SUCCESS) return false;
+    while (!done)
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || mg_seconds() > until)
+            return false;
+    return true;
+}
+
 /* An unclean end leaves MPI as it is: MPI_Finalize would wait for the other processes. */
 static void transport_stop(mg_transport *t, bool clean) {
-    if (clean && !t->over) {
+    if (clean && !t->over && meet(t)) {
         for (int i = 0; i < t->n_comms; i++) MPI_Comm_free(&t->comms[i]);
         if (t->owns_mpi) MPI_Finalize();
     }

@@ -19,6 +19,15 @@ end
 
 -- ---- one refuses -------------------------------------------------------------------------------
 
+test("fewer rows on one rank are an error on all ranks, before the step", function()
+  needs "each"
+  local result = ranks.run("each", 3, "fault='rows',at=10,on=1")
+  for r = 0, 2 do
+    check.equal({ result[r].status, result[r].done, result[r].weights }, { 1, 9, "unchanged" })
+    check.matches(result[r].message, "rank 1 has come to a step that is new, but rank 0 to a step: all ranks must")
+  end
+end)
+
 test("a loss that is not finite in one rank's rows is refused on all ranks, and the training goes on", function()
   needs "each"
   local result = ranks.run("each", 3, "fault='nan',at=10,on=1,steps=12")

@@ -9,13 +9,15 @@ local function script(name, text)
   return path
 end
 
--- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, and host
--- "bare" has no mgpulua. Sanitizers and measurements of coverage need their variables.
+-- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, host "bare"
+-- has no mgpulua, the connection to host "dies" is killed, and the login at host "talks" prints a line.
 local SSH = script("ssh", [[
 #!/bin/sh
 host=$1; shift
 [ "$host" = gone ] && { echo "no route to host" >&2; exit 255; }
 [ "$host" = bare ] && exec /missing/mgpulua
+[ "$host" = dies ] && kill -9 $$
+[ "$host" = talks ] && echo "Welcome to this host"
 cd /
 exec env -u MGPU_TOKEN -u MGPU_TEST_TRAVELS -u HUB HOST_NAME="$host" sh -c "$*"
 ]])
@@ -43,11 +45,11 @@ end
 
 test("-H starts processes on several hosts, as many as there are slots", function()
   local text, status = run("-H a:2,b --output all " .. PLACE .. [[ "two words" "it's" '$HOME' "]] .. "a\nb" .. '"')
-  local rest = "\ta\t32\ttwo words\tit's\t$HOME\ta\nb\n"
+  local rest = "\tnumeric\t32\ttwo words\tit's\t$HOME\ta\nb\n"
   check.equal(sorted(text), sorted("a\t0\t3\t0\t2" .. rest .. "a\t1\t3\t1\t2" .. rest .. "b\t2\t3\t0\t1" .. rest))
   check.equal(status, 0)
-  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\ta\t32\n")
-  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\ta\t32\n")
+  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\tnumeric\t32\n")
+  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\tnumeric\t32\n")
 end)
 
 test("processes of this host and of others share one numbering, and others learn this host's addresses", function()
@@ -59,6 +61,13 @@ test("processes of this host and of others share one numbering, and others learn
     "here\t0\t2\t0\t2\tnumeric\t32\nhere\t1\t2\t1\t2\tnumeric\t32")
 end)
 
+test("rank 0's host tells where the ranks meet, also behind what its login prints", function()
+  check.equal(run("-H talks,a " .. PLACE), "Welcome to this host\ntalks\t0\t2\t0\t1\tnumeric\t32\n")
+  local text, status = run("-H gone,a " .. PLACE)
+  check.matches(text, "^no route to host\nmgpulua: host gone: it could not be reached")
+  check.equal(status, 255)
+end)
+
 test("the working folder and the variables of mgpulua travel, others do not", function()
   local text = run("-H a -e 'print(os.getenv \"MGPU_TEST_TRAVELS\", os.getenv \"HUB\", io.open \"Makefile\" ~= nil)'",
     "MGPU_TEST_TRAVELS='1 2' HUB=3")
@@ -66,7 +75,7 @@ test("the working folder and the variables of mgpulua travel, others do not", fu
 end)
 
 test("--hostfile and the files of PBS and UGE name hosts", function()
-  local expected = "a\t0\t3\t0\t2\ta\t32\na\t1\t3\t1\t2\ta\t32\nb\t2\t3\t0\t1\ta\t32"
+  local expected = "a\t0\t3\t0\t2\tnumeric\t32\na\t1\t3\t1\t2\tnumeric\t32\nb\t2\t3\t0\t1\tnumeric\t32"
   local file = check.path "hosts"
   check.write(file, "# two hosts\na slots=2\nb:1\n")
   check.equal(sorted(run(("--hostfile %s --output all %s"):format(file, PLACE))), expected)
@@ -78,8 +87,8 @@ end)
 
 test("an allocation of SLURM names hosts, but one with a single node takes any number of processes", function()
   check.equal(sorted(run("--np 3 --output all " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2(x2)'")),
-    "n1\t0\t3\t0\t2\tn1\t32\nn1\t1\t3\t1\t2\tn1\t32\nn2\t2\t3\t0\t1\tn1\t32")
-  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tn1\t32\n")
+    "n1\t0\t3\t0\t2\tnumeric\t32\nn1\t1\t3\t1\t2\tnumeric\t32\nn2\t2\t3\t0\t1\tnumeric\t32")
+  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tnumeric\t32\n")
   check.equal(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=1"),
     "here\t0\t3\t0\t3\tnumeric\t32\n")
   check.matches(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST='n['"), "SLURM_JOB_NODELIST=n[: not a list of nodes")
@@ -90,16 +99,16 @@ end)
 
 test("a process that fails on another host gives the status, and all others are ended", function()
   local fails = script("fails.lua", "if os.getenv 'MGPU_RANK' == '3' then os.exit(7) end while true do end")
-  check.equal(select(2, run("-H a:2,b:2 " .. fails, "MGPU_GRACE=0")), 7)
+  check.equal(select(2, run("-H a:2,b:2 " .. fails, "MGPU_LAUNCH_GRACE=0")), 7)
   local killed = script("killed.lua",
     "if os.getenv 'MGPU_RANK' == '3' then os.execute 'kill -9 $PPID' end while true do end")
-  local text, status = run("-H a:2,b:2 " .. killed, "MGPU_GRACE=0")
+  local text, status = run("-H a:2,b:2 " .. killed, "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "rank 3 of 4 %(pid %d+%) was killed by signal 9")
   check.equal(status, 137)
 end)
 
 test("hosts that cannot be reached or lack mgpulua are named", function()
-  local text, status = run("-H a,gone " .. PLACE, "MGPU_GRACE=0")
+  local text, status = run("-H a,gone " .. PLACE, "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "no route to host\n.*mgpulua: host gone: it could not be reached")
   check.equal(status, 255)
   text, status = run("-H bare " .. PLACE)
@@ -109,6 +118,9 @@ test("hosts that cannot be reached or lack mgpulua are named", function()
   check.matches(text, "mgpulua: --np: cannot run /missing/ssh: No such file or directory")
   check.equal(status, 74)
   check.matches(run("-H a " .. PLACE, "MGPU_SSH=' '"), "MGPU_SSH names no command")
+  text, status = run("-H dies " .. PLACE)
+  check.matches(text, "mgpulua: the agent of rank 0 of 1 %(pid %d+%) was killed by signal 9")
+  check.equal(status, 137)
 end)
 
 -- Starts processes on two hosts, and runs shell code in which $p is the launcher when all of them run. Returns the
@@ -156,13 +168,24 @@ test("the agent refuses orders of another version and damaged ones", function()
     "cannot enter the folder " .. check.path "missing" .. ": No such file")
 end)
 
+test("a folder that is gone cannot travel", function()
+  local folder = check.path "folder"
+  local text, status = check.run(("p=$(readlink -f %s); mkdir %s; cd %s; rmdir %s; MGPU_SSH=%s $p -H a %s")
+    :format(check.program, folder, folder, folder, SSH, PLACE))
+  check.matches(text, "--np: the path of mgpulua or of this folder is unknown")
+  check.equal(status, 74)
+end)
+
 test("wrong lists of hosts are refused", function()
+  local large = check.path "large"
+  check.run("truncate -s 16777217 " .. large)
   for arguments, message in pairs {
     ["-H a,,b"] = "-H a,,b: a host's name is missing",
     ["-H a:0"] = '-H: "a:0": the number of slots must be 1 to 65536',
     ["-H a --hostfile b"] = "-H and --hostfile cannot be combined",
     ["-H a:2,b --np 4"] = "--np 4: the 2 hosts of -H have 3 slots",
     ["-H a --np 2"] = "--np 2: the 1 host of -H has 1 slot:",
+    ["--hostfile " .. large] = "/large has 16777217 bytes: that is no list of hosts",
     ["--hostfile " .. check.path "missing"] = "cannot open " .. check.path "missing",
     ["--hostfile " .. script("empty", "# no host\n")] = "/empty names no host",
   } do check.matches(run(arguments .. " " .. PLACE), message) end

@@ -169,6 +169,16 @@ test("MGPU_LAUNCH forces a launcher or none, and MGPU_HUB tells any of them wher
   check.matches(found { RANK = 1, WORLD_SIZE = 2, MGPU_HUB = "h:99" }, "\th\t99\t")
 end)
 
+test("MGPU_TRANSPORT replaces the transport, and needs an address where the launcher tells none", function()
+  if not check.run(check.program .. " -e 'for _, t in ipairs(require \"mgpu.core\".transports()) do print(t.name) end'")
+    :find "ucx" then check.skip "this build has no mgpu-ucx.so" end
+  check.matches(found(with(OPENMPI, { MGPU_TRANSPORT = "ucx" })),
+    "MGPU_TRANSPORT=ucx: launcher openmpi does not tell where rank 0 is: set MGPU_HUB=host:port too")
+  check.matches(found(with(OPENMPI, { MGPU_TRANSPORT = "ucx", MGPU_HUB = "h:1" })),
+    "^openmpi\t1\t2\t1\t2\t\tucx\th\t1\t")
+  check.matches(found(with(SRUN, { MGPU_TRANSPORT = "ucx" })), "^srun\t")
+end)
+
 test("an empty variable counts as unset", function()
   check.matches(found { RANK = "", WORLD_SIZE = "", TF_CONFIG = "", MGPU_LAUNCH = "" }, "^none\t")
 end)
@@ -222,6 +232,7 @@ test("--doctor tells the launcher and the plug-ins for messages", function()
   check.matches(text, "mgpu%-ucx%.so")
   text = check.run(("%s RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --doctor"):format(CLEAN, check.program))
   check.matches(text, "\nlauncher torchrun%s+RANK=0 of WORLD_SIZE=2, messages by ucx\n")
+  check.matches(text, "%.safetensors files +works")
   text = check.run(("%s RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --doctor"):format(CLEAN, check.program))
   check.matches(text, "\nWRONG%s+launcher%s+RANK=2 of WORLD_SIZE=2: the rank must be")
 end)

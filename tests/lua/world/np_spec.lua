@@ -52,6 +52,9 @@ end)
 test("options of the program reach every process, and -e runs in each", function()
   local text = run "--np 2 --output all -joff -e 'print((jit.status()))' -e 'print(2)'"
   check.equal(sorted(text), "2\n2\nfalse\nfalse")
+  script("-dash.lua", "print(...)")
+  local program = check.run("readlink -f " .. check.program):gsub("%s+$", "")
+  check.equal(check.run(("cd %s && %s --np 2 -- -dash.lua -v"):format(check.path "", program)), "-v\n")
   check.equal(run "--np 2 --nranks_per_gpu 3 -e 'print(os.getenv \"MGPU_RANKS_PER_GPU\")'", "3\n")
 end)
 
@@ -86,12 +89,15 @@ test("the exit status is that of the first process that fails for a reason of it
 end)
 
 test("if one process fails, the others are ended after a while", function()
-  local path = script("loop.lua", [[
-    if os.getenv "MGPU_RANK" == "1" then error "boom" end
-    while true do end]])
-  local text, status = run("--np 3 " .. path, "MGPU_GRACE=0.2")
+  local ready = check.path "looping"
+  local path = script("loop.lua", ([[
+    local rank, ready = os.getenv "MGPU_RANK", %q
+    if rank == "1" then while not (io.open(ready .. 0) and io.open(ready .. 2)) do end error "boom" end
+    io.open(ready .. rank, "w"):close()
+    while true do end]]):format(ready))
+  local text, status = run("--np 3 " .. path, "MGPU_LAUNCH_GRACE=0.2")
   check.equal(status, 1)
-  check.matches(text, "loop.lua:1: boom")
+  check.matches(text, "loop.lua:2: boom")
   check.equal(select(2, text:gsub("interrupted!", "")), 2)
   local deaf = script("deaf.lua", [[
     if os.getenv "MGPU_RANK" == "1" then os.exit(3) end
@@ -100,7 +106,28 @@ test("if one process fails, the others are ended after a while", function()
     require "ffi".C.sigfillset(set)
     require "ffi".C.sigprocmask(0, set, nil)
     while true do end]])
-  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_GRACE=0")), 3)
+  check.equal(select(2, run("--np 2 " .. deaf, "MGPU_LAUNCH_GRACE=0")), 3)
+end)
+
+test("a stopped process is ended too", function()
+  local path = script("stops.lua", ([[
+    local pid = %q
+    if os.getenv "MGPU_RANK" == "1" then
+      repeat
+        local f = io.open(pid)
+        local stat = f and io.open("/proc/" .. f:read "*a" .. "/stat"):read "*a" or ""
+      until stat:find ") T "
+      os.exit(4)
+    end
+    local f = io.open(pid .. ".new", "w")
+    f:write(io.open "/proc/self/stat":read "*n")
+    f:close()
+    os.rename(pid .. ".new", pid)
+    os.execute "kill -STOP $PPID"
+    while true do end]]):format(check.path "stopped"))
+  local text, status = run("--np 2 " .. path, "MGPU_LAUNCH_GRACE=0")
+  check.matches(text, "interrupted!")
+  check.equal(status, 4)
 end)
 
 test("--restart starts all processes again when one fails, at most so often", function()
@@ -127,15 +154,16 @@ end)
 test("a killed process is named, and the status is 128 and its signal", function()
   local text, status = run([[--np 3 -e '
     if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
-    while true do end']], "MGPU_GRACE=0")
+    while true do end']], "MGPU_LAUNCH_GRACE=0")
   check.matches(text, "mgpulua: rank 2 of 3 %(pid %d+%) was killed by signal 9 %(Killed%)")
   check.equal(status, 137)
 end)
 
--- The status of mgpulua --np, to which this signal is sent when all its processes are in their loops.
+-- The status of mgpulua --np, to which this signal is sent when all its processes have called `ready`.
 local function signalled(name, chunk)
   local ready = check.path "ready"
-  local command = ([[rm -f %s.*; %s --np 2 -e 'io.open("%s." .. os.getenv "MGPU_RANK", "w"):close() %s' & p=$!
+  local command = ([[rm -f %s.*
+    %s --np 2 -e 'local function ready() io.open("%s." .. os.getenv "MGPU_RANK", "w"):close() end %s' & p=$!
     while [ ! -e %s.0 ] || [ ! -e %s.1 ]; do sleep 0.05; done
     kill -%s $p; wait $p; echo status $?]]):format(ready, check.program, ready, chunk, ready, ready, name)
   return check.run(command)
@@ -143,12 +171,12 @@ end
 
 test("signals reach all processes", function()
   for name, status in pairs { INT = 130, TERM = 143 } do
-    local text = signalled(name, "while true do end")
+    local text = signalled(name, "ready() while true do end")
     check.equal(select(2, text:gsub("interrupted!", "")), 2)
     check.matches(text, "status " .. status .. "\n$")
   end
-  check.matches(signalled("USR1", "while true do end"), "status 138\n$")
-  check.matches(signalled("TERM", "print(pcall(function() while true do end end)) os.exit(0)"),
+  check.matches(signalled("USR1", "ready() while true do end"), "status 138\n$")
+  check.matches(signalled("TERM", "print(pcall(function() ready() while true do end end)) os.exit(0)"),
     "false\tinterrupted!\nstatus 0\n$")
 end)
 
@@ -170,6 +198,17 @@ test("standard input belongs to rank 0", function()
   local path = script("reads.lua", "print(os.getenv 'MGPU_RANK', io.read())")
   local text = check.run(("echo words | %s --np 2 --output all %s"):format(check.program, path))
   check.equal(sorted(text), "0\twords\n1\tnil")
+end)
+
+test("a limit on open files is told", function()
+  local function limited(files, options)
+    return check.run(("(ulimit -n %d; exec %s %s %s) </dev/null"):format(files, check.program, options, PLACE))
+  end
+  check.matches(limited(24, "--np 20 --output prefix"),
+    "cannot make pipes for rank %d+ of 20: Too many open files %(limited")
+  check.matches(limited(4, "--np 2"), "mgpulua: --np: cannot find a free port: Too many open files")
+  check.matches(check.run(("ulimit -n 4; RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 %s --output prefix %s")
+    :format(check.program, PLACE)), "mgpulua: --output prefix: cannot make pipes: Too many open files")
 end)
 
 test("wrong options are refused before anything starts", function()

@@ -117,9 +117,6 @@ M.cases = {
     says = "rank ON %(host %S+, pid %d+%) failed: .*interrupted!" },
   { "ended by SIGTERM", options = "fault='signal',signal=15", own = 143,
     says = "rank ON %(host %S+, pid %d+%) failed: .*interrupted!" },
-  { "with fewer rows than the others", options = "fault='rows'", own = 76,
-    says = "rank ON %(host %S+, pid %d+%) waits for the others after step 9 while rank %d is in step 10: all ranks "
-    .. "must make the same steps, with equally many rows" },
 }
 
 local MOST_SECONDS = SILENCE + 10 -- a busy machine

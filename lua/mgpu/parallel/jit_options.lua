@@ -1,0 +1,19 @@
+--- The option `devices` of mgpu.jit, checked: what core.jit takes.
+local core = require "mgpu.core"
+local devices = require "mgpu.parallel.devices"
+local options = require "mgpu.options"
+local world = require "mgpu.parallel.world"
+
+local JIT = options.declare { { "devices", "any", required = true } }
+
+return function(given)
+  if type(given) ~= "table" then
+    core.fail("usage", "mgpu.jit: options are a table, as in {devices = \"all\"}; got a " .. type(given))
+  end
+  local list, weights, stages = devices.resolve("mgpu.jit", options.check("mgpu.jit", JIT, given).devices)
+  if weights or stages then
+    core.fail("usage", 'mgpu.jit: devices is a name, a list of names, a count or "all": shares of the rows and groups '
+      .. "are for models, in compile")
+  end
+  return { devices = list, joint = world.size() > 1 }
+end

@@ -1,0 +1,274 @@
+-- Several processes train the numbers of one: rank_cases.lua, run by several launchers on several numbers of ranks.
+--
+-- One launch runs all cases; each rank writes its numbers with all digits to a file of its own (run_rank_cases.lua).
+
+local check = require "check"
+local test = check.test
+
+check.needs "cpu"
+
+local FOLDER = check.file:match "^(.*/)"
+local OPENMPI = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --oversubscribe -np %d "
+  .. check.program
+local LAUNCHERS = {
+  alone = { command = check.program, module = "cpu" },
+  np = { command = check.program .. " --np %d", module = "ucx" },
+  openmpi = { command = OPENMPI, module = "openmpi", needs = "mpirun.openmpi" },
+  mpich = { command = "mpirun.mpich -np %d " .. check.program, module = "mpich", needs = "mpirun.mpich" },
+}
+
+-- ---- launches -----------------------------------------------------------------------------------
+
+local function quoted(words)
+  local list = {}
+  for i, word in ipairs(words) do list[i] = "'" .. word .. "'" end
+  return table.concat(list, " ")
+end
+
+local n_launches = 0
+
+-- Runs cases of a module on `ranks` processes; RETURNS the texts that the ranks have written, which must be equal.
+local function launch(launcher, ranks, module, devices, names)
+  local how = LAUNCHERS[launcher]
+  check.needs(("%s/mgpu-%s.so"):format(check.program:match "^'?(.*)/", how.module))
+  if how.needs and check.run("command -v " .. how.needs) == "" then check.skip("there is no " .. how.needs) end
+  n_launches = n_launches + 1
+  local out = check.path("numbers" .. n_launches)
+  local text, status = check.run(("timeout -k 5 280 %s %srun_rank_cases.lua %s %s '%s' %s 2>&1 </dev/null")
+    :format(how.command:format(ranks), FOLDER, module, out, devices, quoted(names or {})))
+  if status ~= 0 then check.fail(("status %d: %s"):format(status, text)) end
+  local first = check.read(out .. ".0")
+  for r = 1, ranks - 1 do
+    if check.read(("%s.%d"):format(out, r)) ~= first then check.fail(("rank %d differs from rank 0"):format(r)) end
+  end
+  return first
+end
+
+-- ---- comparing ------------------------------------------------------------------------------------
+
+local function lines_of(text)
+  local lines, order = {}, {}
+  for line in text:gmatch "[^\n]+" do
+    local name, values = line:match "^(.-)\t(.*)$"
+    lines[name], order[#order + 1] = values, name
+  end
+  return lines, order
+end
+
+local function words_of(text)
+  local list = {}
+  for word in text:gmatch "%S+" do list[#list + 1] = word end
+  return list
+end
+
+-- Raises if two lines of numbers differ by more than `bound` times the largest of them.
+local function near(name, actual, expected, bound)
+  local a, e, largest, off = words_of(actual), words_of(expected), 1e-6, 0
+  if #a ~= #e then check.fail(("%s: %d values, expected %d"):format(name, #a, #e)) end
+  for i = 1, #e do
+    local x, y = tonumber(a[i]), tonumber(e[i])
+    if not (x and y) then
+      if a[i] ~= e[i] then check.fail(("%s: %s, expected %s"):format(name, a[i], e[i])) end
+    elseif x ~= y then
+      off, largest = math.max(off, math.abs(x - y)), math.max(largest, math.abs(y))
+    end
+  end
+  if not (off <= bound * largest) then
+    check.fail(("%s: off by %g of %g, allowed %g"):format(name, off, largest, bound * largest))
+  end
+end
+
+-- The bounds of the cases by name. float64: some ten steps of sums in another order, whose rounding Adam may enlarge
+-- where a gradient is small.
+local bounds = {}
+for _, case in ipairs(dofile(FOLDER .. "rank_cases.lua")) do bounds[case.name] = case.bound or 1e-11 end
+
+-- Asserts that all values are those of one device to rounding.
+local function same_to_rounding(text, expected)
+  local a, e, order = lines_of(text), lines_of(expected)
+  for _, name in ipairs(order) do
+    local case, what = name:match "^(.-): (.*)$"
+    if what == "error" then check.fail(name .. ": " .. e[name]) end
+    near(name, a[name] or "", e[name], bounds[case] or 1e-11)
+  end
+end
+
+-- Asserts that all values but `said` are those of another run to rounding.
+local function same_but_said(text, expected)
+  local function without(lines) return (lines:gsub("[^\n]+: said\t[^\n]*\n", "")) end
+  same_to_rounding(without(text), without(expected))
+end
+
+-- Asserts that all values have the same bits.
+local function same_bits(text, expected)
+  if text == expected then return end
+  local a, e, order = lines_of(text), lines_of(expected)
+  for _, name in ipairs(order) do check.equal(name .. " " .. tostring(a[name]), name .. " " .. e[name]) end
+  check.fail "some case has more values than expected"
+end
+
+-- What one process computes on n devices.
+local cache = {}
+local function alone(n)
+  cache[n] = cache[n] or launch("alone", 1, "rank_cases", n == 1 and "cpu:0" or "cpu:0-" .. n - 1)
+  return cache[n]
+end
+
+-- The lines of some cases.
+local function only(text, names)
+  local wanted, list = {}, {}
+  for _, name in ipairs(names) do wanted[name] = true end
+  for line in text:gmatch "[^\n]+\n" do
+    if wanted[line:match "^(.-): "] then list[#list + 1] = line end
+  end
+  return table.concat(list)
+end
+
+-- ---- the same numbers --------------------------------------------------------------------------------
+
+for _, n in ipairs { 2, 3, 4, 8 } do
+  test(("%d processes train the bits of %d devices of one process, and one device's numbers to rounding"):format(n, n),
+    function()
+      if n > 3 then check.slow() end
+      local text = launch("np", n, "rank_cases", "cpu:0")
+      same_bits(text, alone(n))
+      same_to_rounding(text, alone(1))
+    end)
+end
+
+-- The first number of a line.
+local function first_number(text, name) return tonumber(lines_of(text)[name]:match "[-%d.e]+") end
+
+test("acc counts each of 1000 rows once on three ranks", function()
+  local text = launch("np", 3, "rank_cases", "cpu:0", { "acc counts each row once" })
+  check.near(tonumber(text:match "\t%S+ (%S+)"), 0.637, 1e-15) -- the first is the loss
+end)
+
+test("bn = local gives other numbers than one device, since each normalises its own rows", function()
+  local name = "batch normalization of each device alone"
+  local text = launch("np", 2, "rank_cases", "cpu:0", { name })
+  local off = first_number(text, name .. ": evaluated") - first_number(alone(1), name .. ": evaluated")
+  check.truthy(math.abs(off) > 1e-3, "the difference")
+end)
+
+test("one process of a launcher trains the bits of one without a launcher", function()
+  same_bits(launch("np", 1, "rank_cases", "cpu:0"), alone(1))
+end)
+
+test("two runs of several processes write the same bytes", function()
+  local names = { "dropout and noise", "a shuffled dataset with prefetch", "convolutions and pooling in float32" }
+  local first = launch("np", 3, "rank_cases", "cpu:0", names)
+  check.equal(launch("np", 3, "rank_cases", "cpu:0", names), first)
+end)
+
+-- Cases in which most can go wrong with another division of rows.
+local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
+  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups" }
+
+test("ranks may have several devices, and not all as many", function()
+  for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
+    same_to_rounding(launch("np", 2, "rank_cases", devices, FEW), only(alone(1), FEW))
+  end
+end)
+
+for _, launcher in ipairs { "openmpi", "mpich" } do
+  test(launcher .. " gives the same bits", function()
+    for _, n in ipairs { 2, 3 } do
+      same_bits(launch(launcher, n, "rank_cases", "cpu:0", FEW), only(alone(n), FEW))
+    end
+  end)
+end
+
+-- ---- ranks that differ ----------------------------------------------------------------------------------
+
+-- Case of wrong_rank_cases.lua -> the error.
+local MADE = "the step that rank 1 has made differs from that of rank 0 "
+local DIFFERS = {
+  nothing = "^nothing$",
+  rows = MADE .. "in the number of rows of the batch: give all ranks the same data and batch size",
+  ["batch size"] = MADE .. "in the number of rows of the batch: give all",
+  ["rows of a last batch"] = MADE .. "in its operations and shapes: all ranks must run the same script with",
+  units = MADE .. "in its operations and shapes: all ranks",
+  optimizer = MADE .. "in the number of variables that it changes: all ranks must make the same model and optimizer",
+  layers = MADE .. "in the number of its operations: all ranks must run the same script",
+  seed = MADE .. "in the random seed: call mgpu.seed with the same number on all ranks",
+  draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
+  predict = MADE .. "in the number of rows of the batch",
+  ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",
+  ["a step that rank 0 does not make"] = "rank 1 has come to a step that is new, but rank 0 to the end of its data or",
+  ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
+  ["a seed between two steps"] = "the random numbers of rank 1 are not those of rank 0",
+  ["a callback that one rank lacks"] = "rank 1 has come to a step that is new, but rank 0 to a callback or another",
+}
+
+for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
+  DIFFERS["batches to " .. method] = "rank 1 has come to the end of its data or a barrier, but rank 0 to a step: all "
+    .. "ranks must make the same steps, so their data must have equally many batches"
+end
+
+local function check_differing(text)
+  local lines = lines_of(text)
+  for name, expected in pairs(DIFFERS) do
+    local said = lines[name .. ": said"] or "no such case"
+    check.matches(said, expected)
+  end
+  same_but_said(text, launch("alone", 1, "wrong_rank_cases", "-"))
+end
+
+for _, launcher in ipairs { "np", "openmpi", "mpich" } do
+  test(launcher .. ": a rank whose step is another one is named on all ranks, which can go on with equal steps",
+    function() check_differing(launch(launcher, 3, "wrong_rank_cases", "-")) end)
+end
+
+test("work of rank 0 alone may take longer than the deadline", function()
+  local path = check.path "slow.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local function work() os.execute "sleep 2" end
+    model:fit(mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }, { verbose = 0, callbacks = { { on_epoch_end = work } } })
+    if mgpu.world().rank == 0 then work() end
+    mgpu.world():barrier()
+    print(mgpu.world().size)]])
+  local text = check.run(("MGPU_DEADLINE=1 %s --np 2 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(text, "2\n2\n")
+end)
+
+test("an error that one rank alone raises ends all, with its reason", function()
+  local path = check.path "alone.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse" }
+    local i = 0
+    local data = mgpu.data.generator(function()
+      return function()
+        i = i + 1
+        if i == 30 and mgpu.world().rank == 1 then error "no such file" end
+        return mgpu.ones { 2 }, mgpu.ones { 1 }
+      end
+    end)
+    model:fit(data:batch(4), { steps_per_epoch = 100, verbose = 0 })]])
+  local text, status = check.run(("timeout 60 %s --np 3 --output all %s 2>&1 </dev/null"):format(check.program, path))
+  check.equal(status, 1)
+  check.matches(text, "no such file %(generator: the function at %S+, element 30%)")
+  local _, told = text:gsub("fit: epoch 1, step %d+: rank 1 %(host %S+, pid %d+%) left the script at step 7", "")
+  check.equal(told, 2)
+end)
+
+-- ---- callbacks --------------------------------------------------------------------------------------------
+
+test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()
+  local expected, text = launch("alone", 1, "rank_callback_cases", "-"), nil
+  for _, n in ipairs { 2, 3 } do
+    text = launch("np", n, "rank_callback_cases", "-")
+    same_to_rounding(text, expected)
+  end
+  local lines = lines_of(text)
+  check.equal(lines["error: on_epoch_end raises: said"], "no more")
+  check.matches(lines["error: a loss that is not finite: said"], "is not finite")
+  check.equal(lines["error: a row that is infinite: same"], "true")
+  check.equal(lines["error: a loss that is not finite: same"], "true")
+  check.equal(lines["stop_training after an epoch: stopped"], "true")
+end)

@@ -1,0 +1,144 @@
+--- Trainings in which rank 1 does something else than rank 0, for ranks_spec.lua: each returns the error `said`, and
+--- then trains as if nothing had been.
+--
+-- Rank 0 of a world of one trains the same, and has no error.
+local mgpu = require "mgpu"
+
+local L = mgpu.layers
+local rank = mgpu.world().rank
+
+local M = {}
+
+local function compiled(units, optimizer)
+  local model = mgpu.Sequential { L.Input { 3 }, L.Dense { units or 4, activation = "tanh" }, L.Dropout { 0.2 },
+    L.Dense { 1 } }
+  model:compile { optimizer = optimizer or "sgd", loss = "mse" }
+  return model
+end
+
+local function data(rows)
+  local x = mgpu.rand({ rows, 3 }, { dtype = "float64" })
+  mgpu.eval(x)
+  return x, x:sum { axis = 2, keepdims = true }
+end
+
+-- fn(is_wrong) raises on all ranks, and not if is_wrong is false.
+local function add(name, fn)
+  M[#M + 1] = { name = name, fn = function()
+    local ok, said = pcall(fn, rank == 1)
+    mgpu.seed(5)
+    mgpu.reset_names()
+    local model, x, y = compiled(), data(11)
+    local history = model:fit(x, y, { batch_size = 4, verbose = 0 }).history
+    return { said = ok and "nothing" or (said:gsub("\n.*", ""):gsub("^%S+:%d+: ", "")), history = history,
+      weights = model:get_weights() }
+  end }
+end
+
+add("nothing", function() compiled() end)
+
+add("rows", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  if is_wrong then x, y = x:slice { { 1, 7 }, {} }, y:slice { { 1, 7 }, {} } end
+  model:train_on_batch(x, y)
+end)
+
+add("batch size", function(is_wrong)
+  local model, x, y = compiled(), data(32)
+  model:fit(x, y, { batch_size = is_wrong and 8 or 16, verbose = 0 })
+end)
+
+add("rows of a last batch", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  if is_wrong then x, y = x:slice { { 1, 10 }, {} }, y:slice { { 1, 10 }, {} } end
+  model:fit(x, y, { batch_size = 8, verbose = 0 })
+end)
+
+add("units", function(is_wrong)
+  local model = compiled(is_wrong and 5 or 4)
+  model:train_on_batch(data(8))
+end)
+
+add("optimizer", function(is_wrong)
+  local model = compiled(4, is_wrong and "adam" or "sgd")
+  model:train_on_batch(data(8))
+end)
+
+add("layers", function(is_wrong)
+  local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 1, activation = is_wrong and "relu" or nil } }
+  model:compile { optimizer = "sgd", loss = "mse" }
+  model:train_on_batch(data(8))
+end)
+
+add("seed", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  mgpu.seed(is_wrong and 6 or 7)
+  model:train_on_batch(x, y)
+end)
+
+add("draws", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  if is_wrong then mgpu.eval(mgpu.rand { 3 }) end
+  model:train_on_batch(x, y)
+end)
+
+add("predict", function(is_wrong)
+  local model = compiled()
+  model:predict((data(is_wrong and 8 or 9)))
+end)
+
+-- A dataset of so many batches of two rows.
+local function batches(n)
+  local i = 0
+  return mgpu.data.generator(function()
+    i = 0
+    return function()
+      i = i + 1
+      if i <= 2 * n then return mgpu.ones({ 3 }, { dtype = "float64" }), mgpu.ones({ 1 }, { dtype = "float64" }) end
+    end
+  end):batch(2)
+end
+
+add("batches to fit", function(is_wrong)
+  compiled():fit(batches(is_wrong and 2 or 3), { verbose = 0, epochs = 2 })
+end)
+add("batches to evaluate", function(is_wrong) compiled():evaluate(batches(is_wrong and 2 or 3), { verbose = 0 }) end)
+add("batches to predict", function(is_wrong) compiled():predict(batches(is_wrong and 2 or 3)) end)
+add("batches to validate with", function(is_wrong)
+  compiled():fit(batches(3), { verbose = 0, validation_data = batches(is_wrong and 2 or 3) })
+end)
+
+add("another step", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  model:test_on_batch(x, y)
+  if is_wrong then model:train_on_batch(x, y) else model:test_on_batch(x, y) end
+end)
+
+add("a step that rank 0 does not make", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  if is_wrong then model:train_on_batch(x, y) end
+  mgpu.world():barrier()
+end)
+
+add("draws between two steps", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  if is_wrong then mgpu.eval(mgpu.rand { 3 }) end
+  model:train_on_batch(x, y)
+end)
+
+add("a seed between two steps", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:train_on_batch(x, y)
+  if is_wrong then mgpu.seed(9) end
+  model:train_on_batch(x, y)
+end)
+
+add("a callback that one rank lacks", function(is_wrong)
+  local model, x, y = compiled(), data(8)
+  model:fit(x, y, { verbose = 0, callbacks = not is_wrong and { { on_epoch_end = function() end } } or nil })
+  model:evaluate(x, y, { verbose = 0 })
+end)
+
+return M
