@@ -150,6 +150,7 @@ static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);
         status = mg_plan_run(e->plan, s->tensors, r->list);
+        if (status == MG_OOM) mg_plan_give_up(e->plan);
     }
     bind_check(L, status);
     return bind_push_results(L, r, e->template, e->n_results);

@@ -34,7 +34,8 @@ typedef struct mg_execution {
     mg_tensor *const *args;         /* borrowed */
     mg_rng_state rng;               /* the random state that the run began with */
     bool begun;                     /* it is in progress beside the caller */
-    bool refused;                   /* a guard has failed, or ranks differ: on all ranks alike */
+    bool refused;                   /* in a joint plan the world goes on: all ranks refuse alike,
+                                       or this one has not met them, for lack of memory */
     bool on_worker;                 /* it is on one device's worker, while the caller waits */
     atomic_bool stop;               /* its jobs are to end */
     double compute_seconds;         /* of the last run, if it was long enough to be timed */

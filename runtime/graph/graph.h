@@ -81,6 +81,9 @@ void mg_plan_free(mg_plan *p);
 /* results[i] are owned value tensors. If a guard fails, its code and message are raised and nothing
  * is committed. */
 mg_status mg_plan_run(mg_plan *p, mg_tensor *const *args, mg_tensor **results);
+/* A run that has failed with MG_OOM will not be repeated: the other ranks of a joint plan learn
+ * why, and do not wait for this one. */
+void mg_plan_give_up(const mg_plan *p);
 /* The same in two halves, for plans on one device: begin starts the compute phase on the device's
  * own thread, with the variables' present values; end waits for it, checks the guards and commits.
  * Between the two the caller may change variables and run other plans, on this device too; but this

@@ -119,6 +119,7 @@ mg_status mg_joint_meet(const mg_plan *p, bool *differs) {
 }
 
 mg_status mg_joint_agree(void) {
+    mg_world_at_op("the end of the step");
     uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;
     return mg_world_agree(MG_OK, &flags);
 }

@@ -87,7 +87,10 @@ static mg_status prepare_part(mg_execution *e, int i) {
 static mg_status compute_part(void *execution, int i) {
     mg_execution *e = execution;
     const bool late = mg_worker_is_own() && atomic_load(&e->stop);
-    const mg_status status = late ? mg_fail(MG_INTERRUPTED, "interrupted") : prepare_part(e, i);
+    const bool ready = e->plan->joint; /* prepare_run has done it */
+    const mg_status status = late    ? mg_fail(MG_INTERRUPTED, "interrupted")
+                             : ready ? MG_OK
+                                     : prepare_part(e, i);
     if (status == MG_OK) return run_part(e, i, MG_COMPUTE);
     abort_all(e->plan);
     return status;
@@ -251,10 +254,7 @@ static mg_status start_run(mg_execution *e) {
     e->refused = true;
     for (int i = 0; i < p->n_guards; i++) MG_TRY(mg_new_values_usable(&p->guards[i]));
     e->refused = false;
-    if (p->joint) {
-        MG_TRY(mg_joint_meet(p, &e->refused));
-        mg_world_at_step();
-    }
+    if (p->joint) MG_TRY(mg_world_check());
     atomic_store(&e->stop, false);
     e->on_worker = is_long(e);
     if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));
@@ -263,20 +263,34 @@ static mg_status start_run(mg_execution *e) {
     return mg_run_bind_inputs(e);
 }
 
-/* From the end of the compute phase on. */
+/* From the end of the compute phase on. Nothing of this rank can keep it from committing once it
+ * has agreed with the others. */
 static mg_status finish_phases(mg_execution *e, mg_tensor **results) {
-    if (e->plan->joint) MG_TRY(mg_joint_agree());
     MG_TRY(check_guards(e, false));
     MG_TRY(mg_run_collect_results(e, results));
     MG_TRY(check_comms(e->plan));
     for (int k = 0; k < e->plan->n_parts; k++) MG_TRY(mg_commit_prepare(e, k));
+    if (e->plan->joint) MG_TRY(mg_joint_agree());
     return run_commit(e);
+}
+
+/* The memory of the compute phase. In a joint plan all of it comes before the first message to the
+ * other ranks: without enough, the run may be repeated, and they only wait meanwhile. */
+static mg_status prepare_run(mg_execution *e) {
+    const mg_plan *p = e->plan;
+    mg_status status = mg_run_allocate_outputs(e);
+    for (int k = 0; p->joint && k < p->n_parts && status == MG_OK; k++) status = prepare_part(e, k);
+    e->refused = status == MG_OOM;
+    if (status != MG_OK || !p->joint) return status;
+    MG_TRY(mg_joint_meet(p, &e->refused));
+    mg_world_at_step();
+    return MG_OK;
 }
 
 static mg_status run_phases(mg_execution *e, mg_tensor **results) {
     MG_TRY(start_run(e));
     if (e->plan->at_once) return run_at_once(e, results);
-    MG_TRY(mg_run_allocate_outputs(e));
+    MG_TRY(prepare_run(e));
     MG_TRY(compute_all(e));
     return finish_phases(e, results);
 }
@@ -332,12 +346,17 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
     mg_execution *e = p->execution;
     take_turns(p);
     e->args = args;
+    e->refused = false;
     const mg_status status = run_phases(e, results);
     if (status != MG_OK) drop_results(p, results);
     if (status != MG_OK && p->joint && !e->refused) mg_world_fail(mg_error_message());
     end_run(e);
     end_turns(p);
     return status;
+}
+
+void mg_plan_give_up(const mg_plan *p) {
+    if (p->joint) mg_world_fail(mg_error_message());
 }
 
 /* ---- a run in two halves ---- */

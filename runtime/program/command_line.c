@@ -28,6 +28,9 @@ const char mg_command_line_usage[] =
     "  --output WHICH  show what these print: rank0 (default; errors of all), all, or prefix\n"
     "  --nranks_per_gpu N\n"
     "                  let N processes of a host share a GPU\n"
+    "  --restart N     start all processes again when one fails, at most N times\n"
+    "  --elastic MIN:MAX\n"
+    "                  go on without the hosts that are lost, with MIN to MAX processes\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --prove N       compare the script's first training steps on 1 and on N processes\n"
     "  --selftest cluster\n"
@@ -90,6 +93,8 @@ static const program_option long_options[] = {
     {"--hostfile", .value = "FILE", KEPT(host_file)},
     {"--output", .value = "rank0|all|prefix", KEPT(output)},
     {"--nranks_per_gpu", .value = "N", KEPT(ranks_per_gpu)},
+    {"--restart", .value = "N", KEPT(restart)},
+    {"--elastic", .value = "MIN:MAX", KEPT(elastic)},
 };
 
 static void keep(mg_command_line *m, const program_option *option, const char *value) {

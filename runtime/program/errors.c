@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "core/threads.h"
 #include "program/program.h"
+#include "world/world.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -53,6 +54,8 @@ int mg_main_traceback(lua_State *L) {
 }
 
 int mg_main_exit_status(const char *message) {
+    const char *over = mg_world_over();
+    if (over && strstr(message, over)) return EXIT_PEER; /* whatever the script did after it */
     if (!is_last_error(message)) return EXIT_FAILURE;
     switch (mg_error_code()) {
     case MG_IO: return MG_EXIT_FILE;
@@ -75,6 +78,14 @@ static void complain(const char *message, const char *more) {
     free(line);
 }
 
+/* The others are told the first line of an error that is no news from them and no agreed stop. */
+static void tell_others(const char *message, int exit_status) {
+    char line[MG_ERROR_BYTES];
+    if (exit_status == EXIT_PEER || exit_status == EXIT_SAVED) return;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(message, "\n"), message);
+    mg_world_fail(line);
+}
+
 int mg_main_report(lua_State *L, int status) {
     if (status == 0) return EXIT_SUCCESS;
     const char *message = lua_tostring(L, -1);
@@ -83,6 +94,7 @@ int mg_main_report(lua_State *L, int status) {
     if (message) complain(message, status == LUA_ERRMEM ? mg_reason_limits(ENOMEM) : "");
     fflush(stderr);
     int exit_status = message ? mg_main_exit_status(message) : EXIT_FAILURE;
+    if (message) tell_others(message, exit_status);
     if (status == LUA_ERRFILE) exit_status = MG_EXIT_FILE; /* the script cannot be read */
     lua_pop(L, 1);
     return exit_status;

@@ -19,7 +19,7 @@ enum { MG_EXIT_FILE = 74 };
 
 /* Options about the processes of a world, as texts; NULL: not given. */
 typedef struct mg_launch_options {
-    const char *np, *hosts, *host_file, *output, *ranks_per_gpu;
+    const char *np, *hosts, *host_file, *output, *ranks_per_gpu, *restart, *elastic;
 } mg_launch_options;
 
 /* The command line, parsed. */

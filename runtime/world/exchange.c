@@ -80,6 +80,11 @@ static mg_status stopped(void) {
     return mg_fail(MG_COMM, "this process has left the world");
 }
 
+/* A message that fails was to or from a rank that has gone: why, the hub says. */
+static mg_status explained(mg_status status) {
+    return status == MG_COMM ? mg_world_explain() : status;
+}
+
 static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
     mg_message **m = &b->list[b->n];
     if (!bytes) return MG_OK;
@@ -89,7 +94,7 @@ static mg_status post(batch *b, int peer, const void *from, void *to, size_t byt
                                   : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
     pthread_mutex_unlock(&ex.mutex);
     if (status == MG_OK) b->n++;
-    return status;
+    return explained(status);
 }
 
 static mg_status start_send(batch *b, int to, const void *data, size_t bytes) {
@@ -148,7 +153,7 @@ static mg_status wait_all(batch *b) {
     for (int i = 0; i < b->n; i++) left += b->list[i] != NULL;
     for (int rounds = 0; left; rounds++) {
         before = left;
-        mg_status status = test_all(b, &left);
+        mg_status status = explained(test_all(b, &left));
         if (!left && status == MG_OK) break;
         if (rounds == 0) since = mg_seconds();
         if (status == MG_OK && rounds % 256 == 255) status = check_wait(since, b->endless);

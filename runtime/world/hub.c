@@ -328,6 +328,10 @@ const char *mg_hub_over(const mg_hub *h) {
     return atomic_load_explicit(&h->over, memory_order_acquire);
 }
 
+double mg_hub_silence(const mg_hub *h) {
+    return h->silence;
+}
+
 bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step) {
     const uint64_t left = atomic_load_explicit(&h->left[rank], memory_order_relaxed);
     *step = left - 1;

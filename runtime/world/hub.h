@@ -61,6 +61,8 @@ void mg_hub_at(mg_hub *h, uint64_t step, const char *op);
 /* NULL while all is well; else why the world is over: one sentence, the same on all ranks. Valid
  * until the hub is left. Cheap: it is polled. */
 const char *mg_hub_over(const mg_hub *h);
+/* Seconds after which a silent process counts as dead: MGPU_SILENCE, or MG_SILENCE. */
+double mg_hub_silence(const mg_hub *h);
 /* Whether a process has said goodbye without an error, so that it sends no more messages; *step is
  * the one at which it left. Another process that still waits for it ends the world. Cheap. */
 bool mg_hub_has_left(const mg_hub *h, int rank, uint64_t *step);

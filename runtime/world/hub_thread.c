@@ -19,13 +19,17 @@ static const double BEAT = 1, HELLO = 5, CLOSING = 1;
 
 enum { RECORDS_AT_A_TIME = 64 }; /* of a link, before the other links have their turn */
 
-/* "at step 41, in conv2d" */
-static const char *where_of(const mg_link *link, char *text, size_t room) {
+/* "at step 41, in conv2d". Short steps are many between two beats: then rank 0 tells where it is
+ * itself; the others, who speak when rank 0 has died, must all say the same. */
+static const char *where_of(const mg_hub *h, const mg_link *link, char *text, size_t room) {
     const char *in = link->op[0] ? ", in " : "";
-    if (link->step)
-        snprintf(text, room, "at step %llu%s%s", (unsigned long long)link->step, in, link->op);
-    else
-        snprintf(text, room, "before its first step%s%s", in, link->op);
+    const unsigned long long own = atomic_load(&h->step);
+    int n = link->step ? snprintf(text, room, "at step %llu%s%s", (unsigned long long)link->step,
+                                  in, link->op)
+                       : snprintf(text, room, "before its first step%s%s", in, link->op);
+    if (h->rank == 0 && own > link->step && n < (int)room)
+        snprintf(text + n, room - (size_t)n, "; rank 0 was at step %llu, in %s", own,
+                 atomic_load(&h->op));
     return text;
 }
 
@@ -40,10 +44,11 @@ static const char *why_ended(char *text, size_t room) {
 
 /* The other side has closed the link, or has sent something wrong. */
 static void end_link(mg_hub *h, mg_link *link, const char *why) {
-    char where[128];
+    char where[256];
     const bool joined = link->state == MG_LINK_JOINED, watched = joined && !atomic_load(&h->over);
     if (watched && h->started)
-        mg_hub_set_over_by(h, link->rank, "died: %s %s", why, where_of(link, where, sizeof where));
+        mg_hub_set_over_by(h, link->rank, "died: %s (last seen %s)", why,
+                           where_of(h, link, where, sizeof where));
     else if (watched && h->rank == 0)
         mg_hub_forget_member(h, link, why);
     else if (watched)
@@ -145,11 +150,11 @@ static double limit_of(const mg_hub *h, const mg_link *link) {
 }
 
 static void watch(mg_hub *h, mg_link *link, double now) {
-    char where[128];
+    char where[256];
     if (link->fd < 0 || now < limit_of(h, link)) return;
     if (link->state == MG_LINK_JOINED && h->started)
         mg_hub_set_over_by(h, link->rank, "has not answered for %g s (last seen %s)", h->silence,
-                           where_of(link, where, sizeof where));
+                           where_of(h, link, where, sizeof where));
     else if (link->state == MG_LINK_CLOSING)
         mg_link_close(link);
     else

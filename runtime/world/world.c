@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 static struct {
     bool started;
@@ -95,6 +96,22 @@ mg_status mg_world_check_left(void) {
         return mg_world_check();
     }
     return MG_OK;
+}
+
+mg_status mg_world_explain(void) {
+    static const double LOOK = 0.005; /* seconds */
+    char what[MG_ERROR_BYTES];
+    if (!world.hub) return MG_COMM;
+    snprintf(what, sizeof what, "%s", mg_error_message());
+    const double until = mg_seconds() + mg_hub_silence(world.hub) + 1;
+    while (mg_seconds() < until) {
+        MG_TRY(mg_world_check());
+        MG_TRY(mg_world_check_left());
+        if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
+        nanosleep(&(struct timespec){.tv_nsec = (long)(LOOK * 1e9)}, NULL);
+    }
+    mg_world_fail(what);
+    return mg_world_check();
 }
 
 void mg_world_fail(const char *why) {

@@ -54,6 +54,9 @@ void mg_world_at_step(void);
 void mg_world_at_op(const char *op);
 /* MG_COMM, on all ranks, if some rank has left the script although this one still waits for it. */
 mg_status mg_world_check_left(void);
+/* After a message to or from another rank has failed with MG_COMM: waits until the hub knows which
+ * rank has gone. MG_COMM with the sentence that all ranks get. */
+mg_status mg_world_explain(void);
 /* This rank cannot go on: the others learn `why`, with this rank's name before it. */
 void mg_world_fail(const char *why);
 

@@ -143,14 +143,18 @@ static void the_sentence_tells_step_and_op(void **state) {
     join_by_hand(&b);
     send_record(b.fd, &(mg_record){.kind = MG_RECORD_BEAT, .value = 41, .text = "conv2d"});
     shutdown(b.fd, SHUT_WR);
-    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection ended at step 41, in conv2d");
+    expect_end(
+        &b,
+        "rank 1 (host b, pid 4711) died: its connection ended (last seen at step 41, in conv2d)");
     join_by_hand(&b);
     send_record(b.fd, &(mg_record){.kind = MG_RECORD_BEAT, .value = 2});
     shutdown(b.fd, SHUT_WR);
-    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection ended at step 2");
+    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection ended (last seen at step 2)");
     join_by_hand(&b);
     shutdown(b.fd, SHUT_WR);
-    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection ended before its first step");
+    expect_end(
+        &b,
+        "rank 1 (host b, pid 4711) died: its connection ended (last seen before its first step)");
 }
 
 /* The other process may have gone mad, or another one may have got its connection. */
@@ -159,8 +163,9 @@ static void records_that_make_no_sense_end_the_world(void **state) {
     by_hand b;
     join_by_hand(&b);
     send_record(b.fd, &(mg_record){.kind = MG_RECORD_START});
-    expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) "
-                   "before its first step");
+    expect_end(&b,
+               "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) (last "
+               "seen before its first step)");
     join_by_hand(&b);
     send_record(b.fd, &(mg_record){.kind = MG_RECORD_HELLO});
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) "
@@ -168,7 +173,7 @@ static void records_that_make_no_sense_end_the_world(void **state) {
     join_by_hand(&b);
     send_bytes(b.fd, "mg\1\5\377\377\377\377", 8);
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record of kind 5 with "
-                   "4294967295 bytes) before its first step");
+                   "4294967295 bytes) (last seen before its first step)");
 }
 
 static void end_at_once(mg_hub *h, int rank, int size) {

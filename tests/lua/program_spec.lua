@@ -65,7 +65,8 @@ test("an unknown option is named and ends with 1", function()
   check.equal(status, 1)
   for option, value in pairs { ["-e"] = "CHUNK", ["-l"] = "NAME", ["-j"] = "CMD", ["--resume"] = "DIR",
     ["--verify"] = "DIR", ["--devices"] = "LIST", ["--np"] = "N", ["-H"] = "LIST",
-    ["--hostfile"] = "FILE", ["--output"] = "rank0|all|prefix", ["--nranks_per_gpu"] = "N" } do
+    ["--hostfile"] = "FILE", ["--output"] = "rank0|all|prefix", ["--nranks_per_gpu"] = "N", ["--restart"] = "N",
+    ["--elastic"] = "MIN:MAX" } do
     text, status = run(option)
     check.equal(text:match "^[^\n]*", ("mgpulua: %s needs a value: %s %s"):format(option, option, value))
     check.equal(status, 1)

@@ -23,6 +23,8 @@
 
 /* The status of a process whose peers failed: it explains nothing, so another one is preferred. */
 enum { EXIT_PEER = 76 };
+/* The status of ssh if it cannot reach the host. */
+enum { NOT_REACHED = 255 };
 /* Seconds: from the first failure to SIGTERM for the others, which learn of it at once and end by
  * themselves after their step; and from there to SIGKILL. */
 static const double GRACE = 10, LAST_GRACE = 5;
@@ -188,13 +190,14 @@ static void end_all(mg_crew *crew) {
 /* What a failed member needs to have said for it: a rank that ends by itself explains itself. */
 static void tell(const mg_crew *crew, const mg_member *m, int how, int status) {
     if (crew->stopped || crew->asked) return;
-    if (m->host && WIFEXITED(how) && (status == 255 || status == 127))
+    if (m->host && WIFEXITED(how) && (status == NOT_REACHED || status == 127))
         fprintf(stderr,
                 "mgpulua: host %s: %s: try the command of MGPU_SSH (or ssh) by hand, and install "
                 "mgpulua at the same path on all hosts\n",
                 m->host,
-                status == 255 ? "it could not be reached, or a rank there ended with status 255"
-                              : "mgpulua was not found there");
+                status == NOT_REACHED
+                    ? "it could not be reached, or a rank there ended with status 255"
+                    : "mgpulua was not found there");
     else if (WIFSIGNALED(how))
         fprintf(stderr, "mgpulua: %s %d of %d (pid %d) was killed by signal %d (%s)\n",
                 m->host ? "the agent of rank" : "rank", m->rank, crew->size, (int)m->pid,
@@ -205,6 +208,8 @@ static void note_end(mg_crew *crew, mg_member *m, int how) {
     const int status = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     if (status != EXIT_SUCCESS) {
         tell(crew, m, how, status);
+        m->lost = m->host && !crew->asked && !crew->stopped &&
+                  (WIFSIGNALED(how) || status == NOT_REACHED);
         if (!crew->asked && (crew->status == EXIT_SUCCESS || crew->status == EXIT_PEER))
             crew->status = status;
         if (crew->end <= 0) crew->end = mg_seconds() + grace();

@@ -16,6 +16,7 @@ typedef struct mg_member {
     pid_t pid;         /* 0: it has not started, or has ended */
     int orders;        /* an agent's: the socket that is its standard input; else -1 */
     mg_lines out, err; /* from = -1: it writes by itself */
+    bool lost;         /* an agent's host cannot be reached, or not any more */
 } mg_member;
 
 typedef struct mg_crew {

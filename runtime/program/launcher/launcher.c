@@ -26,13 +26,18 @@ typedef struct job {
     const mg_command_line *line;
     mg_output output;
     mg_placement placement;
+    int restarts; /* that are left */
     char token[33];
     mg_meeting meeting;
     char **argv; /* of a rank; owned */
 } job;
 
+/* The status of ranks that a signal has ended after they have saved their training. */
+enum { EXIT_SAVED = 75 };
+
 bool mg_launcher_wanted(const mg_command_line *m) {
-    return m->launch.np || m->launch.hosts || m->launch.host_file;
+    const mg_launch_options *o = &m->launch;
+    return o->np || o->hosts || o->host_file || o->restart || o->elastic;
 }
 
 /* ---- checks before anything is started ---- */
@@ -76,9 +81,9 @@ static mg_status prepare(job *j) {
     MG_TRY(mg_placement_find(&m->launch, &j->placement));
     MG_TRY(mg_launcher_output(m->launch.output, &j->output));
     MG_TRY(mg_launcher_ranks_per_gpu(m->launch.ranks_per_gpu));
+    MG_TRY(mg_launcher_restarts(m->launch.restart, &j->restarts));
     if (j->placement.any_host) MG_TRY(check_count(j->placement.np));
     MG_TRY(check_script(m));
-    MG_TRY(make_token(j));
     j->argv = mg_alloc(((size_t)m->argc + 1) * sizeof *j->argv);
     if (!j->argv) return MG_OOM;
     mg_command_line_of_rank(m, j->argv);
@@ -122,11 +127,44 @@ static mg_status start_all(job *j, mg_crew *crew) {
     return MG_OK;
 }
 
-static mg_status run(job *j, mg_crew *crew, int *status) {
-    MG_TRY(prepare(j));
+/* With a token of its own, so that nobody who is left over from the last start is let in. */
+static mg_status run_once(job *j, mg_crew *crew, int *status) {
+    MG_TRY(make_token(j));
+    mg_meeting_close(&j->meeting); /* of the last start */
+    j->meeting = (mg_meeting){.reserved = -1};
     MG_TRY(mg_crew_open(crew, j->placement.np, j->placement.np, -1));
     MG_TRY(start_all(j, crew));
     *status = mg_crew_wait(crew);
+    return MG_OK;
+}
+
+/* Whether the ranks are to be started again after this end. */
+static bool goes_on(job *j, const mg_crew *crew, int status) {
+    const int np = j->placement.np;
+    if (status == EXIT_SUCCESS || status == EXIT_SAVED || crew->stopped || !j->restarts)
+        return false;
+    for (int i = 0; i < crew->n; i++) {
+        const char *host = crew->members[i].lost ? crew->members[i].host : NULL;
+        if (host && j->placement.least && !mg_placement_lose(&j->placement, host)) {
+            fprintf(stderr, "mgpulua: without host %s there is no place for %d processes\n", host,
+                    j->placement.least);
+            return false;
+        }
+    }
+    j->restarts--;
+    fprintf(stderr, "mgpulua: all processes start again, %d in the place of %d (%d %s left)\n",
+            j->placement.np, np, j->restarts, j->restarts == 1 ? "restart is" : "restarts are");
+    return true;
+}
+
+static mg_status run(job *j, mg_crew *crew, int *status) {
+    MG_TRY(prepare(j));
+    MG_TRY(run_once(j, crew, status));
+    while (goes_on(j, crew, *status)) {
+        mg_crew_close(crew);
+        *crew = (mg_crew){.signals = -1};
+        MG_TRY(run_once(j, crew, status));
+    }
     return MG_OK;
 }
 

@@ -12,4 +12,9 @@ mg_status mg_launcher_output(const char *text, mg_output *output);
 /* Checks --nranks_per_gpu, unless it is NULL, and puts it into MGPU_RANKS_PER_GPU. */
 mg_status mg_launcher_ranks_per_gpu(const char *text);
 
+/* --restart: how often all ranks are started again; 0 if `text` is NULL. */
+mg_status mg_launcher_restarts(const char *text, int *restarts);
+/* --elastic: the numbers of ranks to run with; 0 and 0 if `text` is NULL. */
+mg_status mg_launcher_elastic(const char *text, int *least, int *most);
+
 #endif

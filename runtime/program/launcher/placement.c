@@ -129,6 +129,17 @@ static void fill(mg_placement *p) {
     number_here(p);
 }
 
+/* --elastic */
+static mg_status bound(const mg_launch_options *o, mg_placement *p) {
+    int most;
+    MG_TRY(mg_launcher_elastic(o->elastic, &p->least, &most));
+    if (!o->elastic) return MG_OK;
+    if (!o->np && (p->any_host || p->np > most)) p->np = most;
+    if (p->np >= p->least && p->np <= most) return MG_OK;
+    return mg_fail(MG_USAGE, "--elastic %s: it does not allow %d %s", o->elastic, p->np,
+                   p->np == 1 ? "process" : "processes");
+}
+
 mg_status mg_placement_find(const mg_launch_options *o, mg_placement *p) {
     const char *who;
     MG_TRY(find_hosts(o, &p->list, &who));
@@ -138,6 +149,8 @@ mg_status mg_placement_find(const mg_launch_options *o, mg_placement *p) {
     for (int i = 0; i < p->list.n; i++) slots += p->list.hosts[i].slots;
     if (slots > MG_MOST_SLOTS) slots = MG_MOST_SLOTS;
     if (!o->np) p->np = (int)slots;
+    MG_TRY(bound(o, p));
+    if (!p->np) return mg_fail(MG_USAGE, "--restart needs --np, -H or --hostfile");
     if (!p->any_host) MG_TRY(check_slots(p, who, (int)slots));
     const int n = p->any_host ? 1 : p->list.n;
     p->places = mg_alloc_zero((size_t)n * sizeof *p->places);
@@ -148,6 +161,19 @@ mg_status mg_placement_find(const mg_launch_options *o, mg_placement *p) {
     }
     fill(p);
     return MG_OK;
+}
+
+bool mg_placement_lose(mg_placement *p, const char *host) {
+    int slots = 0;
+    for (int i = 0; i < p->list.n; i++) {
+        if (p->list.hosts[i].name == host) p->list.hosts[i].slots = 0;
+        slots += p->list.hosts[i].slots;
+    }
+    if (!p->least || slots < p->least) return false;
+    if (p->np > slots) p->np = slots;
+    p->n = 0;
+    fill(p);
+    return true;
 }
 
 void mg_placement_free(mg_placement *p) {

@@ -13,6 +13,7 @@ typedef struct mg_place { /* ranks `first` to first + n - 1 */
 
 typedef struct mg_placement { /* starts as zeros */
     int np;                   /* ranks in all */
+    int least;                /* as many must remain when hosts are lost; 0: all */
     int n;                    /* places, in the order of ranks */
     mg_place *places;         /* owned */
     bool any_host;            /* no host was named: all ranks run here, whatever their number */
@@ -22,6 +23,8 @@ typedef struct mg_placement { /* starts as zeros */
 /* Finds the hosts in the options, or, without -H and --hostfile, in what a batch system has
  * allocated, and fills them with ranks in their order. MG_USAGE, MG_IO, MG_OOM. */
 mg_status mg_placement_find(const mg_launch_options *options, mg_placement *placement);
+/* Does without a host that was lost. False: that leaves too few slots. */
+bool mg_placement_lose(mg_placement *placement, const char *host);
 /* Accepts a placement of zeros. */
 void mg_placement_free(mg_placement *placement);
 

@@ -190,3 +190,15 @@ test("wrong lists of hosts are refused", function()
     ["--hostfile " .. script("empty", "# no host\n")] = "/empty names no host",
   } do check.matches(run(arguments .. " " .. PLACE), message) end
 end)
+
+test("--elastic goes on without a host that is lost, if enough processes remain", function()
+  local path = script("elastic.lua", [[print(os.getenv "MGPU_RANK", os.getenv "MGPU_SIZE")]])
+  local text, status = run("--output all --restart 2 --elastic 2:4 -H localhost:1,near:1,gone:2 " .. path,
+    "MGPU_GRACE=0.5")
+  check.matches(text, "mgpulua: all processes start again, 2 in the place of 4 %(1 restart is left%)\n")
+  check.matches(sorted(text:match "left%)\n(.*)$"), "^0\t2\n1\t2$")
+  check.equal(status, 0)
+  text, status = run("--output all --restart 2 --elastic 3:4 -H localhost:1,near:1,gone:2 " .. path, "MGPU_GRACE=0.5")
+  check.matches(text, "mgpulua: without host gone there is no place for 3 processes\n$")
+  check.equal(status, 255)
+end)

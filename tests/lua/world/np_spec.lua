@@ -130,6 +130,27 @@ test("a stopped process is ended too", function()
   check.equal(status, 4)
 end)
 
+test("--restart starts all processes again when one fails, at most so often", function()
+  local path = script("again.lua", ([[
+    local f = io.open(%q, "a")
+    f:write "x"
+    f:close()
+    if os.getenv "MGPU_RANK" == "1" and #io.open(%q):read "*a" <= tonumber(arg[1]) then os.exit(9) end
+    print "done"]]):format(check.path "starts", check.path "starts"))
+  local function started(restarts, failures)
+    os.remove(check.path "starts")
+    local text, status = run(("--np 2 --restart %d %s %d"):format(restarts, path, failures), "MGPU_GRACE=0.1")
+    return status, text:match "[^\n]* %(.* left%)[^(]*$", #check.read(check.path "starts")
+  end
+  local status, text, starts = started(2, 2)
+  check.equal({ status, starts }, { 0, 4 })
+  check.matches(text, "mgpulua: all processes start again, 2 in the place of 2 %(1 restart is left%)")
+  check.equal({ started(1, 100) }, { 9, "mgpulua: all processes start again, 2 in the place of 2 (0 restarts are left)"
+    .. "\ndone\n", 4 })
+  local saved = script("saved.lua", "os.exit(75)")
+  check.equal({ run("--np 2 --restart 3 " .. saved) }, { "", 75 })
+end)
+
 test("a killed process is named, and the status is 128 and its signal", function()
   local text, status = run([[--np 3 -e '
     if os.getenv "MGPU_RANK" == "2" then os.execute "kill -9 $PPID" end
@@ -202,6 +223,11 @@ test("wrong options are refused before anything starts", function()
     ["--np 2 -"] = "--np needs a script in a file",
     ["--np 2 --output most " .. PLACE] = "--output most; the choices are rank0, all, prefix",
     ["--np 2 --nranks_per_gpu 0 " .. PLACE] = "--nranks_per_gpu 0: give a whole number from 1 to",
+    ["--np 2 --restart 0 " .. PLACE] = "--restart 0: give a whole number from 1 to",
+    ["--restart 2 " .. PLACE] = "--restart needs --np, -H or --hostfile",
+    ["--np 2 --elastic 2 " .. PLACE] = "--elastic 2: give the least and the largest number of processes, as in 2:4",
+    ["--np 2 --elastic 4:2 " .. PLACE] = "--elastic 4:2: give the least",
+    ["--np 2 --elastic 3:4 " .. PLACE] = "--elastic 3:4: it does not allow 2 processes",
     ["--output most " .. PLACE] = "--output most; the choices",
   } do
     local text, status = run(arguments)
