@@ -6,9 +6,9 @@
 --
 --     core <- ops <- device <- graph <- bind        world: beside ops
 --
--- comm includes only core, world includes core and comm, io includes graph, data includes the devices and io. There are
--- no exceptions. A folder inside runtime/device is reached only through the device interface, apart from device/program,
--- which the devices share; only the bindings, the program and its prompt know Lua.
+-- comm includes only core, world includes core and comm, io includes graph, data includes the devices and io. There
+-- are no exceptions. A folder inside runtime/device is reached only through the device interface, apart from
+-- device/program, which the devices share; only the bindings, the program and its prompt know Lua.
 
 -- Folder -> the folders whose headers it may include, besides its own.
 local may_include = {

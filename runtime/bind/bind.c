@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-
 /* ---- the user's line ---- */
 
 /* Errors are reported at the first caller outside these files, which is the user's line. */

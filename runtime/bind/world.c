@@ -159,6 +159,19 @@ static int core_world_link(lua_State *L) {
     return 1;
 }
 
+/* world_sum_time(count, rounds) -> the seconds in which all ranks add up so many float32 numbers.
+ * All ranks call it. */
+static int core_world_sum_time(lua_State *L) {
+    const int64_t count = (int64_t)luaL_checknumber(L, 1);
+    const int rounds = (int)luaL_checkinteger(L, 2);
+    if (count < 1 || rounds < 1)
+        return bind_fail(L, MG_USAGE, "world_sum_time: expected numbers of at least 1");
+    double seconds = 0;
+    if (mg_world_size() > 1) bind_check(L, mg_world_measure_sum(count, rounds, &seconds));
+    lua_pushnumber(L, seconds);
+    return 1;
+}
+
 /* variable_changes(v) -> how often the variable has got a new value. */
 static int core_variable_changes(lua_State *L) {
     const mg_variable *v = bind_to_variable(L, 1);
@@ -231,5 +244,6 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_send", core_world_send},
                                   {"world_send_values", core_world_send_values},
                                   {"world_link", core_world_link},
+                                  {"world_sum_time", core_world_sum_time},
                                   {"variable_changes", core_variable_changes},
                                   {NULL, NULL}};

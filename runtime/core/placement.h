@@ -38,7 +38,7 @@ enum mg_reduce_kind { MG_REDUCE_SUM, MG_REDUCE_MAX, MG_REDUCE_MIN };
 
 typedef struct mg_shards { /* which rows of the global batch each of n devices has */
     int n;
-    int64_t rows;                  /* of the whole batch; 0: nothing is sharded */
+    int64_t rows;                 /* of the whole batch; 0: nothing is sharded */
     int64_t first[MG_MAX_SHARDS]; /* device i has rows [first[i], first[i] + count[i]) */
     int64_t count[MG_MAX_SHARDS]; /* may be 0 */
 } mg_shards;

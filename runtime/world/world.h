@@ -90,6 +90,9 @@ mg_status mg_world_gather(int64_t own, int64_t *all);
 /* The seconds that a message of so many bytes takes from rank a to rank b, measured `rounds` times
  * to and fro, on all ranks. Every rank calls it. */
 mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds);
+/* The seconds in which all ranks add up `count` float32 numbers: the shortest of `rounds` times.
+ * Every rank calls it. */
+mg_status mg_world_measure_sum(int64_t count, int rounds, double *seconds);
 
 /* ---- communicator.c ---- */
 

@@ -46,17 +46,6 @@ local function pairs_of(size)
   return list
 end
 
--- Seconds in which all ranks add up so many float32 numbers.
-local function sum_time(count)
-  local rows = ops.full({ world.size(), count }, 1, "float32")
-  core.eval(rows)
-  local devices = { core.default_device() }
-  local sum = core.jit(function(x) return ops.sum(ops.shard(x), { axis = 1 }) end, { devices = devices, joint = true })
-  local function once() core.eval((sum(rows))) end
-  once()
-  return best_time(count > 1e5 and 3 or 20, once)
-end
-
 local function report_ranks(report)
   local now = core.world()
   local times = core.world_gather(math.floor(product_time()))
@@ -93,7 +82,7 @@ return function(report)
   report_ranks(report)
   report_links(report)
   for _, count in ipairs { 1, 250000, 4000000 } do
-    local seconds = sum_time(count)
+    local seconds = core.world_sum_time(count, count > 1e5 and 5 or 100)
     report(("sum over all ranks of %9d bytes: %10.1f us"):format(count * 4, seconds * 1e6))
   end
   report "all ranks and links work"

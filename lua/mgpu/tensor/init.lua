@@ -303,7 +303,7 @@ for _, name in ipairs { "eval", "variable", "grad", "value_and_grad", "no_grad",
   M[name] = core[name]
 end
 
---- jit(fn, {devices =}) -> a function like fn that is traced once for each kind of arguments, and then runs as one plan.
+--- jit(fn, {devices =}) -> a function like fn that is traced once for each kind of arguments, then runs as one plan.
 --
 -- devices: as in compile, with equal shares. In fn, x:shard() says that the rows of x are split over the devices, in a
 -- world of several processes over those of all ranks; what is computed of them is combined where that is needed, so
