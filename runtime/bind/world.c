@@ -3,6 +3,7 @@
 #include "core/plugin.h"
 #include "device/buffer.h"
 #include "graph/graph.h"
+#include "graph/joint.h"
 #include "world/transport.h"
 #include "world/world.h"
 #include <stdlib.h>
@@ -172,6 +173,31 @@ static int core_world_sum_time(lua_State *L) {
     return 1;
 }
 
+/* world_differing(variables) -> the numbers of those of which some rank has another value than rank
+ * 0. All ranks call it. */
+static int core_world_differing(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const int n = (int)lua_objlen(L, 1);
+    mg_variable **list = lua_newuserdata(L, (size_t)(n + 1) * sizeof *list);
+    bool *differs = lua_newuserdata(L, (size_t)n + 1);
+    for (int i = 0; i < n; i++) {
+        lua_rawgeti(L, 1, i + 1);
+        list[i] = bind_to_variable(L, -1);
+        if (!list[i])
+            return bind_fail(L, MG_USAGE, "world_differing: entry %d is a %s, not a variable",
+                             i + 1, luaL_typename(L, -1));
+        lua_pop(L, 1);
+    }
+    bind_check(L, mg_joint_find_differing(list, n, differs));
+    lua_newtable(L);
+    for (int i = 0; i < n; i++) {
+        if (!differs[i]) continue;
+        lua_pushinteger(L, i + 1);
+        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+    }
+    return 1;
+}
+
 /* variable_changes(v) -> how often the variable has got a new value. */
 static int core_variable_changes(lua_State *L) {
     const mg_variable *v = bind_to_variable(L, 1);
@@ -245,5 +271,6 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_send_values", core_world_send_values},
                                   {"world_link", core_world_link},
                                   {"world_sum_time", core_world_sum_time},
+                                  {"world_differing", core_world_differing},
                                   {"variable_changes", core_variable_changes},
                                   {NULL, NULL}};

@@ -54,6 +54,53 @@ static const struct compared {
                "depend on mgpu.world()"},
 };
 
+/* FNV-1a of eight bytes at a time. */
+static mg_status hash_value(mg_tensor *value, uint64_t *hash) {
+    const size_t bytes = mg_tensor_bytes(value), words = (bytes + 7) / 8;
+    uint64_t *data = mg_alloc_zero(words * sizeof *data + 1);
+    if (!data) return MG_OOM;
+    const mg_status status = mg_tensor_read(value, data);
+    *hash = 14695981039346656037u;
+    for (size_t i = 0; i < words; i++) *hash = (*hash ^ data[i]) * 1099511628211u;
+    mg_free(data);
+    return status;
+}
+
+mg_status mg_joint_find_differing(mg_variable *const *variables, int n, bool *differs) {
+    const int size = mg_world_size();
+    int64_t *all = mg_alloc((size_t)size * sizeof *all);
+    mg_status status = all ? MG_OK : MG_OOM;
+    for (int i = 0; i < n && status == MG_OK; i++) {
+        uint64_t hash;
+        differs[i] = false;
+        status = hash_value(variables[i]->value, &hash);
+        if (status == MG_OK) status = mg_world_gather((int64_t)hash, all);
+        for (int r = 1; r < size && status == MG_OK; r++) differs[i] |= all[r] != all[0];
+    }
+    mg_free(all);
+    return status;
+}
+
+/* The variables that the step reads must have equal values, or the ranks would train different
+ * models. */
+static mg_status compare_variables(mg_plan *p, const mg_ir *global) {
+    for (int i = 0; i < global->n; i++) {
+        const mg_node *n = &global->nodes[i];
+        bool differs;
+        if (n->kind != MG_NODE_VARIABLE) continue;
+        mg_variable *v = n->tensor->variable;
+        MG_TRY(mg_joint_find_differing(&v, 1, &differs));
+        if (!differs) continue;
+        p->refused = true;
+        return mg_fail(
+            MG_USAGE,
+            "the ranks have different values of the variable %s: load or make weights on "
+            "all ranks alike",
+            v->name);
+    }
+    return MG_OK;
+}
+
 mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
     const int size = mg_world_size();
     MG_TRY(mg_world_meet(MG_AT_NEW_STEP, 0, 0, &p->refused));
@@ -79,7 +126,7 @@ mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *gl
         }
     }
     mg_free(all);
-    return status;
+    return status == MG_OK ? compare_variables(p, global) : status;
 }
 
 /* ---- the devices ---- */

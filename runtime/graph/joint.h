@@ -11,6 +11,9 @@
 /* MG_USAGE on all ranks if they have not traced the same step: a message that says what differs.
  * They can go on with other steps: p->refused. */
 mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global);
+/* On all ranks: differs[i] becomes whether some rank has another value of variable i than rank 0.
+ * All ranks give the same variables, which have values. */
+mg_status mg_joint_find_differing(mg_variable *const *variables, int n, bool *differs);
 /* Fills in p->comms, p->first and p->number. */
 mg_status mg_joint_connect(mg_plan *p);
 /* Before a run: MG_USAGE on all ranks, and *differs set, if not all run this plan with the same

@@ -11,6 +11,7 @@
 --   steps, positions   emptied: steps are traced anew for the new devices
 -- A plan on several devices keeps the copies on the other devices by itself.
 local core = require "mgpu.core"
+local shared_weights = require "mgpu.train.shared_weights"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -186,7 +187,7 @@ function M.on_device(compiled, model, fn)
   M.place_state(compiled, model)
   local before = core.default_device()
   core.default_device(compiled.home)
-  local ok, result = pcall(fn)
+  local ok, result = pcall(shared_weights.share, compiled, model, fn)
   pcall(core.default_device, before) -- fails if that device was lost meanwhile: then the new default stays
   if not ok then error(result, 0) end
   return result

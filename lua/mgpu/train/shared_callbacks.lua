@@ -5,16 +5,10 @@
 -- sets stay on rank 0.
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
+local shared_weights = require "mgpu.train.shared_weights"
 local world = require "mgpu.parallel.world"
 
 local FLAGS = { "stop_training", "stop_evaluating", "stop_predicting" }
-
--- The variables that a callback may assign to: the same list on all ranks.
-local function variables_of(model)
-  local list, optimizer = { unpack(model.variables) }, model.compiled and model.compiled.optimizer
-  for _, v in ipairs(optimizer and optimizer:variables() or {}) do list[#list + 1] = v end
-  return list
-end
 
 local function changes_of(variables)
   local counts = {}
@@ -63,7 +57,7 @@ end
 --- call(model, values, fn): fn() on rank 0, and its decisions on all ranks.
 -- ARGS values: the logs that fn may add to, or nil.
 return function(model, values, fn)
-  local variables = variables_of(model)
+  local variables = shared_weights.variables_of(model)
   values = type(values) == "table" and values or logs.new()
   local decided = world.first(function() return run_alone(model, variables, values, fn) end)
   if #decided.changed > 0 then
