@@ -169,7 +169,7 @@ static void records_that_make_no_sense_end_the_world(void **state) {
     join_by_hand(&b);
     send_record(b.fd, &(mg_record){.kind = MG_RECORD_HELLO});
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record out of place) "
-                   "before its first step");
+                   "(last seen before its first step)");
     join_by_hand(&b);
     send_bytes(b.fd, "mg\1\5\377\377\377\377", 8);
     expect_end(&b, "rank 1 (host b, pid 4711) died: its connection broke (a record of kind 5 with "
