@@ -86,7 +86,7 @@ end
 -- Runs fitting.lua in a new folder, or in this one. Returns output, exit status, the numbers at the end and the folder.
 local function fit(n, options, more, folder)
   folder = folder or check.run "mktemp -d":gsub("\n", "")
-  local text, status = check.run(("export MGPU_SILENCE=2 MGPU_GRACE=3; "
+  local text, status = check.run(("export MGPU_SILENCE=2 MGPU_LAUNCH_GRACE=3; "
     .. '%s --np %d %s tests/lua/world/faults/fitting.lua %s "%s"')
     :format(check.program, n, more or "", folder, options))
   local ok, numbers = pcall(check.read, folder .. "/weights")
@@ -138,4 +138,42 @@ test("a disk that is full on rank 0 costs checkpoints, but not the training", fu
   check.matches(text, "the checkpoint could not be saved: .*No space left on device")
   check.equal(status, 0)
   check.truthy(numbers == expected(), "other numbers")
+end)
+
+-- ---- the network -------------------------------------------------------------------------------
+
+-- Two network namespaces with a link between them, which is cut after three seconds; rank 1 is on its other side.
+local CUT = [[
+  a=mgpu_a$$ b=mgpu_b$$ folder=%s
+  trap "ip netns del $a; ip netns del $b" EXIT
+  ip netns add $a && ip netns add $b && ip link add va$$ type veth peer name vb$$ &&
+    ip link set va$$ netns $a && ip link set vb$$ netns $b || exit 99
+  for i in a b; do
+    ip -n mgpu_$i$$ addr add 10.77.0.$([ $i = a ] && echo 1 || echo 2)/24 dev v$i$$
+    ip -n mgpu_$i$$ link set v$i$$ up && ip -n mgpu_$i$$ link set lo up || exit 99
+  done
+  start() {
+    ip netns exec $1 env MGPU_LAUNCH=mgpulua MGPU_RANK=$2 MGPU_SIZE=3 MGPU_LOCAL_RANK=0 MGPU_LOCAL_SIZE=1 \
+      MGPU_TOKEN=secret MGPU_HUB=10.77.0.1:23456 MGPU_SILENCE=2 MGPU_JOIN=20 %s tests/lua/world/faults/training.lua \
+      $folder steps=1000000 </dev/null >$folder/output.$2 2>&1
+    echo $2 $?
+  }
+  start $a 0 & start $b 1 & start $a 2 &
+  for i in 0 1 2; do while [ ! -e $folder/pid.$i ]; do sleep 0.1; done; done
+  sleep 3
+  ip -n $b link set vb$$ down
+  wait
+]]
+
+test("when a link is cut, the ranks on each side name one on the other", function()
+  needs "each"
+  local folder = check.run "mktemp -d":gsub("\n", "")
+  local text, status = check.run(CUT:format(folder, check.program))
+  if status == 99 then check.skip "no network namespaces can be made here" end
+  for r, says in pairs { [0] = "rank 1", "rank 0", "rank 1" } do
+    check.matches(text, r .. " 76\n")
+    check.matches(check.read(folder .. "/output." .. r), says .. " %(host %S+, pid %d+%) .*%(last seen ")
+    check.matches(check.read(folder .. "/end." .. r), "^%d+\nunchanged\n")
+  end
+  check.run("rm -rf " .. folder)
 end)

@@ -139,7 +139,7 @@ test("--restart starts all processes again when one fails, at most so often", fu
     print "done"]]):format(check.path "starts", check.path "starts"))
   local function started(restarts, failures)
     os.remove(check.path "starts")
-    local text, status = run(("--np 2 --restart %d %s %d"):format(restarts, path, failures), "MGPU_GRACE=0.1")
+    local text, status = run(("--np 2 --restart %d %s %d"):format(restarts, path, failures), "MGPU_LAUNCH_GRACE=0.1")
     return status, text:match "[^\n]* %(.* left%)[^(]*$", #check.read(check.path "starts")
   end
   local status, text, starts = started(2, 2)

@@ -84,7 +84,7 @@ end
 function M.run(launcher, n, options, before)
   local folder = check.run "mktemp -d":gsub("\n", "")
   local begun = core.clock()
-  local output, status = check.run(("export MGPU_SILENCE=%d MGPU_JOIN=20 MGPU_GRACE=3 %s; %s"):format(SILENCE,
+  local output, status = check.run(("export MGPU_SILENCE=%d MGPU_JOIN=20 MGPU_LAUNCH_GRACE=3 %s; %s"):format(SILENCE,
     before or "", command_of(launcher, n, folder, options)))
   local result = { status = status, output = output, seconds = core.clock() - begun }
   for r = 0, n - 1 do result[r] = rank_of(folder, r) end
