@@ -71,6 +71,13 @@ static int core_world_barrier(lua_State *L) {
     return 0;
 }
 
+/* world_begin(): the same at the beginning of a call of fit, evaluate or predict. */
+static int core_world_begin(lua_State *L) {
+    bool differs;
+    bind_check(L, mg_world_meet(MG_AT_CALL, 0, 0, &differs));
+    return 0;
+}
+
 /* world_fail(why): this rank cannot go on with what all do together; the others learn why. */
 static int core_world_fail(lua_State *L) {
     mg_world_fail(luaL_checkstring(L, 1));
@@ -265,6 +272,7 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_is_joint", core_world_is_joint},
                                   {"world_alone", core_world_alone},
                                   {"world_barrier", core_world_barrier},
+                                  {"world_begin", core_world_begin},
                                   {"world_fail", core_world_fail},
                                   {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},

@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "core/threads.h"
 #include "program/program.h"
+#include "world/launch.h"
 
 #include <lauxlib.h>
 #include <luajit.h>
@@ -19,9 +20,12 @@
 
 static const double SECOND_INTERRUPT =
     2; /* seconds within which a second Ctrl-C ends the process */
-/* Seconds within which a second signal is the first one again: launchers and batch systems send a
- * signal to all processes of a group, among them launchers that pass it on. No hand is so quick. */
+/* In a process that a launcher started: seconds within which a second signal is the first one
+ * again. Launchers and batch systems send a signal to all processes of a group, among them
+ * launchers that pass it on. */
 static const double SAME_INTERRUPT = 0.1;
+
+static bool is_launched;
 
 static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none runs */
 static double last_interrupt; /* when it came; reset at each call */
@@ -52,7 +56,7 @@ static void interrupt(int signal_number) {
  * if the script has not been stopped by the first. */
 static void on_interrupt(int signal_number) {
     const double now = mg_seconds();
-    if (now - last_interrupt < SAME_INTERRUPT) return;
+    if (is_launched && now - last_interrupt < SAME_INTERRUPT) return;
     if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
         _exit(128 + signal_number);
     last_interrupt = now;
@@ -94,6 +98,9 @@ static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
 }
 
 void mg_main_watch(lua_State *L) {
+    mg_launch launch;
+    is_launched = mg_launch_find(&launch) == MG_OK && launch.size > 1;
+    mg_error_clear();
     static char memory[1 << 16];
     const stack_t own = {.ss_sp = memory, .ss_size = sizeof memory};
     const int flags = SA_ONSTACK | SA_RESTART;

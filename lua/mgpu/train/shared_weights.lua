@@ -21,14 +21,35 @@ local function count_changes(model)
   return sum
 end
 
-local function any(numbers)
+-- A number that stands for the dtypes and shapes of the variables.
+local function layout_of(list)
+  local hash = #list
+  for _, v in ipairs(list) do
+    local text = v:dtype() .. " " .. table.concat(v:shape(), " ")
+    for i = 1, #text do hash = (hash * 33 + text:byte(i)) % 2 ^ 47 end
+  end
+  return hash
+end
+
+-- Whether all ranks give the same number.
+local function all_like_first(number)
+  local numbers = core.world_gather(number)
   for _, n in ipairs(numbers) do
+    if n ~= numbers[1] then return false end
+  end
+  return true
+end
+
+local function any(number)
+  for _, n in ipairs(core.world_gather(number)) do
     if n ~= 0 then return true end
   end
+  return false
 end
 
 local function send_differing(model)
   local list, differing = M.variables_of(model), {}
+  if not all_like_first(layout_of(list)) then return end -- the step will say what differs
   for i, number in ipairs(core.world_differing(list)) do differing[i] = list[number] end
   if #differing == 0 then return end
   core.world_send_values(differing)
@@ -41,8 +62,8 @@ end
 --- share(compiled, model, fn) -> what fn() returns, after all ranks have got equal weights.
 function M.share(compiled, model, fn)
   if not world.is_joint() then return fn() end
-  local changed = compiled.shared_changes ~= count_changes(model)
-  if any(core.world_gather(changed and 1 or 0)) then send_differing(model) end
+  core.world_begin()
+  if any(compiled.shared_changes ~= count_changes(model) and 1 or 0) then send_differing(model) end
   local results = { fn() }
   compiled.shared_changes = count_changes(model)
   return unpack(results)

@@ -386,4 +386,15 @@ add("two models in turn", function(given)
   return result(a, { b = b:get_weights() })
 end)
 
+-- ---- weights ------------------------------------------------------------------------------------
+
+add("weights and rates that only rank 0 has set", function(given)
+  local model, x, y = mgpu.Sequential { L.Input { 5 }, L.Dense { 4 }, L.Dense { 1 } }, sums(23)
+  if mgpu.world().rank == 0 then model.variables[1]:assign(mgpu.full({ 5, 4 }, 0.5, { dtype = "float64" })) end
+  train(model, given, x, y)
+  if mgpu.world().rank == 0 then model.optimizer.learning_rate = 0.05 end
+  model:fit(x, y, { batch_size = 10, verbose = 0 })
+  return result(model)
+end)
+
 return M

@@ -89,6 +89,7 @@ end
 local MADE = "the step that rank 1 has made differs from that of rank 0 "
 local DIFFERS = {
   nothing = "^nothing$",
+  ["variables of a step of its own"] = "the ranks have different values of the variable %S+: load or make weights on all",
   rows = MADE .. "in the number of rows of the batch: give all ranks the same data and batch size",
   ["batch size"] = MADE .. "in the number of rows of the batch: give all",
   ["rows of a last batch"] = MADE .. "in its operations and shapes: all ranks must run the same script with",
@@ -105,10 +106,10 @@ local DIFFERS = {
   ["alone: set_devices in a callback"] = "set_devices: a callback cannot change the devices of a model that several",
   ["alone: trainable in a callback"] = "a callback cannot change which layers are trainable while several processes",
   ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",
-  ["a step that rank 0 does not make"] = "rank 1 has come to a step that is new, but rank 0 to the end of its data or",
+  ["a step that rank 0 does not make"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to the end",
   ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
   ["a seed between two steps"] = "the random numbers of rank 1 are not those of rank 0",
-  ["a callback that one rank lacks"] = "rank 1 has come to a step that is new, but rank 0 to a callback or another",
+  ["a callback that one rank lacks"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to a callback",
 }
 
 for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do

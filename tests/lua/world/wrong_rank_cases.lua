@@ -41,6 +41,11 @@ end
 
 add("nothing", function() compiled() end)
 
+add("variables of a step of its own", function(is_wrong)
+  local v = mgpu.variable(mgpu.full({ 3 }, is_wrong and 2 or 1))
+  mgpu.jit(function(x) return (x:shard() * v:value()):sum() end, { devices = mgpu.devices()[1] })(mgpu.ones { 4, 3 })
+end)
+
 add("rows", function(is_wrong)
   local model, x, y = compiled(), data(11)
   if is_wrong then x, y = x:slice { { 1, 7 }, {} }, y:slice { { 1, 7 }, {} } end
