@@ -24,6 +24,8 @@ typedef struct mg_collective_call {
 typedef struct mg_comm_api {
   const char *kind;
   int (*run)(mg_comm *c, int rank, const mg_collective_call *call);
+  int (*begin)(mg_comm *c, int rank, const mg_collective_call *call);
+  int (*settle)(mg_comm *c, int rank, const void *read, int n);
   int (*barrier)(mg_comm *c, int rank);
   void (*abort)(mg_comm *c);
   void (*reset)(mg_comm *c);

@@ -141,7 +141,7 @@ static mg_status bound(const mg_launch_options *o, mg_placement *p) {
 }
 
 mg_status mg_placement_find(const mg_launch_options *o, mg_placement *p) {
-    const char *who;
+    const char *who = "";
     MG_TRY(find_hosts(o, &p->list, &who));
     if (o->np) MG_TRY(mg_launcher_number("--np", o->np, MG_MOST_SLOTS, &p->np));
     p->any_host = !who || (!o->hosts && !o->host_file && p->list.n == 1);
