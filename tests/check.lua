@@ -206,6 +206,14 @@ function check.run(command)
   return output, tonumber(status)
 end
 
+-- The lines of a text in order: for the output of processes that run side by side.
+function check.sorted_lines(text)
+  local lines = {}
+  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  table.sort(lines)
+  return table.concat(lines, "\n")
+end
+
 function check.path(name)
   if not folder then
     folder = check.run("mktemp -d"):gsub("\n$", "")

@@ -5,6 +5,7 @@
  *     u upvalue
  */
 #include "bind/jit.h"
+#include "core/fnv.h"
 #include "core/precision.h"
 #include "device/device.h"
 #include "world/world.h"
@@ -231,7 +232,5 @@ void bind_label_text(char *to, size_t size, const bind_label *l) {
 }
 
 uint64_t bind_signature_hash(const bind_signature *s) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < s->n; i++) h = (h ^ (unsigned char)s->key[i]) * 0x100000001b3u;
-    return h;
+    return mg_fnv(MG_FNV_START, s->key, s->n);
 }

@@ -1,6 +1,7 @@
 /* The flags of interrupts and stops, forks, the clock and waiting by it, and the count of physical
  * cores. */
 #define _GNU_SOURCE
+#include "core/fnv.h"
 #include "core/threads.h"
 #include "core/alloc.h"
 #include "core/limits.h"
@@ -248,9 +249,7 @@ uint64_t mg_core_set_hash(uint64_t hash) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     find_allowed(&allowed);
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) hash = (hash ^ cpu) * 1099511628211u;
-    return hash;
+    return mg_fnv(hash, &allowed, sizeof allowed);
 }
 
 void mg_core_count_share(int n) {

@@ -74,14 +74,6 @@ static inline int mg_ir_resolve(const mg_ir *ir, int node) {
     return node;
 }
 
-#define MG_IR_HASH_START 0xcbf29ce484222325u
-/* FNV-1a over bytes; h is the start above, or the hash of what comes before. */
-static inline uint64_t mg_ir_hash(uint64_t h, const void *data, size_t n) {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
 /* Makes the IR of the roots, in order. `trace` is the serial number that placeholders must carry;
  * 0: there may be none. An evaluated tensor becomes a value, and its history is not followed. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace);

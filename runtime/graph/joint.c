@@ -1,6 +1,7 @@
 /* What the ranks of the world agree on about a plan: see joint.h. */
 #include "graph/joint.h"
 #include "core/alloc.h"
+#include "core/fnv.h"
 #include "core/rng.h"
 #include "core/threads.h"
 #include "world/world.h"
@@ -8,26 +9,19 @@
 
 /* ---- the same step everywhere ---- */
 
-/* FNV-1a. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) {
-    const unsigned char *at = data;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 1099511628211u;
-    return hash;
-}
-
 static uint64_t hash_int(uint64_t hash, int64_t value) {
-    return hash_bytes(hash, &value, sizeof value);
+    return mg_fnv(hash, &value, sizeof value);
 }
 
 /* Of the nodes: ops, dtypes, shapes and inputs, but no attributes, which may hold addresses. */
 static uint64_t hash_of_step(const mg_ir *g) {
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = MG_FNV_START;
     for (int i = 0; i < g->n; i++) {
         const mg_node *n = &g->nodes[i];
         hash = hash_int(hash, (int64_t)n->kind);
-        if (n->op) hash = hash_bytes(hash, n->op->name, strlen(n->op->name));
+        if (n->op) hash = mg_fnv(hash, n->op->name, strlen(n->op->name));
         hash = hash_int(hash, (int64_t)n->dtype);
-        hash = hash_bytes(hash, n->shape.dim, (size_t)n->shape.rank * sizeof n->shape.dim[0]);
+        hash = mg_fnv(hash, n->shape.dim, (size_t)n->shape.rank * sizeof n->shape.dim[0]);
         for (int k = 0; k < n->n_in; k++) hash = hash_int(hash, n->in[k]);
     }
     return hash_int(hash, g->n_roots);
@@ -54,14 +48,14 @@ static const struct compared {
                "depend on mgpu.world()"},
 };
 
-/* FNV-1a of eight bytes at a time. */
+/* Eight bytes at a time, as weights may be large. */
 static mg_status hash_value(mg_tensor *value, uint64_t *hash) {
-    const size_t bytes = mg_tensor_bytes(value), words = (bytes + 7) / 8;
-    uint64_t *data = mg_alloc_zero(words * sizeof *data + 1);
+    const size_t words = (mg_tensor_bytes(value) + 7) / 8;
+    uint64_t *data = mg_alloc_zero(words * sizeof *data);
     if (!data) return MG_OOM;
     const mg_status status = mg_tensor_read(value, data);
-    *hash = 14695981039346656037u;
-    for (size_t i = 0; i < words; i++) *hash = (*hash ^ data[i]) * 1099511628211u;
+    *hash = MG_FNV_START;
+    for (size_t i = 0; i < words; i++) *hash = (*hash ^ data[i]) * MG_FNV_PRIME;
     mg_free(data);
     return status;
 }
@@ -167,6 +161,6 @@ mg_status mg_joint_meet(const mg_plan *p, bool *differs) {
 
 mg_status mg_joint_agree(void) {
     mg_world_at_op("the end of the step");
-    uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;
-    return mg_world_agree(MG_OK, &flags);
+    const uint32_t flags = mg_stop_requested() ? MG_FLAG_STOP : 0;
+    return mg_world_agree(flags);
 }

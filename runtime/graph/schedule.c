@@ -9,6 +9,7 @@
  * each other, so that a device can run them as one step (a multi-tensor update). The reductions of
  * a bucket are put next to each other too, at the place where the last one's terms are ready; a
  * step that reads one of them waits for all. */
+#include "core/fnv.h"
 #include "core/alloc.h"
 #include "device/worker.h"
 #include "graph/ir.h"
@@ -361,9 +362,9 @@ static uint64_t batch_hash(const scheduler *s, int u) {
     const mg_group *g = group_of(s, u);
     int key[2 + MG_FUSE_MAX_INPUTS] = {s->units[u].commit, s->units[u].depth};
     for (int i = 0; i < g->expr.n_inputs; i++) key[2 + i] = s->has_ranges[g->in[i]] ? -1 : g->in[i];
-    uint64_t h = mg_ir_hash(MG_IR_HASH_START, key, sizeof key);
-    h = mg_ir_hash(h, g->expr.imm, (size_t)g->expr.n_imms * sizeof *g->expr.imm);
-    return mg_ir_hash(h, g->expr.instr, (size_t)g->expr.n_instrs * sizeof *g->expr.instr);
+    uint64_t h = mg_fnv(MG_FNV_START, key, sizeof key);
+    h = mg_fnv(h, g->expr.imm, (size_t)g->expr.n_imms * sizeof *g->expr.imm);
+    return mg_fnv(h, g->expr.instr, (size_t)g->expr.n_instrs * sizeof *g->expr.instr);
 }
 
 /* The first unit of each batch. Open addressing. */

@@ -6,6 +6,7 @@
  * and lets all_finite read gradients as they were made. Replacements are always earlier nodes, and
  * a rewritten node keeps its place, so the order stays topological. */
 #include "graph/ir.h"
+#include "core/fnv.h"
 #include "core/alloc.h"
 #include "device/worker.h"
 #include "ops/attrs.h"
@@ -176,10 +177,10 @@ static void skip_pool_gradient(const mg_ir *ir, mg_node *n) {
 
 /* Hashes the fields that equal_nodes compares, all but the types. */
 static uint64_t hash_node(const mg_node *n) {
-    uint64_t h = mg_ir_hash(MG_IR_HASH_START, &n->op, sizeof n->op);
-    h = mg_ir_hash(h, n->in, (size_t)n->n_in * sizeof *n->in);
-    if (n->kind == MG_NODE_LITERAL) return mg_ir_hash(h, &n->literal, sizeof n->literal);
-    return mg_ir_hash(h, n->attrs, n->op->attrs_size);
+    uint64_t h = mg_fnv(MG_FNV_START, &n->op, sizeof n->op);
+    h = mg_fnv(h, n->in, (size_t)n->n_in * sizeof *n->in);
+    if (n->kind == MG_NODE_LITERAL) return mg_fnv(h, &n->literal, sizeof n->literal);
+    return mg_fnv(h, n->attrs, n->op->attrs_size);
 }
 
 /* Whether a and b compute the same. Literals are compared by their bits: -0 and 0 differ. */

@@ -210,7 +210,7 @@ static mg_status world_settle(mg_comm *comm, int rank, const mg_memory *read, in
 static mg_status world_barrier(mg_comm *comm, int rank) {
     world_comm *c = (world_comm *)comm;
     MG_TRY(c->local->api->barrier(c->local, rank - c->first));
-    if (rank == c->first) MG_TRY(mg_world_agree(MG_OK, &(uint32_t){0}));
+    if (rank == c->first) MG_TRY(mg_world_agree(0));
     return c->local->api->barrier(c->local, rank - c->first);
 }
 

@@ -12,7 +12,8 @@ enum {
     SMALL = 32 << 10,  /* bytes of all ranks' terms: below, each rank adds up all of them itself */
     PIECE = 256 << 10, /* bytes of a share that is sent at a time: two are on their way */
     ALIGNED = 64,      /* shares begin at multiples of so many elements */
-    AT_ONCE = 64,      /* looks at a message without a pause */
+    CHANNELS = 1 << 12,
+    AT_ONCE = 64, /* looks at a message without a pause */
 };
 
 /* Seconds after which a wait ends if some rank has left the script. */
@@ -42,10 +43,12 @@ void mg_exchange_stop(bool clean) {
 }
 
 mg_channel mg_channel_open(void) {
-    return (mg_channel){.id = ex.n_channels++};
+    const uint32_t n = ex.n_channels++;
+    return (mg_channel){.id = n ? (n - 1) % (CHANNELS - 1) + 1 : 0};
 }
 
-/* Both numbers wrap around, when the messages of their last use are long gone. */
+/* Both numbers wrap around, when the messages of their last use are long gone; but the first
+ * channel is always in use and keeps its number for itself. */
 uint32_t mg_channel_tag(mg_channel *c) {
     return c->id << 20 | (c->calls++ & 0xfffff);
 }
@@ -327,10 +330,10 @@ mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t co
     if (!count) return MG_OK;
     const size_t all = (size_t)count * x.width * (size_t)ex.size;
     if (all > SMALL) return reduce_large(&x, tag);
-    char terms[SMALL];
+    double terms[SMALL / sizeof(double)]; /* aligned for any dtype */
     batch *b = new_batch(tag);
     if (!b) return MG_OOM;
-    x.terms = terms;
+    x.terms = (char *)terms;
     const mg_status status = reduce_small(&x, b);
     free_batch(b);
     return status;

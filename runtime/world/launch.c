@@ -2,6 +2,7 @@
  *
  * Each launcher is a row of a table: the variables that tell rank and size, and a function for what
  * is special about it. The first row whose variables are set is taken. */
+#include "core/limits.h"
 #include "world/launch.h"
 #include "core/plugin.h"
 #include "world/launch_source.h"
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <errno.h>
+#include <sys/random.h>
 
 typedef struct launcher {
     const char *name;
@@ -286,5 +289,14 @@ mg_status mg_launch_find(mg_launch *launch) {
     for (int i = 0; i < N_LAUNCHERS; i++)
         if (is_started(&launchers[i], &why)) return read_launcher(&launchers[i], launch);
     snprintf(launch->seen, sizeof launch->seen, "%s", why ? why : "no variables of a launcher");
+    return MG_OK;
+}
+
+mg_status mg_launch_make_token(char token[MG_TOKEN]) {
+    unsigned char random[(MG_TOKEN - 1) / 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return mg_fail(MG_IO, "the system gives no random numbers for a token: %s",
+                       mg_reason(errno));
+    for (size_t i = 0; i < sizeof random; i++) snprintf(token + 2 * i, 3, "%02x", random[i]);
     return MG_OK;
 }

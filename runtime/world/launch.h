@@ -34,5 +34,7 @@ typedef struct mg_launch {
  * With every launcher, MGPU_HUB="host:port" and MGPU_TOKEN replace address, port and token, and
  * MGPU_TRANSPORT the transport. */
 mg_status mg_launch_find(mg_launch *launch);
+/* Writes a random token, of MG_TOKEN - 1 digits. MG_IO: the system gives no random numbers. */
+mg_status mg_launch_make_token(char token[MG_TOKEN]);
 
 #endif

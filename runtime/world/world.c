@@ -1,16 +1,15 @@
 /* Joining and leaving the world, and what its ranks agree on: see world.h. */
 #include "world/world.h"
 #include "core/alloc.h"
+#include "core/fnv.h"
 #include "core/plugin.h"
 #include "core/threads.h"
 #include "core/version.h"
 #include "world/exchange.h"
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 static struct {
@@ -159,55 +158,44 @@ static mg_status compare_meeting(const meeting *first, const meeting *other, int
     return MG_OK;
 }
 
+/* all[r] becomes what rank r gives, `bytes` long; this rank has put its own in place. endless:
+ * waits as long as the others live. */
+static mg_status gather(void *all, size_t bytes, bool endless) {
+    size_t *each = mg_alloc((size_t)world.size * sizeof *each);
+    if (!each) return MG_OOM;
+    for (int r = 0; r < world.size; r++) each[r] = bytes;
+    const uint32_t tag = mg_channel_tag(&world.channel);
+    const mg_status status = endless ? mg_exchange_gather_when_ready(tag, all, each)
+                                     : mg_exchange_gather(tag, all, each);
+    mg_free(each);
+    return status;
+}
+
 mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs) {
     *differs = false;
     if (world.size == 1) return MG_OK;
     MG_TRY(mg_world_check());
     meeting *all = mg_alloc((size_t)world.size * sizeof *all);
-    size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
-    mg_status status = all && bytes ? MG_OK : MG_OOM;
-    for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *all;
-    if (status == MG_OK) {
-        all[world.rank] = (meeting){place, number, random};
-        const uint32_t tag = mg_channel_tag(&world.channel);
-        status = place == MG_AT_SEND || place == MG_AT_END
-                     ? mg_exchange_gather_when_ready(tag, all, bytes)
-                     : mg_exchange_gather(tag, all, bytes);
-    }
+    if (!all) return MG_OOM;
+    all[world.rank] = (meeting){place, number, random};
+    mg_status status = gather(all, sizeof *all, place == MG_AT_SEND || place == MG_AT_END);
     for (int r = 1; r < world.size && status == MG_OK; r++) {
         status = compare_meeting(&all[0], &all[r], r);
         *differs = status != MG_OK;
     }
     mg_free(all);
-    mg_free(bytes);
     return status;
 }
 
-/* What each rank says of itself. */
-typedef struct vote {
-    int32_t failed;
-    uint32_t flags;
-} vote;
-
-mg_status mg_world_agree(mg_status own, uint32_t *flags) {
-    if (world.size == 1) return own;
-    vote *votes = mg_alloc((size_t)world.size * sizeof *votes);
-    size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
-    mg_status status = votes && bytes ? MG_OK : MG_OOM;
-    for (int r = 0; r < world.size && status == MG_OK; r++) bytes[r] = sizeof *votes;
-    if (status == MG_OK) {
-        votes[world.rank] = (vote){own != MG_OK, *flags};
-        status = mg_exchange_gather(mg_channel_tag(&world.channel), votes, bytes);
-    }
-    for (int r = 0; r < world.size && status == MG_OK; r++) {
-        *flags |= votes[r].flags;
-        if (votes[r].failed && r != world.rank && own == MG_OK)
-            status = mg_fail(MG_COMM, "rank %d failed", r);
-    }
-    world.flags |= *flags;
-    mg_free(votes);
-    mg_free(bytes);
-    return own != MG_OK ? own : status;
+mg_status mg_world_agree(uint32_t flags) {
+    if (world.size == 1) return MG_OK;
+    uint32_t *all = mg_alloc((size_t)world.size * sizeof *all);
+    if (!all) return MG_OOM;
+    all[world.rank] = flags;
+    const mg_status status = gather(all, sizeof *all, false);
+    for (int r = 0; r < world.size && status == MG_OK; r++) world.flags |= all[r];
+    mg_free(all);
+    return status;
 }
 
 uint32_t mg_world_flags(void) {
@@ -224,12 +212,7 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     all[world.rank] = own;
     if (world.size == 1) return MG_OK;
     MG_TRY(mg_world_check());
-    size_t *bytes = mg_alloc((size_t)world.size * sizeof *bytes);
-    if (!bytes) return MG_OOM;
-    for (int r = 0; r < world.size; r++) bytes[r] = sizeof *all;
-    const mg_status status = mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
-    mg_free(bytes);
-    return status;
+    return gather(all, sizeof *all, false);
 }
 
 mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
@@ -316,11 +299,8 @@ static void find_local_ranks(void) {
     }
 }
 
-/* FNV-1a. */
 static uint64_t hash_text(const char *text) {
-    uint64_t hash = 14695981039346656037u;
-    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    return hash;
+    return mg_fnv(MG_FNV_START, text, strlen(text));
 }
 
 /* Ranks of one host with the same affinity share its cores: some launchers bind each to cores of
@@ -368,13 +348,9 @@ typedef struct hub_place {
 } hub_place;
 
 static mg_status make_place(hub_place *place, int *listener) {
-    unsigned char bytes[(MG_TOKEN - 1) / 2];
     MG_TRY(mg_hub_listen(&place->port, listener));
     MG_TRY(mg_hub_addresses(place->address, sizeof place->address));
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return mg_fail(MG_IO, "the system gives no random bytes: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof bytes; i++) sprintf(place->token + 2 * i, "%02x", bytes[i]);
-    return MG_OK;
+    return mg_launch_make_token(place->token);
 }
 
 static mg_status start_by_transport(void) {

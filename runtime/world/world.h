@@ -78,8 +78,8 @@ enum mg_world_place {
  * no rank is in an exchange, and the world is not over. Waiting for a result of rank 0, or at an
  * end of data or a barrier, has no deadline, since others may compute alone for long. */
 mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t random, bool *differs);
-/* Every rank calls it. MG_OK if `own` is MG_OK on all ranks; *flags becomes the union of all. */
-mg_status mg_world_agree(mg_status own, uint32_t *flags);
+/* Every rank calls it, with flags of its own or none. MG_OK: all have come. */
+mg_status mg_world_agree(uint32_t flags);
 /* The union of the flags of all calls of mg_world_agree so far: the same on all ranks between two
  * calls. */
 uint32_t mg_world_flags(void);

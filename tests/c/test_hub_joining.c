@@ -49,6 +49,17 @@ static void a_process_that_does_not_belong_here_is_told_why(void **state) {
     finish_waiting(&w);
 }
 
+/* What rank 0 answers to a connection that it does not let in. */
+static void expect_refused(int fd, const char *part) {
+    mg_record_reader reader = {0};
+    mg_record r;
+    assert_true(receive_record(fd, &reader, &r));
+    assert_int_equal(r.kind, MG_RECORD_REFUSED);
+    assert_non_null(memmem(r.data, r.bytes, part, strlen(part)));
+    await_close(fd);
+    mg_record_reader_free(&reader);
+}
+
 /* Ranks outside of the world, which no launcher gives. */
 static void a_rank_outside_of_the_world_is_refused(void **state) {
     (void)state;
@@ -56,15 +67,9 @@ static void a_rank_outside_of_the_world_is_refused(void **state) {
     waiting w;
     start_waiting(&w);
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
-        mg_record_reader reader = {0};
-        mg_record r;
         const int fd = connect_to(w.port);
         send_hello(fd, ranks[i], 2, VERSION, TOKEN);
-        assert_true(receive_record(fd, &reader, &r));
-        assert_int_equal(r.kind, MG_RECORD_REFUSED);
-        assert_non_null(memmem(r.data, r.bytes, "and the others are 1 to 1", 25));
-        await_close(fd);
-        mg_record_reader_free(&reader);
+        expect_refused(fd, "and the others are 1 to 1");
     }
     finish_waiting(&w);
 }
@@ -128,16 +133,10 @@ static void after_the_start_a_second_rank_is_refused(void **state) {
 static void another_version_of_the_protocol_is_refused(void **state) {
     (void)state;
     waiting w;
-    mg_record_reader reader = {0};
-    mg_record r;
     start_waiting(&w);
     const int fd = connect_to(w.port);
     send_bytes(fd, "mg\2\0\40\0\0\0", 8);
-    assert_true(receive_record(fd, &reader, &r));
-    assert_int_equal(r.kind, MG_RECORD_REFUSED);
-    assert_non_null(memmem(r.data, r.bytes, "speaks another version of the protocol", 38));
-    await_close(fd);
-    mg_record_reader_free(&reader);
+    expect_refused(fd, "speaks another version of the protocol");
     finish_waiting(&w);
 }
 

@@ -25,8 +25,7 @@ local function run(settings, n)
     :format(settings, check.program, n, SCRIPT))
   check.equal(status, 0, text)
   local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
+  for line in check.sorted_lines(text):gmatch "[^\n]+" do lines[#lines + 1] = line end
   return lines
 end
 
@@ -56,4 +55,22 @@ test("ranks that share a GPU exchange by way of the host", function()
   for i = 1, 3 do check.matches(three[i], ("^%d cuda:0 "):format(i - 1)) end
   check.equal(numbers(three[1]), numbers(three[3]))
   check_close(numbers(three[1]), numbers(one[1]))
+end)
+
+test("devices = all deals the GPUs of a host out among its ranks", function()
+  if device.real then check.skip "the fake CUDA is tested" end
+  if #require "mgpu.core".transports() == 0 then check.skip "no transport was built (libucx-dev)" end
+  local path = check.path "all.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local list = mgpu.parallel.strategy("mirrored").devices
+    print(mgpu.world().rank, table.concat(list, " "))]])
+  local function dealt(settings)
+    return check.sorted_lines(check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda %s %s --np 2 --output all %s </dev/null")
+      :format(settings, check.program, path)))
+  end
+  check.equal(dealt "MGPU_FAKE_CUDA_GPUS=5", "0\tcuda:0 cuda:2 cuda:4\n1\tcuda:1 cuda:3")
+  check.equal(dealt "MGPU_FAKE_CUDA_GPUS=1", "0\tcuda:0\n1\tcuda:0")
+  check.equal(dealt "MGPU_FAKE_CUDA_GPUS=4 MGPU_RANKS_PER_GPU=2", "0\tcuda:0 cuda:1 cuda:2 cuda:3\n"
+    .. "1\tcuda:0 cuda:1 cuda:2 cuda:3")
 end)

@@ -16,6 +16,18 @@ local function fail(who, message, ...) core.fail("usage", who .. ": " .. message
 
 local function kind_of(name) return name:match "^%a+" end
 
+--- share_of_rank(names) -> those of the list that this rank takes: the ranks of a host deal its GPUs out among them.
+-- MGPU_RANKS_PER_GPU of them take the same ones. Other devices, of which each process has its own, are taken by all.
+function M.share_of_rank(names)
+  local world, is_gpu = core.world(), {}
+  for _, name in ipairs(core.devices "gpu") do is_gpu[name] = true end
+  if world.size == 1 or not is_gpu[names[1]] then return names end
+  local each = tonumber(os.getenv "MGPU_RANKS_PER_GPU") or 1
+  local takers, mine, list = math.ceil(world.local_size / each), math.floor(world.local_rank / each), {}
+  for i = mine % #names + 1, #names, takers do list[#list + 1] = names[i] end
+  return list
+end
+
 -- The devices of the same kind as the first one.
 local function all_devices()
   local names, kind = core.devices(), nil
@@ -24,7 +36,7 @@ local function all_devices()
     kind = kind or kind_of(name)
     if kind_of(name) == kind then list[#list + 1] = name end
   end
-  return list
+  return M.share_of_rank(list)
 end
 
 --- visible() -> the names of the visible devices in one string, for messages.

@@ -80,8 +80,10 @@ end
 --- compare_runs(n, report) -> whether the weights on n processes equal those on one, to rounding; reports a line each.
 -- Errors: the script fails, or has no fit.
 function M.compare_runs(n, report)
-  if not arg or not arg[-1] or not core.file_exists(arg[0]) then -- without a script, arg[0] is the program
+  if not arg or not arg[-1] then -- without a script, arg[0] is the program
     core.fail("usage", "--prove N: the name of a script must follow")
+  elseif not core.file_exists(arg[0]) then
+    core.fail("io", ("--prove: cannot open %s: there is no such file"):format(arg[0]))
   end
   local one = run("in one process", "MGPU_LAUNCH=none", "")
   local noise = run("with the baseline instruction set", "MGPU_LAUNCH=none MGPU_ISA=baseline MGPU_ONEDNN=no", "")

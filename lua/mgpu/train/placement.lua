@@ -11,6 +11,7 @@
 --   steps, positions   emptied: steps are traced anew for the new devices
 -- A plan on several devices keeps the copies on the other devices by itself.
 local core = require "mgpu.core"
+local devices = require "mgpu.parallel.devices"
 local shared_weights = require "mgpu.train.shared_weights"
 local world = require "mgpu.parallel.world"
 
@@ -28,15 +29,10 @@ local function check_alone(compiled, where)
   end
 end
 
--- The device of this rank if none is named: of several like the default one, the ranks of a host take turns.
+-- The device of this rank if none is named.
 local function own_device()
-  local default = core.default_device()
-  local kind, like = default:match "^%a+", {}
-  for _, name in ipairs(core.devices()) do
-    if name:match "^%a+" == kind then like[#like + 1] = name end
-  end
-  local each = tonumber(os.getenv "MGPU_RANKS_PER_GPU") or 1
-  return #like > 1 and like[math.floor(core.world().local_rank / each) % #like + 1] or default
+  local default, gpus = core.default_device(), core.devices "gpu"
+  return default == gpus[1] and devices.share_of_rank(gpus)[1] or default
 end
 
 local function check_devices(compiled, where)

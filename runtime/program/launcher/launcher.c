@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { PER_CPU = 16, LEAST_LIMIT = 64 }; /* processes on this host that are no mistake */
@@ -27,7 +26,7 @@ typedef struct job {
     mg_output output;
     mg_placement placement;
     int restarts; /* that are left */
-    char token[33];
+    char token[MG_TOKEN];
     mg_meeting meeting;
     char **argv; /* of a rank; owned */
 } job;
@@ -64,14 +63,6 @@ static mg_status check_count(int np) {
                    "--np %d: this host has %d CPUs, so more than %d processes look like a mistake: "
                    "give -H localhost:%d if they are wanted",
                    np, cpus, most, np);
-}
-
-static mg_status make_token(job *j) {
-    unsigned char random[(sizeof j->token - 1) / 2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return mg_fail(MG_IO, "--np: no random numbers for a token: %s", mg_reason(errno));
-    for (size_t i = 0; i < sizeof random; i++) snprintf(j->token + 2 * i, 3, "%02x", random[i]);
-    return MG_OK;
 }
 
 /* ---- the run ---- */
@@ -129,7 +120,7 @@ static mg_status start_all(job *j, mg_crew *crew) {
 
 /* With a token of its own, so that nobody who is left over from the last start is let in. */
 static mg_status run_once(job *j, mg_crew *crew, int *status) {
-    MG_TRY(make_token(j));
+    MG_TRY(mg_launch_make_token(j->token));
     mg_meeting_close(&j->meeting); /* of the last start */
     j->meeting = (mg_meeting){.reserved = -1};
     MG_TRY(mg_crew_open(crew, j->placement.np, j->placement.np, -1));

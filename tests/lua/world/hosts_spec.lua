@@ -2,6 +2,7 @@
 
 local check = require "check"
 local test = check.test
+local sorted = check.sorted_lines
 
 local function script(name, text)
   local path = check.path(name)
@@ -30,13 +31,6 @@ local PLACE = script("place.lua", [[
   print(v "HOST_NAME" or "here", v "MGPU_RANK", v "MGPU_SIZE", v "MGPU_LOCAL_RANK", v "MGPU_LOCAL_SIZE", hub,
     #v "MGPU_TOKEN", ...)]])
 
-local function sorted(text)
-  local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
-  return table.concat(lines, "\n")
-end
-
 -- Runs mgpulua with arguments in shell syntax; `before`: variables for it. Returns its output and exit status.
 local function run(arguments, before)
   return check.run(("env -u SLURM_JOB_NODELIST -u SLURM_JOB_ID -u PBS_NODEFILE -u PE_HOSTFILE -u MGPU_OUTPUT "
@@ -45,24 +39,24 @@ end
 
 test("-H starts processes on several hosts, as many as there are slots", function()
   local text, status = run("-H a:2,b --output all " .. PLACE .. [[ "two words" "it's" '$HOME' "]] .. "a\nb" .. '"')
-  local rest = "\tnumeric\t32\ttwo words\tit's\t$HOME\ta\nb\n"
+  local rest = "\tnumeric\t64\ttwo words\tit's\t$HOME\ta\nb\n"
   check.equal(sorted(text), sorted("a\t0\t3\t0\t2" .. rest .. "a\t1\t3\t1\t2" .. rest .. "b\t2\t3\t0\t1" .. rest))
   check.equal(status, 0)
-  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\tnumeric\t32\n")
-  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\tnumeric\t32\n")
+  check.equal(run("-H a:2,b:2 --np 3 " .. PLACE), "a\t0\t3\t0\t2\tnumeric\t64\n")
+  check.equal(run("-Hme@a --np=1 --output prefix " .. PLACE), "[0] me@a\t0\t1\t0\t1\tnumeric\t64\n")
 end)
 
 test("processes of this host and of others share one numbering, and others learn this host's addresses", function()
   local name = check.run "hostname":gsub("%s+$", "")
   check.equal(sorted(run(("-H localhost,a,%s:2 --output prefix %s"):format(name, PLACE))),
-    "[0] here\t0\t4\t0\t3\tnumeric\t32\n[1] a\t1\t4\t0\t1\tnumeric\t32\n"
-    .. "[2] here\t2\t4\t1\t3\tnumeric\t32\n[3] here\t3\t4\t2\t3\tnumeric\t32")
+    "[0] here\t0\t4\t0\t3\tnumeric\t64\n[1] a\t1\t4\t0\t1\tnumeric\t64\n"
+    .. "[2] here\t2\t4\t1\t3\tnumeric\t64\n[3] here\t3\t4\t2\t3\tnumeric\t64")
   check.equal(sorted(run("-H 127.0.0.1:2 --output all " .. PLACE)),
-    "here\t0\t2\t0\t2\tnumeric\t32\nhere\t1\t2\t1\t2\tnumeric\t32")
+    "here\t0\t2\t0\t2\tnumeric\t64\nhere\t1\t2\t1\t2\tnumeric\t64")
 end)
 
 test("rank 0's host tells where the ranks meet, also behind what its login prints", function()
-  check.equal(run("-H talks,a " .. PLACE), "Welcome to this host\ntalks\t0\t2\t0\t1\tnumeric\t32\n")
+  check.equal(run("-H talks,a " .. PLACE), "Welcome to this host\ntalks\t0\t2\t0\t1\tnumeric\t64\n")
   local text, status = run("-H gone,a " .. PLACE)
   check.matches(text, "^no route to host\nmgpulua: host gone: it could not be reached")
   check.equal(status, 255)
@@ -75,7 +69,7 @@ test("the working folder and the variables of mgpulua travel, others do not", fu
 end)
 
 test("--hostfile and the files of PBS and UGE name hosts", function()
-  local expected = "a\t0\t3\t0\t2\tnumeric\t32\na\t1\t3\t1\t2\tnumeric\t32\nb\t2\t3\t0\t1\tnumeric\t32"
+  local expected = "a\t0\t3\t0\t2\tnumeric\t64\na\t1\t3\t1\t2\tnumeric\t64\nb\t2\t3\t0\t1\tnumeric\t64"
   local file = check.path "hosts"
   check.write(file, "# two hosts\na slots=2\nb:1\n")
   check.equal(sorted(run(("--hostfile %s --output all %s"):format(file, PLACE))), expected)
@@ -87,10 +81,10 @@ end)
 
 test("an allocation of SLURM names hosts, but one with a single node takes any number of processes", function()
   check.equal(sorted(run("--np 3 --output all " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2(x2)'")),
-    "n1\t0\t3\t0\t2\tnumeric\t32\nn1\t1\t3\t1\t2\tnumeric\t32\nn2\t2\t3\t0\t1\tnumeric\t32")
-  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tnumeric\t32\n")
+    "n1\t0\t3\t0\t2\tnumeric\t64\nn1\t1\t3\t1\t2\tnumeric\t64\nn2\t2\t3\t0\t1\tnumeric\t64")
+  check.equal(run("--np 2 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]'"), "n1\t0\t2\t0\t1\tnumeric\t64\n")
   check.equal(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST=n1 SLURM_TASKS_PER_NODE=1"),
-    "here\t0\t3\t0\t3\tnumeric\t32\n")
+    "here\t0\t3\t0\t3\tnumeric\t64\n")
   check.matches(run("--np 3 " .. PLACE, "SLURM_JOB_NODELIST='n['"), "SLURM_JOB_NODELIST=n[: not a list of nodes")
   local text, status = run("--np 5 " .. PLACE, "SLURM_JOB_NODELIST='n[1-2]' SLURM_JOB_CPUS_PER_NODE='2(x2)'")
   check.matches(text, "--np 5: the 2 hosts of SLURM_JOB_NODELIST have 4 slots: name more hosts")

@@ -2,6 +2,7 @@
 
 local check = require "check"
 local test = check.test
+local sorted = check.sorted_lines
 
 local PRINT = [[local core = require "mgpu.core"
 local ok, l = pcall(core.launch)
@@ -182,13 +183,6 @@ end)
 test("an empty variable counts as unset", function()
   check.matches(found { RANK = "", WORLD_SIZE = "", TF_CONFIG = "", MGPU_LAUNCH = "" }, "^none\t")
 end)
-
-local function sorted(text)
-  local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
-  return table.concat(lines, "\n")
-end
 
 -- What two processes find that this mpirun starts, in the order of ranks.
 local function started_by(command, package)

@@ -18,13 +18,6 @@ function M.expected(launcher, size)
   return table.concat(lines, "\n")
 end
 
-function M.sorted(text)
-  local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
-  return table.concat(lines, "\n")
-end
-
 local transports = {}
 for _, transport in ipairs(require "mgpu.core".transports()) do transports[transport.name] = not transport.problem end
 

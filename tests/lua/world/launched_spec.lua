@@ -4,7 +4,7 @@ local check = require "check"
 local test = check.test
 
 local launched = require "lua.world.launched"
-local JOIN, expected, sorted = launched.JOIN, launched.expected, launched.sorted
+local JOIN, expected, sorted = launched.JOIN, launched.expected, check.sorted_lines
 local needs_transport, needs_program = launched.needs_transport, launched.needs_program
 
 -- A port that is free now.

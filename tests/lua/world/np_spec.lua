@@ -2,6 +2,7 @@
 
 local check = require "check"
 local test = check.test
+local sorted = check.sorted_lines
 
 -- Runs mgpulua with arguments in shell syntax; `before`: variables for it. Returns output and exit status.
 local function run(arguments, before)
@@ -14,13 +15,6 @@ local function script(name, text)
   return path
 end
 
-local function sorted(text)
-  local lines = {}
-  for line in text:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  table.sort(lines)
-  return table.concat(lines, "\n")
-end
-
 local PLACE = script("place.lua", [[
   local v = os.getenv
   print(v "MGPU_RANK", v "MGPU_SIZE", v "MGPU_LOCAL_RANK", v "MGPU_LOCAL_SIZE",
@@ -29,13 +23,13 @@ local PLACE = script("place.lua", [[
 test("--np starts the script with its arguments in so many processes, and rank 0's output is shown", function()
   for n = 1, 4 do
     local text, status = run(("--np %d %s a --np 7 -H"):format(n, PLACE))
-    check.equal(text, ("0\t%d\t0\t%d\ttrue\t32\ta\t--np\t7\t-H\n"):format(n, n))
+    check.equal(text, ("0\t%d\t0\t%d\ttrue\t64\ta\t--np\t7\t-H\n"):format(n, n))
     check.equal(status, 0)
   end
   local text = run("--output all --np=3 " .. PLACE)
-  check.equal(sorted(text), "0\t3\t0\t3\ttrue\t32\n1\t3\t1\t3\ttrue\t32\n2\t3\t2\t3\ttrue\t32")
+  check.equal(sorted(text), "0\t3\t0\t3\ttrue\t64\n1\t3\t1\t3\ttrue\t64\n2\t3\t2\t3\ttrue\t64")
   text = run("--np=2 --output=prefix " .. PLACE)
-  check.equal(sorted(text), "[0] 0\t2\t0\t2\ttrue\t32\n[1] 1\t2\t1\t2\ttrue\t32")
+  check.equal(sorted(text), "[0] 0\t2\t0\t2\ttrue\t64\n[1] 1\t2\t1\t2\ttrue\t64")
 end)
 
 test("all processes share an address and a token that no command line shows", function()

@@ -3,7 +3,7 @@
 local check = require "check"
 local launched = require "lua.world.launched"
 local test = check.test
-local JOIN, expected, sorted = launched.JOIN, launched.expected, launched.sorted
+local JOIN, expected, sorted = launched.JOIN, launched.expected, check.sorted_lines
 
 check.slow()
 for _, program in ipairs { "slurmctld", "slurmd", "srun", "munged" } do launched.needs_program(program) end

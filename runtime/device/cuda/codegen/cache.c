@@ -1,5 +1,6 @@
 /* The disk cache: one file per entry, {header, key, data}, which is checked before it is used. */
 #include "device/cuda/codegen/codegen.h"
+#include "core/fnv.h"
 #include "core/alloc.h"
 #include "core/io.h"
 #include <pthread.h>
@@ -27,10 +28,7 @@ static int writes; /* since the process began, for TRIM_EVERY */
 
 /* FNV-1a is fast enough for sources of some kilobytes, and the full key is compared anyway. */
 uint64_t mg_cuda_hash(uint64_t hash, const void *data, size_t n) {
-    const unsigned char *p = data;
-    if (hash == 0) hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
-    return hash;
+    return mg_fnv(hash ? hash : MG_FNV_START, data, n);
 }
 
 /* The cache's folder; false if neither MGPU_CACHE nor HOME is set, or the path is too long. */
