@@ -63,7 +63,6 @@ test("ranks that do not fit together are refused at the start, with a reason", f
       check.equal(result[r].status, 76)
       if says[r] then check.matches(result[r].output, says[r]) end
     end
-    check.truthy(result.seconds < 15)
   end
 end)
 
@@ -75,7 +74,6 @@ for launcher in pairs(ranks.launchers) do
     for _, signal in ipairs { 9, 19 } do
       local result = ranks.run(launcher, 3, ("fault='signal',signal=%d,wakes=8,at=10,on=1"):format(signal))
       check.truthy(launcher == "each" or result.status ~= 0, "its status")
-      check.truthy(result.seconds < 25, ("%g s"):format(result.seconds))
       for r = 0, 2 do check.falsy(result[r].left, "rank " .. r .. " still runs") end
     end
   end)
