@@ -15,10 +15,10 @@ CUDA    ?= /usr/local/cuda
 # The packages that `make deps` installs; `make lint` and `make fuzz` need LINT_PACKAGES besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libgif-dev \
-           libwebp-dev libcmocka-dev \
+           libwebp-dev libucx-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
-TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev iproute2 slurm-wlm munge
+TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev iproute2 slurm-wlm munge
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG

@@ -260,7 +260,9 @@ static mg_status find_transport(void) {
     if (found) return MG_OK;
     return mg_fail(MG_UNSUPPORTED,
                    "%s has started %d processes, which need mgpu-%s.so to exchange messages: %s; "
-                   "MGPU_TRANSPORT names another one, MGPU_LAUNCH=none runs each process by itself",
+                   "`make` builds it where its library is installed (libucx-dev, libopenmpi-dev, "
+                   "libmpich-dev). MGPU_TRANSPORT names another one, MGPU_LAUNCH=none runs each "
+                   "process by itself",
                    world.launch.by, world.size, name, why);
 }
 
