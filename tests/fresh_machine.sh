@@ -38,6 +38,7 @@ trap 'exit 130' INT TERM
 unshare --mount --fork --kill-child mmdebstrap --variant=apt --components="$components" --keyring="$keyring" \
   --include="make,ca-certificates$packages" "$suite" "$root" "$mirror"
 
+printf '127.0.0.1 localhost\n::1 localhost\n' >>"$root/etc/hosts" # as an installed system has it
 mkdir -p "$root/root/mgpulua"
 if git rev-parse --git-dir >/dev/null 2>&1; then
   git ls-files -co --exclude-standard -z | tar --null -T - --ignore-failed-read -c
@@ -55,5 +56,6 @@ unshare --mount --pid --fork --kill-child sh -ec '
   mount --make-rprivate /
   mount -t proc proc "$1/proc"
   mount --rbind /dev "$1/dev"
+  mount --rbind /sys "$1/sys"
   exec chroot "$1" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     LANG=C.UTF-8 TERM="${TERM:-dumb}" ${http_proxy:+http_proxy="$http_proxy"} sh /root/commands.sh' sh "$root"

@@ -135,7 +135,9 @@ static mg_link *try_address(attempt *a, const char *name, double seconds, double
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     mg_link *link = NULL;
     snprintf(port, sizeof port, "%d", a->h->port);
-    const int failed = getaddrinfo(name, port, &hints, &list);
+    /* "localhost" is known everywhere, also where no file says so, as in small containers. */
+    const int failed =
+        getaddrinfo(strcmp(name, "localhost") == 0 ? NULL : name, port, &hints, &list);
     if (failed) {
         char why[512];
         snprintf(why, sizeof why, "the host name \"%s\" does not resolve (%s)", name,
