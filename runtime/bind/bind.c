@@ -302,16 +302,16 @@ static const luaL_Reg core_functions[] = {{"fail", core_fail},
  * visible ops and what lua/mgpu/tensor/init.lua adds) and `ops` (all of them, for tests). */
 int luaopen_mgpu_core(lua_State *L) {
     const luaL_Reg *lists[] = {
-        core_functions,       mg_bind_tensor,    mg_bind_tensor_methods,
-        mg_bind_variable,     mg_bind_grad,      mg_bind_jit,
-        mg_bind_device,       mg_bind_memory,    mg_bind_random,
-        mg_bind_data,         mg_bind_io,        mg_bind_json,
-        mg_bind_store,        mg_bind_zip,       mg_bind_h5,
-        mg_bind_checkpoint,   mg_bind_nested,    mg_bind_image,
-        mg_bind_source,       mg_bind_terminal,  mg_bind_source_csv,
-        mg_bind_elements,     mg_bind_transform, mg_bind_datasets,
-        mg_bind_source_files, mg_bind_tfrecord,  mg_bind_library,
-        mg_bind_world,
+        core_functions,       mg_bind_tensor,       mg_bind_tensor_methods,
+        mg_bind_variable,     mg_bind_grad,         mg_bind_jit,
+        mg_bind_device,       mg_bind_memory,       mg_bind_random,
+        mg_bind_data,         mg_bind_io,           mg_bind_json,
+        mg_bind_store,        mg_bind_zip,          mg_bind_h5,
+        mg_bind_checkpoint,   mg_bind_nested,       mg_bind_image,
+        mg_bind_source,       mg_bind_terminal,     mg_bind_source_csv,
+        mg_bind_elements,     mg_bind_transform,    mg_bind_datasets,
+        mg_bind_source_files, mg_bind_tfrecord,     mg_bind_library,
+        mg_bind_world,        mg_bind_world_values,
     };
     bind_replace_pairs(L);
     lua_newtable(L);

@@ -1,9 +1,6 @@
 /* The world in Lua: who is there, what rank 0 tells the others, and computing alone. */
 #include "bind/bind.h"
 #include "core/plugin.h"
-#include "device/buffer.h"
-#include "graph/graph.h"
-#include "graph/joint.h"
 #include "world/transport.h"
 #include "world/world.h"
 #include <stdlib.h>
@@ -118,39 +115,6 @@ static int core_world_send(lua_State *L) {
     return 1;
 }
 
-/* The variable's value as bytes on the host, from rank 0; elsewhere it becomes the variable's. */
-static mg_status send_value(mg_variable *v, char *bytes, size_t n) {
-    if (mg_world_rank() == 0) MG_TRY(mg_tensor_read(v->value, bytes));
-    MG_TRY(mg_world_broadcast(0, bytes, n));
-    if (mg_world_rank() == 0) return MG_OK;
-    mg_device *d = v->value->device;
-    mg_buffer *b = mg_buffer_new(d, n);
-    if (!b) return mg_error_code();
-    mg_status status = d->api->copy_in(d, b->data, bytes, n);
-    mg_tensor *t = NULL;
-    if (status == MG_OK) t = mg_tensor_from_buffer(b, (mg_dtype)v->value->dtype, &v->value->shape);
-    mg_buffer_release(b);
-    if (status == MG_OK && !t) status = MG_OOM;
-    return status == MG_OK ? mg_variable_set(v, t) : status;
-}
-
-/* world_send_values(variables): they get the values that they have on rank 0. */
-static int core_world_send_values(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TTABLE);
-    for (int i = 1; i <= (int)lua_objlen(L, 1); i++) {
-        lua_rawgeti(L, 1, i);
-        mg_variable *v = bind_to_variable(L, -1);
-        if (!v)
-            return bind_fail(L, MG_USAGE, "world_send_values: entry %d is a %s, not a variable", i,
-                             luaL_typename(L, -1));
-        const size_t n = mg_tensor_bytes(v->value);
-        char *bytes = lua_newuserdata(L, n + 1);
-        bind_check(L, send_value(v, bytes, n));
-        lua_settop(L, 1);
-    }
-    return 0;
-}
-
 /* world_link(a, b, bytes, rounds) -> the seconds of a message from rank a to rank b. All ranks call
  * it. */
 static int core_world_link(lua_State *L) {
@@ -177,41 +141,6 @@ static int core_world_sum_time(lua_State *L) {
     double seconds = 0;
     if (mg_world_size() > 1) bind_check(L, mg_world_measure_sum(count, rounds, &seconds));
     lua_pushnumber(L, seconds);
-    return 1;
-}
-
-/* world_differing(variables) -> the numbers of those of which some rank has another value than rank
- * 0. All ranks call it. */
-static int core_world_differing(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TTABLE);
-    const int n = (int)lua_objlen(L, 1);
-    mg_variable **list = lua_newuserdata(L, (size_t)(n + 1) * sizeof *list);
-    bool *differs = lua_newuserdata(L, (size_t)n + 1);
-    for (int i = 0; i < n; i++) {
-        lua_rawgeti(L, 1, i + 1);
-        list[i] = bind_to_variable(L, -1);
-        if (!list[i])
-            return bind_fail(L, MG_USAGE, "world_differing: entry %d is a %s, not a variable",
-                             i + 1, luaL_typename(L, -1));
-        lua_pop(L, 1);
-    }
-    bind_check(L, mg_joint_find_differing(list, n, differs));
-    lua_newtable(L);
-    for (int i = 0; i < n; i++) {
-        if (!differs[i]) continue;
-        lua_pushinteger(L, i + 1);
-        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
-    }
-    return 1;
-}
-
-/* variable_changes(v) -> how often the variable has got a new value. */
-static int core_variable_changes(lua_State *L) {
-    const mg_variable *v = bind_to_variable(L, 1);
-    if (!v)
-        return bind_fail(L, MG_USAGE, "variable_changes: expected a variable, got a %s",
-                         luaL_typename(L, 1));
-    lua_pushnumber(L, (double)v->n_changes);
     return 1;
 }
 
@@ -276,9 +205,6 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_fail", core_world_fail},
                                   {"world_gather", core_world_gather},
                                   {"world_send", core_world_send},
-                                  {"world_send_values", core_world_send_values},
                                   {"world_link", core_world_link},
                                   {"world_sum_time", core_world_sum_time},
-                                  {"world_differing", core_world_differing},
-                                  {"variable_changes", core_variable_changes},
                                   {NULL, NULL}};

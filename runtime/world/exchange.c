@@ -391,6 +391,20 @@ mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes
     return status;
 }
 
+static mg_status swap(batch *b, int peer, const void *out, void *in, size_t bytes) {
+    MG_TRY(start_receive(b, peer, in, bytes));
+    MG_TRY(start_send(b, peer, out, bytes));
+    return wait_all(b);
+}
+
+mg_status mg_exchange_swap(uint32_t tag, int peer, const void *out, void *in, size_t bytes) {
+    if (peer < 0) return MG_OK;
+    batch *b = new_batch(tag);
+    const mg_status status = b ? swap(b, peer, out, in, bytes) : MG_OOM;
+    free_batch(b);
+    return status;
+}
+
 /* ---- measuring ---- */
 
 static mg_status bounce(batch *m, bool first, int other, char *data, size_t bytes, int rounds) {

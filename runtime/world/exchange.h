@@ -40,6 +40,9 @@ mg_status mg_exchange_gather(uint32_t tag, void *all, const size_t *bytes);
 /* The same without the deadline: some ranks may do other work first, however long it takes. */
 mg_status mg_exchange_gather_when_ready(uint32_t tag, void *all, const size_t *bytes);
 mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes);
+/* `in` becomes the peer's `out`; the peer makes the same call with this rank as its peer. -1: this
+ * rank has none. */
+mg_status mg_exchange_swap(uint32_t tag, int peer, const void *out, void *in, size_t bytes);
 
 /* Ranks a and b send `bytes` to and fro, `rounds` times; *seconds becomes the time of one way on a.
  * The other ranks return at once. */

@@ -135,6 +135,7 @@ static const char *const place_names[] = {
     [MG_AT_SEND] = "a callback or another result of rank 0",
     [MG_AT_END] = "the end of its data or a barrier",
     [MG_AT_CALL] = "a call of fit, evaluate or predict",
+    [MG_AT_VALUES] = "an exchange of weights or gradients",
 };
 
 /* Names the first difference between rank r and rank 0. */

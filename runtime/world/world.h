@@ -71,6 +71,7 @@ enum mg_world_place {
     MG_AT_SEND,     /* rank 0 sends a result */
     MG_AT_END,      /* the data have ended, or a barrier */
     MG_AT_CALL,     /* a call of a model's method that trains or evaluates begins */
+    MG_AT_VALUES,   /* ranks that train on weights of their own add something up (values.h) */
 };
 
 /* Every rank calls it before it exchanges anything else. MG_USAGE on all ranks, and *differs set,
