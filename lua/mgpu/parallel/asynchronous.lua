@@ -13,14 +13,15 @@ local train_step = require "mgpu.train.train_step"
 local Async = {}
 Async.__index = Async
 
--- The jitted step of a device: unscaled gradients, losses and what the metrics need of one batch.
-local function gradient_step(compiled, model, device)
+-- The jitted step that computes unscaled gradients, losses and what the metrics need of one batch. spread: as core.jit
+-- takes it.
+local function gradient_step(compiled, model, spread)
   local optimizer = compiled.optimizer
   return core.jit(function(rows, layout, key, first, order, ...) -- luacheck: no unused
     local batch = train_step.gradients(compiled, model, order, first, rows, layout, { ... })
     return { grads = optimizer:unscale(batch.grads), loss = batch.loss, each = batch.each, y = batch.y,
       weight = batch.weight, predictions = batch.predictions, masks = batch.masks }
-  end, { devices = { device } })
+  end, spread)
 end
 
 -- ---- the store ----------------------------------------------------------------------------------
@@ -34,14 +35,14 @@ local function to_device(value, device)
   return copy
 end
 
--- The jitted step of the store: applies the gradients of a batch and updates loss and metrics.
-local function store_step(compiled, model)
+-- The jitted step that applies the gradients of a batch and updates loss and metrics.
+local function store_step(compiled, model, spread)
   return core.jit(function(result, rows, outputs, key) -- luacheck: no unused
     compiled.optimizer:apply_unscaled(result.grads, model.trainable_variables)
     result.rows = rows
     compiled.metrics:update(result)
     return outputs
-  end)
+  end, spread)
 end
 
 -- Waits for a device's result and applies it.
@@ -65,20 +66,16 @@ local function idle_job(self)
   end
 end
 
---- is_idle(): whether a device has no work.
-function Async:is_idle() return idle_job(self) ~= nil end
-
---- submit(batch): starts a batch of a cursor (batch_cursor.lua) on an idle device. There must be one.
-function Async:submit(batch)
-  local job = idle_job(self)
+-- Starts a batch of a cursor (batch_cursor.lua) on an idle device.
+local function submit(self, job, batch)
   self.given = self.given + 1
   job.version, job.rows, job.number = self.version, batch.rows, self.given
   job.handle = job.step:submit(batch.rows, batch.layout, self.key, batch.first, batch.order,
     unpack(batch.tensors))
 end
 
---- take(): waits until a device has finished and applies its gradients. RETURNS false if no device is working.
-function Async:take()
+-- Waits until a device has finished and applies its gradients. RETURNS false if no device is working.
+local function receive_next(self)
   for _ = 1, math.huge do
     local oldest, working
     for _, job in ipairs(self.jobs) do
@@ -93,6 +90,22 @@ function Async:take()
   end
 end
 
+-- The methods of a trainer: see strategies.lua.
+
+--- train_batch(take): gives batches to the idle devices and applies one device's gradients, which is what a step is.
+function Async:train_batch(take)
+  local job = idle_job(self)
+  while job do
+    local batch = take()
+    if not batch then break end
+    submit(self, job, batch)
+    job = idle_job(self)
+  end
+  return receive_next(self)
+end
+
+function Async:end_epoch() end -- luacheck: no self
+
 --- abandon(): stops the devices and drops their results. Called at the end, after an error too.
 function Async:abandon()
   for _, job in ipairs(self.jobs) do
@@ -101,11 +114,13 @@ function Async:abandon()
   end
 end
 
---- report() -> the mean and the largest staleness since the last call.
-function Async:report()
+Async.reports = { "staleness_mean", "staleness_max" }
+
+--- report(values): the mean and the largest staleness since the last call.
+function Async:report(values)
   local s = self.staleness
   self.staleness = { sum = 0, n = 0, max = 0 }
-  return s.n > 0 and s.sum / s.n or 0, s.max
+  values.staleness_mean, values.staleness_max = s.n > 0 and s.sum / s.n or 0, s.max
 end
 
 --- new(compiled, model): `compiled` has strategy "async", hence several devices and a home.
@@ -113,9 +128,9 @@ local function new(compiled, model)
   local self = setmetatable({ compiled = compiled, jobs = {}, version = 0, given = 0, key = train_step.plan_key(model),
     staleness = { sum = 0, n = 0, max = 0 }, apply = store_step(compiled, model) }, Async)
   for i, device in ipairs(compiled.devices) do
-    self.jobs[i] = { step = gradient_step(compiled, model, device) }
+    self.jobs[i] = { step = gradient_step(compiled, model, { devices = { device } }) }
   end
   return self
 end
 
-return { new = new, gradient_step = gradient_step }
+return { new = new, gradient_step = gradient_step, store_step = store_step }

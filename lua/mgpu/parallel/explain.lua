@@ -87,7 +87,7 @@ end
 -- The report on the step of an asynchronous device, repeated for each device: all their steps are equal.
 local function async_reports(model, names, rows)
   local tensors, layout = batch_of(model, rows)
-  local step = asynchronous.gradient_step(model.compiled, model, "null:0")
+  local step = asynchronous.gradient_step(model.compiled, model, { devices = { "null:0" } })
   step:prepare(rows, layout, 0, nil, nil, unpack(tensors))
   local report, list = step:report()[1], {}
   report.rows = rows

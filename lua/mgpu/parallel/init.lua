@@ -11,6 +11,7 @@
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
+local strategies = require "mgpu.parallel.strategies"
 local view = require "mgpu.parallel.view"
 local world = require "mgpu.parallel.world"
 
@@ -100,8 +101,6 @@ M.optimizers = require "mgpu.parallel.optimizers"
 
 -- ---- strategies ---------------------------------------------------------------------------------
 
-local NAMES = { "mirrored", "central", "async" }
-
 local Strategy = {}
 Strategy.__index = Strategy
 function Strategy:__tostring() return ("strategy %q on %s"):format(self.name, table.concat(self.devices, ", ")) end
@@ -133,15 +132,6 @@ function Strategy:scope(fn)
   return unpack(results, 2)
 end
 
-local function check_name(name)
-  local known = false
-  for _, each in ipairs(NAMES) do known = known or each == name end
-  if not known then
-    fail("strategy", "unknown strategy %q%s; there are %s", tostring(name),
-      core.did_you_mean(name, NAMES), table.concat(NAMES, ", "))
-  end
-end
-
 -- With several processes, the sum of what each has.
 local function count_replicas(name, list)
   if name == "async" then return 1 end
@@ -150,21 +140,27 @@ local function count_replicas(name, list)
   return sum
 end
 
---- strategy(name, {devices = "all"}) -> a strategy: "mirrored" (all-reduce), "central" (weights on the host) or
---- "async".
--- devices: as in compile. Fields: name, devices, weights, num_replicas_in_sync. With several processes, each
--- gives its own devices, all must call this, and the replicas of all are counted. Errors: another name; no such device.
+--- strategy(name, {devices = "all", ...}) -> a strategy.
+--
+--   "mirrored"    all devices have the same weights, and add up their gradients. compression (several processes): how
+--                 the gradients are sent: "float16", "bfloat16", or {top_k = 0.01} for the largest hundredth
+--   "central"     the weights are kept and updated on the host
+--   "async"       the devices of one process do not wait for each other
+--   "local_sgd"   each process trains weights of its own; every `period` (16) steps they become their means
+--   "elastic"     likewise, but a center pulls them, and they the center, by `rate` (0.9) over the number of processes
+--   "adasum"      the changes of each step are added where they are orthogonal, and averaged where they are parallel
+-- devices: as in compile. Fields: name, devices, weights, options, num_replicas_in_sync. With several processes, each
+-- gives its own devices, all must call this, and the replicas of all are counted. With one process, the last three and
+-- compression make no difference. Errors: another name or option; no such device.
 -- Example:
 --     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })
 --     print(strategy, strategy.num_replicas_in_sync)  --> strategy "mirrored" on cpu:0, cpu:1 2
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
 --     model:compile { loss = "mse", strategy = strategy }
 function M.strategy(name, given)
-  check_name(name)
-  local chosen = options.check("strategy", options.declare { { "devices", "any", default = "all" } },
-    given or {})
+  local chosen = strategies.check(name, given)
   local list, weights = devices.resolve("strategy", chosen.devices)
-  return setmetatable({ name = name, devices = list, weights = weights,
+  return setmetatable({ name = name, devices = list, weights = weights, options = chosen,
     num_replicas_in_sync = count_replicas(name, list) }, Strategy)
 end
 
@@ -198,19 +194,21 @@ function M.resolve(model, chosen)
   if spread then
     if list then fail("compile", "the model is parallel already: leave devices out") end
     optimizer_devices(chosen.optimizer, spread.devices)
-    return { devices = spread.devices, strategy = spread.strategy, home = spread.home }
+    return { devices = spread.devices, strategy = spread.strategy, options = strategies.check(spread.strategy),
+      home = spread.home }
   end
   list = optimizer_devices(chosen.optimizer, list) or list
   if type(strategy) == "string" then
-    check_name(strategy)
-    return { devices = list, weights = weights, stages = stages, strategy = strategy }
+    return { devices = list, weights = weights, stages = stages, strategy = strategy,
+      options = strategies.check(strategy) }
   elseif getmetatable(strategy) == Strategy then
     return { devices = list or strategy.devices, weights = weights or strategy.weights,
-      strategy = strategy.name }
+      strategy = strategy.name, options = strategy.options }
   elseif strategy ~= nil then
     fail("compile", "strategy must be a name or made by mgpu.parallel.strategy, got %s", type(strategy))
   end
-  return { devices = list, weights = weights, stages = stages, strategy = "mirrored" }
+  return { devices = list, weights = weights, stages = stages, strategy = "mirrored",
+    options = strategies.check "mirrored" }
 end
 
 return require "mgpu.strict_table" ("mgpu.parallel", M)

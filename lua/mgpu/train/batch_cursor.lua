@@ -3,7 +3,8 @@
 --     local cursor = batch_cursor.new(source, batch_size, shuffle, position)
 --     cursor:start(pass)              -- begins pass number `pass`, counted from 0
 --     local batch = cursor:take(n)    -- at most n batches of equal size for one step, nil at the end of the pass
--- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua. If the
+-- A batch is the arguments of a step: {count, rows, layout, first, order, tensors}, see train_step.lua; with an order,
+-- `at` is the number in `first`. If the
 -- source is tensors, nothing is copied: the step itself gathers the rows order[first], ... from the whole tensors.
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
@@ -36,10 +37,11 @@ function Rows:take(limit)
   if left <= 0 then return nil end
   local rows = math.min(size, left)
   local count = rows < size and 1 or math.min(limit, math.floor(left / size))
-  begin_at(self, self.at)
-  self.at = self.at + count * rows
+  local at = self.at
+  begin_at(self, at)
+  self.at = at + count * rows
   if self.position then self.position.at = self.at end
-  return { count = count, rows = rows, layout = source.layout, first = self.first, order = self.order,
+  return { count = count, rows = rows, layout = source.layout, first = self.first, order = self.order, at = at,
     tensors = source.tensors }
 end
 

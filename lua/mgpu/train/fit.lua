@@ -4,7 +4,6 @@
 -- forward, loss, gradients, optimizer, metrics) runs on them, then callbacks and progress bar are told. The step
 -- returns nothing, so the loop runs ahead of an asynchronous device; reading loss and metrics waits for it.
 -- Epochs and steps count from 1, as the user counts them.
-local asynchronous = require "mgpu.parallel.asynchronous"
 local Backup = require "mgpu.train.checkpoint.backup"
 local batch_cursor = require "mgpu.train.batch_cursor"
 local CallbackList = require "mgpu.train.callback_list"
@@ -17,15 +16,11 @@ local placement = require "mgpu.train.placement"
 local Progress = require "mgpu.train.progress"
 local proving = require "mgpu.parallel.proving"
 local step_errors = require "mgpu.train.step_errors"
+local strategies = require "mgpu.parallel.strategies"
 local train_step = require "mgpu.train.train_step"
 local world = require "mgpu.parallel.world"
 
 -- ---- the run ------------------------------------------------------------------------------------
-
--- The asynchronous trainer of the present devices, or nil.
-local function async_of(compiled, model)
-  return compiled.strategy == "async" and compiled.spread and asynchronous.new(compiled, model) or nil
-end
 
 -- Passes are counted from the optimizer's step count, so that a fit that continues an earlier fit or a saved model
 -- shuffles as one uninterrupted fit would.
@@ -51,13 +46,24 @@ local function new_callbacks(run)
   local callbacks = CallbackList.new("fit", run.model, given.callbacks, { epochs = given.epochs, steps = run.steps,
     batch_size = run.train.rows and given.batch_size, verbose = given.verbose, samples = run.train.rows,
     metrics = names }, run.history)
-  callbacks:check_fit(measured, when, run.async and { "staleness_mean", "staleness_max" } or {})
+  callbacks:check_fit(measured, when, run.trainer and run.trainer.reports or {})
   return callbacks
+end
+
+-- Callbacks run on rank 0 for all, so ranks that are not in step cannot call them after a batch.
+local function check_in_step(run)
+  if not (run.trainer and world.is_joint()) or run.trainer.in_step then return end
+  for _, when in ipairs { "on_train_batch_begin", "on_train_batch_end" } do
+    if run.callbacks:has(when) then
+      core.fail("usage", ("fit: with strategy %q the ranks do not take their steps together, so no callback can have "
+        .. "%s: use on_epoch_end"):format(run.compiled.strategy, when))
+    end
+  end
 end
 
 -- The state of one fit:
 --   model, compiled, given (fit's checked options), train, validation (sources), cursor, history, callbacks, progress
---   async          the trainer of strategy "async", or nil
+--   trainer        what trains in place of the jitted step (parallel/strategies.lua), or nil
 --   begins_batches, ends_batches   whether a callback has on_train_batch_begin, on_train_batch_end
 --   steps          batches of an epoch; nil until the first epoch ends, for a dataset of unknown length
 --   steps_a_pass   batches of a pass over the data; nil if unknown. steps_per_epoch makes the two differ
@@ -74,11 +80,12 @@ local function new_run(model, train, validation, given)
     epoch = 0, step = 0 }
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
-  run.history, run.async = History {}, async_of(compiled, model)
+  run.history, run.trainer = History {}, strategies.trainer(compiled, model)
   run.history:keep_settings(given)
   run.callbacks = new_callbacks(run)
   run.begins_batches = run.callbacks:has "on_train_batch_begin"
   run.ends_batches = run.callbacks:has "on_train_batch_end"
+  check_in_step(run)
   run.progress = Progress.new(given.verbose, given.style)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
   run.outer = compiled.fitting
@@ -100,7 +107,7 @@ local function change_devices(run)
   placement.place_state(compiled, run.model)
   if compiled.device then data_adapter.move({ run.train, run.validation }, compiled.device) end
   run.cursor:settle(compiled.device, train_step.position(compiled, "train"))
-  run.async = async_of(compiled, run.model)
+  run.trainer = strategies.trainer(compiled, run.model)
 end
 
 -- ---- one batch ----------------------------------------------------------------------------------
@@ -136,19 +143,17 @@ end
 -- Whether a signal has asked to save a checkpoint and stop.
 local function is_stopping(run) return run.backup and run.backup.stop_requested() end
 
--- Submits batches to the idle devices and applies one device's gradients, which is what a step is here. RETURNS false
--- when the gradients of all batches of the epoch are applied.
-local function train_batch_async(run)
-  local function more()
-    return not run.ended and run.submitted ~= run.steps and not is_stopping(run)
-      and (run.submitted == 0 or not run.model.stop_training)
-  end
+-- The next batch for a trainer; nil if no more of them is to begin.
+local function take_batch(run)
+  if run.ended or run.submitted == run.steps or is_stopping(run) then return nil end
+  if run.submitted > 0 and run.model.stop_training then return nil end
+  return next_batch(run, 1)
+end
+
+-- A step of a trainer. RETURNS false when it has trained all batches of the epoch.
+local function train_by_trainer(run, key)
   run.step = run.step + 1
-  while more() and run.async:is_idle() do
-    local batch = next_batch(run, 1)
-    if batch then run.async:submit(batch) end
-  end
-  if run.async:take() then return true end
+  if run.trainer:train_batch(function() return take_batch(run) end, key) then return true end
   run.step = run.step - 1
   return false
 end
@@ -160,7 +165,7 @@ end
 
 -- Runs the next step; false at the end of the epoch.
 local function train_batch(run, key)
-  if run.async then return train_batch_async(run) end
+  if run.trainer then return train_by_trainer(run, key) end
   if run.step == run.steps then return false end
   local kind, limit = next_step(run)
   local batch = next_batch(run, limit)
@@ -191,13 +196,13 @@ local function run_step(run, key, read)
   local before = run.step
   if not attempt(run, train_batch, run, key) then return false end
   if run.ends_batches then
-    if run.async then placement.place_state(run.compiled, run.model) end
+    if run.trainer then placement.place_state(run.compiled, run.model) end
     run.callbacks:call("on_train_batch_end", run.step, run.compiled.metrics:lazy())
   end
   attempt(run, run.progress.step, run.progress, run.step, read)
   if run.backup then run.backup:after_step(run, run.step - before) end
   if proving.after_step then proving.after_step(run.model) end
-  return not run.model.stop_training or run.async -- asynchronous devices finish their batches first
+  return not run.model.stop_training or run.trainer -- which may have batches to finish
 end
 
 -- RETURNS the logs of the epoch.
@@ -205,12 +210,13 @@ local function train_epoch(run)
   local key, metrics = train_step.plan_key(run.model), run.compiled.metrics
   local read = function() return metrics:read() end
   while not run.trained and run_step(run, key, read) do end
+  if run.trainer then attempt(run, run.trainer.end_epoch, run.trainer) end
   world.meet()
-  if run.async and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
+  if run.trainer and is_stopping(run) and not run.ended and run.step ~= run.steps then run.backup:stop(run) end
   run.trained, run.steps = true, run.steps or run.step
   local values = attempt(run, read) or read()
   if not run.nonfinite then step_errors.check_weights(run.model, place_of(run)) end
-  if run.async then values.staleness_mean, values.staleness_max = run.async:report() end
+  if run.trainer then run.trainer:report(values) end
   return values
 end
 
@@ -274,8 +280,8 @@ end
 -- Leaves model and devices usable, after an error too.
 local function finish(run, completed)
   if run.backup then run.backup:finish(completed) end
-  if run.async then
-    run.async:abandon()
+  if run.trainer then
+    run.trainer:abandon()
     pcall(placement.place_state, run.compiled, run.model) -- moves the weights home, unless home was lost
   end
   run.compiled.fitting = run.outer

@@ -4,7 +4,7 @@
 --   devices   names, or nil: everything stays on the device where it is
 --   device    the only device of the list, where data must lie; nil with several
 --   home      the device of eager work: the first one, or the one that keeps the weights ("central", "async")
---   strategy  "mirrored", "central" or "async"
+--   strategy  its name, and strategy_options, its options: see parallel/strategies.lua
 --   spread    the options of core.jit for several devices, or several processes; else nil
 --   share     which devices of all processes are this one's, when that is known: row_share.lua
 --   groups    with device groups: the first device of each stage
@@ -13,6 +13,7 @@
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local shared_weights = require "mgpu.train.shared_weights"
+local strategies = require "mgpu.parallel.strategies"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -22,7 +23,7 @@ local M = {}
 -- What is meant for the devices of one process.
 local function check_alone(compiled, where)
   local alone = compiled.eager and "run_eagerly" or where.weights and "devices with weights"
-    or where.strategy ~= "mirrored" and ("strategy %q"):format(where.strategy)
+    or strategies.get(where.strategy).alone and ("strategy %q"):format(where.strategy)
   if alone then
     core.fail("usage", ("compile: %s works in one process only, but %d run this script: leave it out"):format(alone,
       world.size()))
@@ -35,8 +36,21 @@ local function own_device()
   return default == gpus[1] and devices.share_of_rank(gpus)[1] or default
 end
 
+-- What each rank does with its own rows, it does batch by batch on devices that all hold the whole model.
+local function check_replicas(compiled, where)
+  local alone = where.stages and "device groups" or compiled.accumulate > 1 and "accumulate"
+    or compiled.steps_per_execution > 1 and "steps_per_execution"
+  if alone then
+    core.fail("usage", ("compile: %s cannot be combined with strategy %q%s: leave it out"):format(alone, where.strategy,
+      where.strategy == "mirrored" and " and compression" or ""))
+  end
+end
+
 local function check_devices(compiled, where)
-  if world.size() > 1 then check_alone(compiled, where) end
+  if world.size() > 1 then
+    check_alone(compiled, where)
+    if where.strategy ~= "mirrored" or where.options.compression then check_replicas(compiled, where) end
+  end
   if not where.devices or #where.devices == 1 then return end
   if compiled.eager then
     core.fail("usage", "compile: run_eagerly works on one device only: leave it out")
@@ -69,7 +83,7 @@ local function apply_devices(compiled, where)
   local joint = world.size() > 1
   local names = where.devices or joint and { own_device() } or nil
   local several = names and #names > 1
-  compiled.devices, compiled.strategy = names, where.strategy
+  compiled.devices, compiled.strategy, compiled.strategy_options = names, where.strategy, where.options
   compiled.steps, compiled.positions = {}, {}
   compiled.device = names and not several and names[1] or nil
   compiled.home = names and names[1]
@@ -83,8 +97,9 @@ local function apply_devices(compiled, where)
   compiled.home = central or compiled.home
 end
 
---- set_devices(compiled, where): where = {devices =, weights = shares of the rows, strategy =, stages =, home =}, as
---- parallel.resolve returns it. During a fit the change waits for the next epoch: see settle_devices.
+--- set_devices(compiled, where): where = {devices =, weights = shares of the rows, strategy =, options = of the
+--- strategy, stages =, home =}, as parallel.resolve returns it. During a fit the change waits for the next epoch: see
+--- settle_devices.
 function M.set_devices(compiled, where)
   check_devices(compiled, where)
   if compiled.fitting then compiled.next_devices = where else apply_devices(compiled, where) end
@@ -142,12 +157,12 @@ end
 
 -- ---- moving state -------------------------------------------------------------------------------
 
--- Moves each variable to the first of the devices, unless it is on one of them already.
-local function move(variables, devices)
+-- Moves each variable to the first of the homes, unless it is on one of them already.
+local function move(variables, homes)
   for _, v in ipairs(variables) do
     local there = false
-    for _, device in ipairs(devices) do there = there or v:device() == device end
-    if not there then v:assign(v:value():to(devices[1])) end
+    for _, device in ipairs(homes) do there = there or v:device() == device end
+    if not there then v:assign(v:value():to(homes[1])) end
   end
 end
 

@@ -207,7 +207,9 @@ local function with_groups(compiled, fn)
   return function(...) return device_scope.with_stages(groups, fn, ...) end
 end
 
-local function make_step(compiled, model, kind)
+--- make(compiled, model, kind, spread) -> a new step of kind "train", "accumulate" or "test". spread: the devices, as
+--- core.jit takes them.
+function M.make(compiled, model, kind, spread)
   local function step(count, rows, layout, key, first, order, ...) -- luacheck: no unused
     local tensors = { ... }
     local position = order and not first and M.position(compiled, kind).row
@@ -218,14 +220,14 @@ local function make_step(compiled, model, kind)
     end
     if position then position:assign(from) end
   end
-  return compiled.eager and step or core.jit(with_groups(compiled, step), compiled.spread)
+  return compiled.eager and step or core.jit(with_groups(compiled, step), spread)
 end
 
 --- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once.
 -- key: the result of plan_key. When it changes, other weights may be trained, whose gradients need sums as well.
 function M.get(compiled, kind, model, key)
   if not compiled.steps[kind] then
-    compiled.steps[kind] = make_step(compiled, model, kind)
+    compiled.steps[kind] = M.make(compiled, model, kind, compiled.spread)
   end
   if kind ~= "test" and compiled.accumulate > 1 and compiled.sums_key ~= key then
     M.make_sums(compiled, model.trainable_variables)

@@ -89,7 +89,7 @@ end
 local MADE = "the step that rank 1 has made differs from that of rank 0 "
 local DIFFERS = {
   nothing = "^nothing$",
-  ["variables of a step of its own"] = "the ranks have different values of the variable %S+: load or make weights on all",
+  ["variables of a step of its own"] = "the ranks have different values of the variable %S+: load or make",
   rows = MADE .. "in the number of rows of the batch: give all ranks the same data and batch size",
   ["batch size"] = MADE .. "in the number of rows of the batch: give all",
   ["rows of a last batch"] = MADE .. "in its operations and shapes: all ranks must run the same script with",
@@ -109,7 +109,7 @@ local DIFFERS = {
   ["a step that rank 0 does not make"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to the end",
   ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
   ["a seed between two steps"] = "the random numbers of rank 1 are not those of rank 0",
-  ["a callback that one rank lacks"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to a callback",
+  ["a callback that one rank lacks"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to a",
 }
 
 for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
@@ -165,7 +165,7 @@ test("an error that one rank alone raises ends all, with its reason", function()
   check.equal(status, 1)
   check.matches(text, "no such file %(generator: the function at %S+, element 30%)")
   local _, told = text:gsub("fit: epoch 1, step %d+: rank 1 %(host %S+, pid %d+%) failed: [^\n]*no such file", "")
-  check.equal(told, 2)
+  if told ~= 2 then check.fail(("%d ranks were told: %s"):format(told, text)) end
 end)
 
 -- ---- callbacks --------------------------------------------------------------------------------------------

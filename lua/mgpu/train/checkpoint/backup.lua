@@ -47,9 +47,9 @@ function Backup.new(run)
   callback = callback or { save_freq = "epoch", keep = 2, delete_checkpoint = false }
   local self = setmetatable({ dir = dir, callback = callback, save_freq = callback.save_freq, keep = callback.keep,
     delete = callback.delete_checkpoint and callback.dir == dir, since = 0 }, Backup)
-  if run.async and self.save_freq ~= "epoch" then
-    core.fail("usage", 'fit: BackupAndRestore: with strategy "async" there is a common state only at the end of an '
-      .. 'epoch: give save_freq = "epoch"')
+  if run.trainer and self.save_freq ~= "epoch" then
+    core.fail("usage", ('fit: BackupAndRestore: with strategy %q there is a common state only at the end of an epoch: '
+      .. 'give save_freq = "epoch"'):format(run.compiled.strategy))
   end
   callback.last_saved = nil
   return self
@@ -176,7 +176,7 @@ local function save(self, run)
   if self.writer == no_writer then return true end
   self:collect()
   self.since = 0
-  if run.async then placement.place_state(run.compiled, run.model) end
+  if run.trainer then placement.place_state(run.compiled, run.model) end
   local tensors, notes = captured(run)
   local where = { epoch = run.epoch, step = run.step, within = run.within }
   local ok, result = pcall(function()
@@ -227,7 +227,7 @@ end
 function Backup:after_step(run, count)
   if self.saving and not self.writer:busy() then self:collect() end
   self.since = self.since + count
-  if run.model.stop_training or run.async then return end -- the epoch ends now, or there is no common state
+  if run.model.stop_training or run.trainer then return end -- the epoch ends now, or there is no common state
   if core.stop_requested() then self:stop(run) end
   if self.save_freq ~= "epoch" and self.since >= self.save_freq then save(self, run) end
 end
