@@ -7,9 +7,9 @@
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
-CC       = gcc
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CFLAGS   = -O3 -g
-WERROR   =
+WERROR  ?=
 MODE     = release
 CUDA    ?= /usr/local/cuda
 # The packages that `make deps` installs; `make lint` and `make fuzz` need LINT_PACKAGES besides.

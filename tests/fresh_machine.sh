@@ -6,7 +6,7 @@
 #
 # SUITE: bookworm, trixie, noble ... COMPILER: a package with a command of its name, as gcc-13 or clang; without it the
 # system's gcc. The variable MIRROR names another mirror, KEYRING its keys, http_proxy a proxy; KEEP=1 keeps the system;
-# DO is another command than '$MAKE mnist && $MAKE test', in which $MAKE is make with its settings.
+# DO is another command than 'make mnist && make test'.
 #
 # It needs root and the package mmdebstrap, for suites of Ubuntu also ubuntu-keyring, and 4 GB in TMPDIR (/var/tmp).
 # All mounts are in mount namespaces of their own, so they go away however the script ends.
@@ -48,9 +48,9 @@ fi | tar -x -C "$root/root/mgpulua"
 
 cat >"$root/root/commands.sh" <<EOF
 cd /root/mgpulua
-MAKE="make WERROR=-Werror${compiler:+ CC=$compiler}"
+export WERROR=-Werror${compiler:+ CC=$compiler} # variables of the environment: tests call make, too
 set -ex
-${DO:-\$MAKE mnist && \$MAKE test}
+${DO:-make mnist && make test}
 EOF
 unshare --mount --pid --fork --kill-child sh -ec '
   mount --make-rprivate /

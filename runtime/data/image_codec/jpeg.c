@@ -16,8 +16,10 @@
 #include <setjmp.h>
 #include <stdio.h>
 /* needs stdio.h before it */
-#include <jerror.h>
 #include <jpeglib.h>
+
+/* needs jpeglib.h before it: the messages' numbers depend on the version of the interface */
+#include <jerror.h>
 
 enum {
     /* The maximum number of pixels that a byte can encode: a block of 8 x 8 has at least one bit,
