@@ -149,8 +149,8 @@ static mg_stage read_stage(lua_State *L) {
     return stage;
 }
 
-/* Reads the share {first=, n=, total=} on top of the stack. */
-static mg_share read_share(lua_State *L) {
+/* Reads the share {first=, n=, total=, weights=} on top of the stack. weights: room for them. */
+static mg_share read_share(lua_State *L, double weights[MG_MAX_SHARDS]) {
     luaL_checktype(L, -1, LUA_TTABLE);
     const int64_t first = count_field(L, "first", 0), n = count_field(L, "n", 1),
                   total = count_field(L, "total", 1);
@@ -159,16 +159,25 @@ static mg_share read_share(lua_State *L) {
                   "a share of a batch: %lld devices from number %lld on, of %lld; at most %d are "
                   "possible",
                   (long long)n, (long long)first, (long long)total, MG_MAX_SHARDS);
-    return (mg_share){(int)first, (int)n, (int)total};
+    lua_getfield(L, -1, "weights");
+    const bool weighted = lua_istable(L, -1);
+    for (int i = 0; i < total && weighted; i++) {
+        lua_rawgeti(L, -1, i + 1);
+        weights[i] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return (mg_share){(int)first, (int)n, (int)total, weighted ? weights : NULL};
 }
 
 /* share_rows(share, rows) -> the first of the rows (from 0) of a batch that the share has, and
  * their number; see mg_share. */
 static int core_share_rows(lua_State *L) {
     int64_t from, to;
+    double weights[MG_MAX_SHARDS];
     lua_settop(L, 2);
     lua_insert(L, 1);
-    const mg_share share = read_share(L);
+    const mg_share share = read_share(L, weights);
     mg_share_rows(&share, (int64_t)luaL_checknumber(L, 1), &from, &to);
     lua_pushnumber(L, (double)from);
     lua_pushnumber(L, (double)(to - from));
@@ -239,6 +248,7 @@ static int default_threads(const mg_stream_spec *spec) {
 static int core_stream(lua_State *L) {
     mg_stream_spec spec = {.source = bind_to_source(L, 1, "stream")};
     mg_stage stages[MOST_STAGES];
+    double weights[MG_MAX_SHARDS];
     for (int i = 2; i <= 3; i++) luaL_checktype(L, i, LUA_TTABLE);
     bind_poll(L);
     spec.n_stages = (int)lua_objlen(L, 2);
@@ -254,7 +264,7 @@ static int core_stream(lua_State *L) {
     lua_settop(L, 3);
     read_devices(L, 3, &spec); /* the table stays on top, where count_field reads it */
     lua_getfield(L, -1, "share");
-    if (!lua_isnil(L, -1)) spec.share = read_share(L);
+    if (!lua_isnil(L, -1)) spec.share = read_share(L, weights);
     lua_pop(L, 1);
     spec.pass = (uint64_t)count_field(L, "pass", 0);
     spec.element = count_field(L, "element", 0);

@@ -1,9 +1,11 @@
 /* The world in Lua: who is there, what rank 0 tells the others, and computing alone. */
 #include "bind/bind.h"
 #include "core/plugin.h"
+#include "graph/joint.h"
 #include "world/transport.h"
 #include "world/world.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the world ---- */
 
@@ -92,6 +94,42 @@ static int core_world_gather(lua_State *L) {
         lua_pushnumber(L, (double)all[r]);
         lua_rawseti(L, -2, r + 1);
     }
+    return 1;
+}
+
+/* world_devices(n, weights) -> {first, n, total, weights}: the devices of all ranks that share the
+ * rows of a step. n: those of this rank, with their weights, or nil; all ranks call it. first
+ * counts from 0; weights: of all devices, absent if no rank has given any. */
+static int core_world_devices(lua_State *L) {
+    const int n = (int)luaL_checkinteger(L, 1);
+    const bool weighted = lua_istable(L, 2);
+    double own[MG_MAX_DEVICES];
+    if (n < 1 || n > MG_MAX_DEVICES)
+        return bind_fail(L, MG_USAGE, "world_devices: expected 1 to %d devices, got %d",
+                         MG_MAX_DEVICES, n);
+    for (int i = 0; i < n && weighted; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        own[i] = luaL_checknumber(L, -1);
+        lua_pop(L, 1);
+    }
+    mg_joint_devices all;
+    double weights[MG_MAX_SHARDS]; /* copied, because Lua's errors would leak those of `all` */
+    const mg_status status = mg_joint_find_devices(n, weighted ? own : NULL, &all);
+    const bool any = status == MG_OK && all.weights;
+    if (any) memcpy(weights, all.weights, (size_t)all.total * sizeof weights[0]);
+    mg_joint_free_devices(&all);
+    bind_check(L, status);
+    lua_createtable(L, 0, 4);
+    set_number(L, "first", (double)all.first);
+    set_number(L, "n", n);
+    set_number(L, "total", (double)all.total);
+    if (!any) return 1;
+    lua_createtable(L, (int)all.total, 0);
+    for (int i = 0; i < all.total; i++) {
+        lua_pushnumber(L, weights[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "weights");
     return 1;
 }
 
@@ -204,6 +242,7 @@ const luaL_Reg mg_bind_world[] = {{"launch", core_launch},
                                   {"world_begin", core_world_begin},
                                   {"world_fail", core_world_fail},
                                   {"world_gather", core_world_gather},
+                                  {"world_devices", core_world_devices},
                                   {"world_send", core_world_send},
                                   {"world_link", core_world_link},
                                   {"world_sum_time", core_world_sum_time},

@@ -21,7 +21,7 @@ int64_t mg_element_rows_read(void) {
 /* Deals the rows out over the devices of this process. */
 static void deal(mg_shards *own, const mg_share *share, int64_t rows) {
     mg_shards all;
-    mg_shards_deal(&all, share->total, rows, NULL);
+    mg_shards_deal(&all, share->total, rows, share->weights);
     *own = (mg_shards){.n = share->n, .rows = rows};
     memcpy(own->first, all.first + share->first, (size_t)share->n * sizeof own->first[0]);
     memcpy(own->count, all.count + share->first, (size_t)share->n * sizeof own->count[0]);

@@ -11,10 +11,11 @@
 #include "data/order.h"
 
 /* The rows of a batch that are needed where several processes share its rows: those of the devices
- * first .. first + n - 1 out of `total`, over which they are dealt (mg_shards_deal, without
- * weights). A total of 0: all rows. */
+ * first .. first + n - 1 out of `total`, over which they are dealt (mg_shards_deal). A total of 0:
+ * all rows. */
 typedef struct mg_share {
     int first, n, total;
+    const double *weights; /* of all devices, or NULL; the owner's */
 } mg_share;
 
 /* Sets [*from, *to) to the rows of the share in a batch of `rows` rows. */

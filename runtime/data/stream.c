@@ -40,8 +40,8 @@ typedef struct job {
 } job;
 
 struct mg_stream {
-    mg_element_kind kind; /* with a retained source */
-    double weight[MG_MAX_DEVICES];
+    mg_element_kind kind;                                       /* with a retained source */
+    double weight[MG_MAX_DEVICES], share_weight[MG_MAX_SHARDS]; /* of `kind` */
     int64_t depth; /* maximum number of jobs in the queue; 0: one */
     /* used by the thread that is drawing */
     mg_order *order; /* owned */
@@ -388,6 +388,13 @@ static bool has_texts(const mg_source *source) {
     return texts;
 }
 
+static void take_share(mg_stream *s, const mg_share *share) {
+    s->kind.share = *share;
+    if (!share->weights) return;
+    memcpy(s->share_weight, share->weights, (size_t)share->total * sizeof s->share_weight[0]);
+    s->kind.share.weights = s->share_weight;
+}
+
 /* The threads are started last, when everything that they read is initialized. mg_stream_free also
  * frees a partly constructed stream. */
 mg_stream *mg_stream_new(const mg_stream_spec *spec) {
@@ -408,7 +415,7 @@ mg_stream *mg_stream_new(const mg_stream_spec *spec) {
     memcpy(s->kind.shard, spec->shard, sizeof s->kind.shard);
     memcpy(s->weight, spec->weight, sizeof s->weight);
     s->kind.n_shards = spec->n_shards;
-    if (!has_texts(spec->source)) s->kind.share = spec->share;
+    if (!has_texts(spec->source)) take_share(s, &spec->share);
     s->kind.weights = spec->weighted ? s->weight : NULL;
     s->kind.ahead = spec->depth > 0;
     s->depth = spec->depth;

@@ -21,7 +21,7 @@ typedef struct mg_stream_spec {
     int n_shards;
     double weight[MG_MAX_DEVICES]; /* of the shards, if weighted */
     bool weighted;
-    mg_share share;         /* of a batch: the rows to read, unless the source has texts */
+    mg_share share;         /* of a batch: the rows to read, unless the source has texts; copied */
     const mg_stage *stages; /* copied */
     int n_stages;
     int dense; /* this many of the innermost batches become axes of one tensor; each entry of the

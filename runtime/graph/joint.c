@@ -125,29 +125,69 @@ mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *gl
 
 /* ---- the devices ---- */
 
-mg_status mg_joint_connect(mg_plan *p) {
+/* A weight of 0 stands for none. */
+static mg_status gather_weights(int n, const double *own, mg_joint_devices *d) {
+    const int size = mg_world_size();
+    size_t *bytes = mg_alloc((size_t)size * sizeof *bytes);
+    d->weights = mg_alloc_zero((size_t)(d->total + 1) * sizeof *d->weights);
+    mg_status status = bytes && d->weights ? MG_OK : MG_OOM;
+    for (int r = 0; r < size && bytes; r++) bytes[r] = (size_t)d->here[r] * sizeof *d->weights;
+    for (int i = 0; i < n && own && d->weights; i++) d->weights[d->first + i] = own[i];
+    if (status == MG_OK) status = mg_world_gather_lists(d->weights, bytes);
+    mg_free(bytes);
+    return status;
+}
+
+/* NULL if no rank has given weights; else 1 where a rank has given none. */
+static void complete_weights(mg_joint_devices *d) {
+    bool weighted = false;
+    for (int64_t i = 0; i < d->total; i++) weighted |= d->weights[i] != 0;
+    for (int64_t i = 0; i < d->total; i++)
+        if (d->weights[i] == 0) d->weights[i] = 1;
+    if (weighted) return;
+    mg_free(d->weights);
+    d->weights = NULL;
+}
+
+mg_status mg_joint_find_devices(int n, const double *weights, mg_joint_devices *d) {
+    const int size = mg_world_size();
+    *d = (mg_joint_devices){.here = mg_alloc((size_t)size * sizeof *d->here)};
+    if (!d->here) return MG_OOM;
+    MG_TRY(mg_world_gather(n, d->here));
+    for (int r = 0; r < size; r++) {
+        if (r == mg_world_rank()) d->first = d->total;
+        d->total += d->here[r];
+    }
+    if (d->total > MG_MAX_SHARDS)
+        return mg_fail(MG_USAGE, "at most %d devices can share a step, the ranks have %lld",
+                       MG_MAX_SHARDS, (long long)d->total);
+    MG_TRY(gather_weights(n, weights, d));
+    complete_weights(d);
+    return MG_OK;
+}
+
+void mg_joint_free_devices(mg_joint_devices *d) {
+    mg_free(d->here);
+    mg_free(d->weights);
+}
+
+mg_status mg_joint_connect(mg_plan *p, const double *weights) {
     static int64_t n_plans; /* all ranks make the same */
-    const int n = mg_plan_stage_width(p), size = mg_world_size();
+    const int n = mg_plan_stage_width(p);
+    mg_joint_devices all;
     p->number = ++n_plans;
-    int64_t total = 0, *here = mg_alloc((size_t)size * sizeof *here);
-    if (!here) return MG_OOM;
-    mg_status status = mg_world_gather(n, here);
-    for (int r = 0; r < size && status == MG_OK; r++) {
-        if (r == mg_world_rank()) p->first = (int)total;
-        total += here[r];
-    }
-    if (status == MG_OK && total > MG_MAX_SHARDS) {
-        p->refused = true;
-        status = mg_fail(MG_USAGE, "at most %d devices can share a step, the ranks have %lld",
-                         MG_MAX_SHARDS, (long long)total);
-    }
+    mg_status status = mg_joint_find_devices(n, weights, &all);
+    p->refused = all.total > MG_MAX_SHARDS;
+    p->first = (int)all.first;
     for (int s = 0; s < p->n_stages && status == MG_OK; s++) {
         mg_device *devices[MG_MAX_DEVICES];
         for (int i = 0; i < n; i++) devices[i] = p->parts[s * n + i].device;
-        p->comms[s] = mg_device_connect_joint(devices, here);
+        p->comms[s] = mg_device_connect_joint(devices, all.here);
         if (!p->comms[s]) status = mg_error_code();
     }
-    mg_free(here);
+    p->weights = all.weights;
+    all.weights = NULL;
+    mg_joint_free_devices(&all);
     return status;
 }
 

@@ -14,8 +14,21 @@ mg_status mg_joint_compare(mg_plan *p, const mg_plan_spec *spec, const mg_ir *gl
 /* On all ranks: differs[i] becomes whether some rank has another value of variable i than rank 0.
  * All ranks give the same variables, which have values. */
 mg_status mg_joint_find_differing(mg_variable *const *variables, int n, bool *differs);
-/* Fills in p->comms, p->first and p->number. */
-mg_status mg_joint_connect(mg_plan *p);
+/* The devices of all ranks that share the rows of a batch, rank after rank. */
+typedef struct mg_joint_devices {
+    int64_t *here;        /* of each rank: how many it has */
+    int64_t first, total; /* the first one of this rank; all of them */
+    double *weights;      /* relative shares of the rows of all; NULL: equal ones */
+} mg_joint_devices;
+
+/* Every rank calls it with the number of its own devices and their weights. A rank that gives NULL
+ * has the weight 1 for each, if others give some. MG_USAGE on all ranks, and a total that is more
+ * than MG_MAX_SHARDS: there are too many. */
+mg_status mg_joint_find_devices(int n, const double *weights, mg_joint_devices *devices);
+void mg_joint_free_devices(mg_joint_devices *devices);
+/* Fills in p->comms, p->first, p->weights and p->number. weights: of this rank's devices, or NULL.
+ */
+mg_status mg_joint_connect(mg_plan *p, const double *weights);
 /* Before a run: MG_USAGE on all ranks, and *differs set, if not all run this plan with the same
  * random numbers. */
 mg_status mg_joint_meet(const mg_plan *p, bool *differs);

@@ -174,7 +174,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     const int n = mg_plan_stage_width(p);
     MG_TRY(mg_partition_rows(global, &rows));
     if (p->joint) {
-        mg_shards_deal(&p->shards, p->comms[0]->n, rows, NULL);
+        mg_shards_deal(&p->shards, p->comms[0]->n, rows, p->weights);
     } else {
         mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
                        spec->weights);
@@ -254,10 +254,10 @@ static mg_status find_stages(mg_plan *p, const mg_plan_spec *spec, const mg_ir *
 
 /* Copies what a run needs of the specification. */
 static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
-    if (spec->joint && (spec->weights || spec->central))
+    if (spec->joint && spec->central)
         return mg_fail(MG_UNSUPPORTED,
-                       "devices with weights and strategy \"central\" work within one "
-                       "process only: leave them out, or start one process");
+                       "strategy \"central\" works within one process only: leave it out, or start "
+                       "one process");
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->central = find_central(spec);
     p->joint = spec->joint;
@@ -312,11 +312,11 @@ static mg_comm *connect_parts(const mg_plan *p, int first, int n) {
 }
 
 /* One communicator per stage, and one of all parts if there are several stages. */
-static mg_status connect_all(mg_plan *p) {
+static mg_status connect_all(mg_plan *p, const double *weights) {
     const int n = mg_plan_stage_width(p);
     p->comms = mg_alloc_zero((size_t)p->n_stages * sizeof *p->comms);
     if (!p->comms) return MG_OOM;
-    if (p->joint) MG_TRY(mg_joint_connect(p));
+    if (p->joint) MG_TRY(mg_joint_connect(p, weights));
     for (int s = 0; s < p->n_stages && !p->joint; s++) {
         p->comms[s] = connect_parts(p, s * n, n);
         if (!p->comms[s]) return mg_error_code();
@@ -331,7 +331,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     for (int i = 0; i < p->n_parts; i++) MG_TRY(mg_device_check(p->parts[i].device));
     MG_TRY(mg_abandoned_allow(p->execution)); /* for this compilation and all runs */
     if (p->joint) MG_TRY(mg_joint_compare(p, spec, global));
-    MG_TRY(connect_all(p));
+    MG_TRY(connect_all(p, spec->weights));
     MG_TRY(partition_all(p, spec, global));
     divide_threads(p);
     const mg_status status = mg_execution_each(p->execution, compile_part, &p->execution->stop);
@@ -392,6 +392,7 @@ static void free_plan(mg_plan *p) {
     mg_free(p->comms);
     mg_free(p->stages);
     mg_free(p->root_part);
+    mg_free(p->weights);
     mg_free(p->parts);
     mg_free(p->variables);
     mg_free(p->guards);

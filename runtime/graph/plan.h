@@ -53,6 +53,7 @@ struct mg_plan {
     int64_t number;     /* joint: how many joint plans were made until this one */
     bool refused;       /* joint: all ranks alike have failed to make it */
     int first;          /* of the devices of a stage, in all ranks, the first one here */
+    double *weights;    /* joint: of those devices, their shares of the rows; NULL: equal ones */
     int *root_part;     /* per root: the part that its whole value, or its first rows, come from */
     mg_device **stages; /* per stage: its first device, which stands for it in the trace */
     mg_comm *world;     /* of all parts here, if there are several stages; else NULL */

@@ -216,6 +216,12 @@ mg_status mg_world_gather(int64_t own, int64_t *all) {
     return gather(all, sizeof *all, false);
 }
 
+mg_status mg_world_gather_lists(void *all, const size_t *bytes) {
+    if (world.size == 1) return MG_OK;
+    MG_TRY(mg_world_check());
+    return mg_exchange_gather(mg_channel_tag(&world.channel), all, bytes);
+}
+
 mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds) {
     MG_TRY(mg_exchange_bounce(mg_channel_tag(&world.channel), a, b, bytes, rounds, seconds));
     return mg_exchange_broadcast(mg_channel_tag(&world.channel), a, seconds, sizeof *seconds);

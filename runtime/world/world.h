@@ -88,6 +88,9 @@ uint32_t mg_world_flags(void);
 mg_status mg_world_broadcast(int root, void *data, size_t bytes);
 /* all[0 .. size-1] become the values of the ranks. */
 mg_status mg_world_gather(int64_t own, int64_t *all);
+/* `all` becomes what the ranks give, one after another: bytes[r] of rank r. This rank has put its
+ * own in place. */
+mg_status mg_world_gather_lists(void *all, const size_t *bytes);
 
 /* The seconds that a message of so many bytes takes from rank a to rank b, measured `rounds` times
  * to and fro, on all ranks. Every rank calls it. */

@@ -68,8 +68,8 @@ test("unknown options of save, save_weights, load_weights, summary, jit and the 
   end
   refused('summary: unknown option "bogus"', model.summary, model, { bogus = 1 })
   refused("mgpu.jit: options are a table, as in {devices = \"all\"}; got a string", mgpu.jit, print, "cpu:0")
-  refused("mgpu.jit: devices is a name, a list of names, a count or \"all\": shares", mgpu.jit, print,
-    { devices = { ["cpu:0"] = 1, ["cpu:1"] = 2 } })
+  refused("mgpu.jit: devices is a name, a list of names, a count, \"all\" or weights by name: groups", mgpu.jit, print,
+    { devices = { { "cpu:0", "cpu:1" } } })
   for _, name in ipairs { "lenet5", "mlp", "mnist_cnn" } do
     local make = mgpu.models[name]
     refused(name .. ': unknown option "clases" %(did you mean "classes"%?%)', make, { clases = 3 })

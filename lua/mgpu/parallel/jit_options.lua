@@ -11,9 +11,9 @@ return function(given)
     core.fail("usage", "mgpu.jit: options are a table, as in {devices = \"all\"}; got a " .. type(given))
   end
   local list, weights, stages = devices.resolve("mgpu.jit", options.check("mgpu.jit", JIT, given).devices)
-  if weights or stages then
-    core.fail("usage", 'mgpu.jit: devices is a name, a list of names, a count or "all": shares of the rows and groups '
-      .. "are for models, in compile")
+  if stages then
+    core.fail("usage", 'mgpu.jit: devices is a name, a list of names, a count, "all" or weights by name: groups are '
+      .. "for models, in compile")
   end
-  return { devices = list, joint = world.size() > 1 }
+  return { devices = list, weights = weights, joint = world.size() > 1 }
 end

@@ -42,7 +42,8 @@ end
 --- spread(compiled) -> the devices of this rank, as core.jit takes them; nil for one.
 function Common.spread(compiled)
   local names = compiled.devices
-  return #names > 1 and { devices = names, local_norm = compiled.bn == "local" } or nil
+  return #names > 1 and { devices = names, weights = compiled.spread.weights, local_norm = compiled.bn == "local" }
+    or nil
 end
 
 -- ---- sums over the ranks ------------------------------------------------------------------------

@@ -305,7 +305,7 @@ end
 
 --- jit(fn, {devices =}) -> a function like fn that is traced once for each kind of arguments, then runs as one plan.
 --
--- devices: as in compile, with equal shares. In fn, x:shard() says that the rows of x are split over the devices, in a
+-- devices: as in compile, but no groups. In fn, x:shard() says that the rows of x are split over the devices, in a
 -- world of several processes over those of all ranks; what is computed of them is combined where that is needed, so
 -- means, gradients and updates are those of all rows. Without it, fn runs where its tensors are.
 -- Example:

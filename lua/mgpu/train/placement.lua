@@ -22,7 +22,7 @@ local M = {}
 
 -- What is meant for the devices of one process.
 local function check_alone(compiled, where)
-  local alone = compiled.eager and "run_eagerly" or where.weights and "devices with weights"
+  local alone = compiled.eager and "run_eagerly"
     or strategies.get(where.strategy).alone and ("strategy %q"):format(where.strategy)
   if alone then
     core.fail("usage", ("compile: %s works in one process only, but %d run this script: leave it out"):format(alone,

@@ -13,13 +13,7 @@ function M.of(compiled)
   local spread = compiled and compiled.spread
   if not (spread and spread.joint and world.is_joint()) then return nil end
   if not compiled.share then
-    local n, share = #spread.devices / (spread.stages or 1), { first = 0, total = 0 }
-    for rank, devices in ipairs(core.world_gather(n)) do
-      if rank <= core.world().rank then share.first = share.first + devices end
-      share.total = share.total + devices
-    end
-    share.n = n
-    compiled.share = share
+    compiled.share = core.world_devices(#spread.devices / (spread.stages or 1), spread.weights)
   end
   return compiled.share
 end

@@ -146,6 +146,8 @@ cases {
     "image: float32 of shape {2, 2} is not a uint8 image {rows, columns, channels} within the limits" },
   { "a device given twice to a step", function() core.jit(print, { devices = { "cpu:0", "cpu:0" } }) end,
     "mgpu.jit: the device cpu:0 is given twice" },
+  { "no device among those of all ranks", function() core.world_devices(0) end,
+    "world_devices: expected 1 to 64 devices, got 0" },
   { "groups of devices that differ", function()
     core.jit(print, { devices = { "cpu:0", "cpu:1", "cpu:2" }, stages = 2 })
   end, "mgpu.jit: 3 devices cannot be divided into 2 equal groups" },

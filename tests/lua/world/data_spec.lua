@@ -72,6 +72,16 @@ test("ranks with several devices read the rows of all of them", function()
   end
 end)
 
+test("ranks with weights read the rows that these give them, and no others", function()
+  local names = { "tensors, shuffled ahead of need", "fewer rows than ranks", "rows with weights", "windows in batches",
+    "images, changed at random", "predictions" }
+  alone = alone or ranks.launch("alone", 1, "data_cases", "cpu:0")
+  for n, devices in pairs { [2] = "cpu:0=3,cpu:1=1;cpu:0=1", [3] = "cpu:0=1;cpu:0=30" } do
+    ranks.same_to_rounding(ranks.launch("np", n, "data_cases", devices, names), ranks.only(alone, names),
+      ranks.bounds_of "data_cases")
+  end
+end)
+
 test("the rows go to devices of another kind than the batch lies on", function()
   local names = { "tensors, shuffled ahead of need", "rows with weights", "classes with weights", "predictions" }
   alone = alone or ranks.launch("alone", 1, "data_cases", "cpu:0")

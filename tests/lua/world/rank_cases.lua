@@ -317,6 +317,21 @@ add("train_on_batch, test_on_batch and predict_on_batch", function(given)
     predicted = model:predict_on_batch(x) })
 end)
 
+-- A user's own step, by plain gradient descent.
+add("a step of mgpu.jit", function(given)
+  local x, y = sums(23)
+  local w, losses = mgpu.variable(mgpu.zeros({ 5, 1 }, { dtype = "float64" })), {}
+  local step = mgpu.jit(function(a, b)
+    local loss, gradients = mgpu.value_and_grad(function()
+      return ((a:shard():matmul(w:value()) - b:shard()) ^ 2):mean()
+    end, { w })()
+    w:assign(w:value() - gradients[1] * 0.1)
+    return loss
+  end, { devices = given.devices or "cpu:0" })
+  for i = 1, 4 do losses[i] = step(x, y):item() end
+  return { losses = losses, weights = w:value() }
+end)
+
 -- ---- datasets ---------------------------------------------------------------------------------------
 
 local function add_dataset(name, make)

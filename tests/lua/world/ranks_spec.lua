@@ -66,12 +66,33 @@ end)
 
 -- Cases in which most can go wrong with another division of rows.
 local FEW = { "dropout and noise", "batch normalization", "batches of one row", "metrics of one probability",
-  "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch", "device groups",
-  "weights of megabytes" }
+  "a step of mgpu.jit", "a masked mean of words", "accumulated gradients", "a shuffled dataset with prefetch",
+  "device groups", "weights of megabytes" }
 
 test("ranks may have several devices, and not all as many", function()
   for _, devices in ipairs { "cpu:0-1", "cpu:0-1;cpu:0", "cpu:0;cpu:0-2" } do
     same_to_rounding(launch("np", 2, "rank_cases", devices, FEW), only(alone(1), FEW))
+  end
+end)
+
+-- Number of ranks, their devices, and the devices of one process that train the same bits.
+local WEIGHTED = {
+  { 2, "cpu:0=3;cpu:0=1", "cpu:0=3,cpu:1=1" },
+  { 2, "cpu:0=3;cpu:0", "cpu:0=3,cpu:1=1" }, -- a rank without weights has 1 for each device
+  { 2, "cpu:0=1;cpu:0=50", "cpu:0=1,cpu:1=50" }, -- rank 0 gets no row
+  { 3, "cpu:0=5,cpu:1=1;cpu:0=2", "cpu:0=5,cpu:1=1,cpu:2=2,cpu:3=2" },
+}
+
+test("ranks that give weights share the rows as the devices of one process do", function()
+  local names = {}
+  for _, name in ipairs(FEW) do
+    if name ~= "device groups" then names[#names + 1] = name end
+  end
+  for _, case in ipairs(WEIGHTED) do
+    local n, devices, together = unpack(case)
+    local text = launch("np", n, "rank_cases", devices, names)
+    same_bits(text, launch("alone", 1, "rank_cases", together, names), devices)
+    same_to_rounding(text, only(alone(1), names))
   end
 end)
 
@@ -102,7 +123,6 @@ local DIFFERS = {
   ["alone: run_eagerly"] = "compile: run_eagerly works in one process only, but 3 run this script: leave it out",
   ["alone: central"] = 'compile: strategy "central" works in one process only, but 3 run',
   ["alone: async"] = 'compile: strategy "async" works in one process only, but 3 run',
-  ["alone: shares of rows"] = "compile: devices with weights works in one process only, but 3 run",
   ["alone: set_devices in a callback"] = "set_devices: a callback cannot change the devices of a model that several",
   ["alone: trainable in a callback"] = "a callback cannot change which layers are trainable while several processes",
   ["another step"] = "has come to another step than rank 0: all ranks must make the same steps in the same order",

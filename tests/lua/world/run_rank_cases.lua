@@ -1,12 +1,17 @@
 --- Runs cases and writes what they return to OUT.RANK, one line of 17 digits for each array: for ranks_spec.lua.
--- Arguments: the module of the cases, OUT, the devices of compile ("-": none; "a;b": a on rank 0, b on the others), and
--- the names of cases, else all run.
+-- Arguments: the module of the cases, OUT, the devices of compile ("-": none; "a;b": a on rank 0, b on the others;
+-- "cpu:0=3,cpu:1=1": with weights), and the names of cases, else all run.
 package.path = arg[0]:match "^(.*/)" .. "?.lua;" .. package.path
 local mgpu = require "mgpu"
 
 local module, out, devices = arg[1], arg[2], arg[3]
 local rank = mgpu.world().rank
 if devices:find ";" then devices = devices:match(rank == 0 and "^[^;]*" or "[^;]*$") end
+if devices:find "=" then
+  local weights = {}
+  for name, weight in devices:gmatch "([^,=]+)=([^,]+)" do weights[name] = tonumber(weight) end
+  devices = weights
+end
 local wanted = {}
 for i = 4, #arg do wanted[arg[i]] = true end
 

@@ -153,7 +153,7 @@ end)
 -- ---- what several processes cannot do, on all ranks ----------------------------------------------------
 
 for _, case in ipairs { { "run_eagerly", "run_eagerly", true }, { "central", "strategy", "central" },
-  { "async", "strategy", "async" }, { "shares of rows", "devices", { ["cpu:0"] = 2, ["cpu:1"] = 1 } } } do
+  { "async", "strategy", "async" } } do
   add("alone: " .. case[1], function() compiled():compile { loss = "mse", [case[2]] = case[3] } end)
 end
 
