@@ -42,13 +42,18 @@ static int core_first_unlike(lua_State *L) {
     return 0;
 }
 
-/* stack({tensor, ...}, [cell], [fill]) -> a tensor of shape {n, cell...}, see data/element.h. cell:
- * nil for the shape of the first tensor. */
+/* stack({tensor, ...}, [cell], [fill], [rows], [first]) -> a tensor of shape {rows, cell...}, see
+ * data/element.h. cell: nil for the shape of the first tensor; rows: the number of tensors unless
+ * given; first: 0. */
 static int core_stack(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     const double fill = luaL_optnumber(L, 3, 0);
     const int n = (int)lua_objlen(L, 1);
+    const int64_t rows = (int64_t)luaL_optnumber(L, 4, n), first = (int64_t)luaL_optnumber(L, 5, 0);
     if (n == 0) return bind_fail(L, MG_USAGE, "stack: expected tensors, got none");
+    if (first < 0 || first > rows - n)
+        return bind_fail(L, MG_USAGE, "stack: %d tensors from row %lld on are not in %lld rows", n,
+                         (long long)first, (long long)rows);
     lua_settop(L, 3);
     bind_poll(L);
     mg_tensor **list = lua_newuserdata(L, (size_t)n * sizeof *list); /* borrowed from the table */
@@ -63,10 +68,10 @@ static int core_stack(lua_State *L) {
     bind_eval(L, list, n);
     const mg_shape cell = read_cell(L, 2, list[0]);
     mg_tensor **place = bind_new_tensor(L);
-    mg_tensor *t = mg_stack(list, n, &cell, fill);
+    mg_tensor *t = mg_stack(list, n, &cell, fill, rows, first);
     if (!t && mg_error_code() == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);
-        t = mg_stack(list, n, &cell, fill);
+        t = mg_stack(list, n, &cell, fill, rows, first);
     }
     bind_fill(L, place, t);
     bind_account(L, mg_tensor_bytes(t));

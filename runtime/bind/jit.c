@@ -232,6 +232,21 @@ static void set_field(lua_State *L, const char *name, int64_t value) {
     lua_setfield(L, -2, name);
 }
 
+/* effects() -> the random draws and the number of variables assigned in each run of the plan used
+ * last, and how often the function was traced so far; nothing before the first call. */
+static int jit_effects(lua_State *L) {
+    const bind_jitted *j = bind_check_jitted(L);
+    const bind_jit_entry *last = last_used_entry(j);
+    int64_t draws;
+    int assigns;
+    if (!last) return 0;
+    mg_plan_effects(last->plan, &draws, &assigns);
+    lua_pushnumber(L, (double)draws);
+    lua_pushinteger(L, assigns);
+    lua_pushinteger(L, j->n_traces);
+    return 3;
+}
+
 /* report() -> for each device, a table of what it does in a run of the plan used last
  * (mg_plan_report). */
 static int jit_report(lua_State *L) {
@@ -347,6 +362,7 @@ void bind_open_jit(lua_State *L) {
     lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
     lua_pushcfunction(L, jit_prepare), lua_setfield(L, -2, "prepare");
     lua_pushcfunction(L, jit_report), lua_setfield(L, -2, "report");
+    lua_pushcfunction(L, jit_effects), lua_setfield(L, -2, "effects");
     lua_pushcfunction(L, bind_jit_submit), lua_setfield(L, -2, "submit");
     lua_setfield(L, -2, "__index");
     lua_pop(L, 1);

@@ -36,12 +36,23 @@ void mg_share_rows(const mg_share *share, int64_t rows, int64_t *from, int64_t *
     *to = own.first[own.n - 1] + own.count[own.n - 1];
 }
 
-/* Sets the rows to be read. A row of a batch of batches is several rows of the source. */
+static bool any_varies(const mg_source *s) {
+    bool varies = false;
+    for (int k = 0; k < s->n_fields; k++) varies = varies || mg_field_varies(&s->field[k]);
+    return varies;
+}
+
+/* Sets the rows to be read: those of the outermost batch, each of which may be several rows of the
+ * source. Of an element in parts at least one row is read, since the shape of what is made of parts
+ * follows from it. */
 static void choose_rows(mg_element *e, const mg_element_kind *kind, const mg_rows *rows) {
+    const mg_shape *batches = e->outer.rank > 0 ? &e->outer : &e->inner;
     e->from = 0, e->to = rows->n;
-    if (!kind->share.total || e->outer.rank > 0 || e->inner.rank == 0 || rows->n == 0) return;
-    const int64_t each = rows->n / e->inner.dim[0];
-    mg_share_rows(&kind->share, e->inner.dim[0], &e->from, &e->to);
+    if (!kind->share.total || batches->rank == 0 || rows->n == 0) return;
+    if (e->outer.rank > 0 && any_varies(kind->source)) return;
+    const int64_t each = rows->n / batches->dim[0];
+    mg_share_rows(&kind->share, batches->dim[0], &e->from, &e->to);
+    if (e->outer.rank > 0 && e->from == e->to) e->from = 0, e->to = 1;
     e->from *= each, e->to *= each;
 }
 

@@ -31,7 +31,7 @@ typedef struct mg_element_kind {
                                          device will be sharded: staged, too */
     int n_shards;
     const double *weights; /* of the shards, or NULL; the owner's */
-    mg_share share;        /* of batches in one part; then the shards are its devices, or none */
+    mg_share share;        /* of the outermost batch; then the shards are its devices, or none */
     int dense;             /* this many of the innermost batches become axes of one
                               buffer; each entry of the batches around them becomes a part */
     bool (*stop)(
@@ -79,10 +79,12 @@ int64_t mg_element_rows_read(void);
 
 /* ---- stack.c: tensors in host memory become one, along a new first axis ---- */
 
-/* A tensor of shape {n, cell...}: tensor i is copied into the corner of cell i, and the rest of the
- * cell is filled with `fill`. The n >= 1 tensors are evaluated, in host memory, of the same dtype,
- * and of the cell's rank; none is larger than the cell. The result is on the first one's device.
- * Owned; NULL: MG_OOM, or MG_USAGE for tensors that break these rules. */
-mg_tensor *mg_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell, double fill);
+/* A tensor of shape {rows, cell...}: tensor i is copied into the corner of cell first + i, and the
+ * rest of the cell is filled with `fill`; other cells are undefined. The n >= 1 tensors are
+ * evaluated, in host memory, of the same dtype, and of the cell's rank; none is larger than the
+ * cell. The result is on the first one's device. Owned; NULL: MG_OOM, or MG_USAGE for tensors that
+ * break these rules. */
+mg_tensor *mg_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell, double fill,
+                    int64_t rows, int64_t first);
 
 #endif

@@ -55,26 +55,27 @@ static void copy_corner(char *dst, const char *src, const mg_shape *s, const mg_
 
 /* Checks the tensors and sets *shape to that of the result. */
 static mg_status check_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell,
-                             mg_shape *shape) {
+                             int64_t rows, mg_shape *shape) {
     for (int64_t i = 0; i < n; i++) MG_TRY(check_tensor(tensors[i], i, tensors[0], cell));
     if (cell->rank == MG_MAX_RANK)
         return mg_fail(MG_USAGE, "batch: elements of %d axes cannot be batched: %d are possible",
                        cell->rank, MG_MAX_RANK);
-    *shape = (mg_shape){.rank = cell->rank + 1, .dim = {n}};
+    *shape = (mg_shape){.rank = cell->rank + 1, .dim = {rows}};
     memcpy(shape->dim + 1, cell->dim, (size_t)cell->rank * sizeof cell->dim[0]);
     return mg_shape_check(shape, "batch");
 }
 
-mg_tensor *mg_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell, double fill) {
+mg_tensor *mg_stack(mg_tensor *const *tensors, int64_t n, const mg_shape *cell, double fill,
+                    int64_t rows, int64_t first) {
     const mg_dtype dtype = (mg_dtype)tensors[0]->dtype;
     const size_t size = mg_dtype_size(dtype);
     mg_shape shape;
-    if (check_stack(tensors, n, cell, &shape) != MG_OK) return NULL;
+    if (check_stack(tensors, n, cell, rows, &shape) != MG_OK) return NULL;
     const size_t cell_bytes = size * (size_t)mg_shape_count(cell);
-    mg_buffer *b = mg_buffer_new(tensors[0]->device, cell_bytes * (size_t)n);
+    mg_buffer *b = mg_buffer_new(tensors[0]->device, cell_bytes * (size_t)rows);
     if (!b) return NULL;
     for (int64_t i = 0; i < n; i++) {
-        char *dst = (char *)b->data + (size_t)i * cell_bytes;
+        char *dst = (char *)b->data + (size_t)(first + i) * cell_bytes;
         if (!mg_shape_equal(&tensors[i]->shape, cell))
             fill_cell(dst, dtype, fill, (size_t)mg_shape_count(cell));
         copy_corner(dst, tensors[i]->buffer->data, &tensors[i]->shape, cell, size);

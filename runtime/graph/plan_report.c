@@ -5,6 +5,11 @@
 #include "graph/execution.h"
 #include <string.h>
 
+void mg_plan_effects(const mg_plan *p, int64_t *draws, int *assigns) {
+    *draws = (int64_t)p->n_draws;
+    *assigns = p->n_assigns;
+}
+
 /* One part per device. */
 int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;

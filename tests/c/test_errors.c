@@ -170,15 +170,15 @@ static void a_stack_takes_tensors_that_fit(void **state) {
     const mg_shape cell = MG_SHAPE(2);
     mg_tensor *small = held(MG_F32, MG_SHAPE(2)), *large = held(MG_F32, MG_SHAPE(3)),
               *exact = held(MG_F64, MG_SHAPE(2)), *lazy = ones(MG_F32, MG_SHAPE(2));
-    assert_null(mg_stack((mg_tensor *[]){small, large}, 2, &cell, 0));
+    assert_null(mg_stack((mg_tensor *[]){small, large}, 2, &cell, 0, 2, 0));
     message_is("stack: tensor 2 of shape {3} does not fit into {2}");
-    assert_null(mg_stack((mg_tensor *[]){small, exact}, 2, &cell, 0));
+    assert_null(mg_stack((mg_tensor *[]){small, exact}, 2, &cell, 0, 2, 0));
     message_is("stack: tensor 2 is of dtype float64, the first of float32");
-    assert_null(mg_stack((mg_tensor *[]){small, lazy}, 2, &cell, 0));
+    assert_null(mg_stack((mg_tensor *[]){small, lazy}, 2, &cell, 0, 2, 0));
     message_is("stack: tensor 2 has no values in the host's memory");
     const mg_shape deep = MG_SHAPE(1, 1, 1, 1, 1, 1, 1, 1);
     mg_tensor *eight = held(MG_F32, deep);
-    assert_null(mg_stack(&eight, 1, &deep, 0));
+    assert_null(mg_stack(&eight, 1, &deep, 0, 1, 0));
     message_is("batch: elements of 8 axes cannot be batched: 8 are possible");
     mg_tensor_release(small), mg_tensor_release(large), mg_tensor_release(exact);
     mg_tensor_release(lazy), mg_tensor_release(eight);

@@ -236,7 +236,8 @@ function methods:length() return self.count < math.huge and self.count or nil en
 -- sends them there ahead of time. With nil, or after a map: the device of the tensors, or the default device.
 -- spread: the {devices =, weights =} that will share the rows of each batch; prefetch sends each device its rows. With
 -- a `share` (train/row_share.lua) only the rows of these devices are read, and the other rows of a batch are undefined.
--- After a map, or with text, all rows are read.
+-- Maps of single rows run for these rows, too, once a call is known to be independent of those before it; the first
+-- batch is made in whole. With text, or after a map of batches, all rows are read.
 -- Errors: a position past the end.
 -- Example:
 --     local ds = mgpu.data.from_tensors { mgpu.arange(4) }

@@ -81,7 +81,7 @@ Stream.__index = Stream
 
 function Stream:take()
   local x, y, weight, more
-  if self.is_shared then
+  if self.of_data and self.next:is_shared() then
     x, y, weight, more = row_share.only_here(self.next)
   else
     x, y, weight, more = self.next()
@@ -100,7 +100,7 @@ function Stream:start(_, position)
   local dataset = self.source.dataset
   local of_data = checks.is_dataset(dataset)
   self.next = of_data and dataset:iter(position, self.device, self.spread) or dataset:iter(position)
-  self.is_shared = of_data and self.next:is_shared()
+  self.of_data = of_data
   self.taken = 0
 end
 

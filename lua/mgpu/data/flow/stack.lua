@@ -21,10 +21,13 @@ local function in_host_memory(list, fn)
   return result
 end
 
---- tensors(list, cell, fill) -> a tensor of shape {#list, cell...}. `fill` (0) is the value of the part of a cell that
---- its tensor does not cover. cell nil: the shape of the first tensor.
-function M.tensors(list, cell, fill)
-  return in_host_memory(list, function(tensors) return core.stack(tensors, cell, fill) end)
+--- tensors(list, cell, fill, window) -> a tensor of shape {#list, cell...}. `fill` (0) is the value of the part of a
+--- cell that its tensor does not cover. cell nil: the shape of the first tensor. window: {first (from 0), rows}: the
+--- list becomes these rows of so many, and the others are undefined.
+function M.tensors(list, cell, fill, window)
+  return in_host_memory(list, function(tensors)
+    return core.stack(tensors, cell, fill, window and window.rows, window and window.first)
+  end)
 end
 
 --- rows_of(t) -> copies of the tensor's rows, as an array.
@@ -65,9 +68,9 @@ local function check_kinds(who, list, what, place)
   end
 end
 
-local function stacked(who, list, what, place)
+local function stacked(who, list, what, place, window)
   local odd = core.first_unlike(list)
-  if not odd then return M.tensors(list) end
+  if not odd then return M.tensors(list, nil, nil, window) end
   check_kinds(who, list, what, place)
   checks.fail(who, "the elements of a batch must have equal shapes, but %s has %s in element %d and %s in element %d: "
     .. "use padded_batch, or give them one shape with map", what, shape_text(list[1]:shape()), place(1),
@@ -99,11 +102,12 @@ local function joined(who, elements, place, combine)
   return structure.unflatten(first, made)
 end
 
---- batch(who, elements, place) -> the elements as one, with a new first axis. place(k): the number of element k in the
---- pass, for messages. Strings become a batch of text. Errors: elements of different structures, dtypes or shapes.
-function M.batch(who, elements, place)
+--- batch(who, elements, place, window) -> the elements as one, with a new first axis. place(k): the number of element k
+--- in the pass, for messages. window: of M.tensors, or nil. Strings become a batch of text. Errors: elements of
+--- different structures, dtypes or shapes.
+function M.batch(who, elements, place, window)
   return joined(who, elements, place, function(list, what)
-    return stacked(who, list, what, place)
+    return stacked(who, list, what, place, window)
   end)
 end
 

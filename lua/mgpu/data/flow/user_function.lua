@@ -76,23 +76,35 @@ function Function:fail(place, message, ...)
   checks.fail(self.who, "%s %s (%s)", self.name, message:format(...), text_of(place))
 end
 
--- Computes the tensors of an element together.
-local function evaluate(element)
+-- Computes the tensors among the leaves together.
+local function evaluate(leaves)
   local tensors = {}
-  for _, leaf in ipairs((structure.flatten(element))) do
+  for _, leaf in ipairs(leaves) do
     if core.is_tensor(leaf) then tensors[#tensors + 1] = leaf end
   end
   core.eval(unpack(tensors))
 end
 
+-- After a call with these results: sets self.draws. A function that depends on a Lua number which it changes is traced
+-- anew each time.
+local function notice(self, leaves)
+  local draws, assigns, traces = self.traced:effects()
+  self.draws = traces == self.traces and assigns == 0 and can_be_traced(leaves) and draws or nil
+  self.traces = traces
+end
+
 --- fn:element(element, place) -> the results as an element. Errors: no result, or one that cannot be a component.
+-- Afterwards fn.draws is the number of random draws of the call if it ran a plan that was there before and changed
+-- nothing, so that calls with elements of these shapes may be left out; else nil.
 function Function:element(element, place)
   local results = self:call(element, place)
   if results.n == 0 then self:fail(place, "returns nothing; it must return tensors, as in `return x, y`") end
   local made = structure.element(function(value, path)
     self:fail(place, "must return tensors or text, but its result %s is %s", path, structure.kind_of(value))
   end, unpack(results, 1, results.n))
-  evaluate(made)
+  local leaves = structure.flatten(made)
+  evaluate(leaves)
+  if self.traced ~= self.plain then notice(self, leaves) end
   return made
 end
 
