@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
     mg_command_line_scan(&m);
     if (m.wrong && strcmp(m.wrong, "--help") == 0) {
         fputs(mg_command_line_usage, stdout);
-        return EXIT_SUCCESS;
+        mg_main_end(EXIT_SUCCESS);
     }
     if (m.wrong) return refuse(&m);
     if (m.agent) return mg_agent_main();

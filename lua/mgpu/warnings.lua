@@ -3,7 +3,12 @@ local core = require "mgpu.core"
 
 local M = {}
 
-local on = os.getenv "MGPU_WARNINGS" ~= "no"
+local on = true
+local chosen = os.getenv "MGPU_WARNINGS"
+if chosen and chosen ~= "" and chosen ~= "yes" then
+  if chosen ~= "no" then core.fail("usage", ("MGPU_WARNINGS must be yes or no, got %q"):format(chosen)) end
+  on = false
+end
 
 --- mgpu.warnings(on) -> whether warnings were on before the call. false silences warnings, true lets them through; nil
 --- only asks.

@@ -101,6 +101,11 @@ test("output that cannot be written ends with 74 and the reason", function()
     check.matches(text, "cannot write to standard output: No space left on device")
     check.equal(status, 74)
   end
+  for _, option in ipairs { "--help", "--version", "--list-devices" } do
+    local text, status = check.run(("%s %s 2>&1 >/dev/full"):format(program, option))
+    check.matches(text, "cannot write to standard output: ")
+    check.equal(status, 74)
+  end
 end)
 
 test("the prompt prints expressions, keeps the last value in _, and a semicolon suppresses printing", function()

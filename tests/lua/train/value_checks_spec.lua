@@ -292,4 +292,6 @@ test("they go to stderr, and MGPU_WARNINGS=no silences them", function()
   check.matches(run "", 'mgpulua: warning: Dense "dense": softmax over one unit is always 1')
   check.equal(check.run(("%s %s 2>/dev/null"):format(check.program, script)), "done\n")
   check.equal(run "MGPU_WARNINGS=no", "done\n")
+  check.matches(check.run(("MGPU_WARNINGS=off %s %s 2>&1"):format(check.program, script)),
+    'softmax.lua:%d+: MGPU_WARNINGS must be yes or no, got "off"')
 end)
