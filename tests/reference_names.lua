@@ -120,7 +120,7 @@ local OBJECTS = {
   schedules = { { "mgpu.nn.schedules.schedule", { "schedule:get_config" } } },
   callbacks = { { "mgpu.train.callbacks.callback", { "Callback:extend", "callback:get_state", "callback:set_state",
     "callback.write" } }, { "mgpu.train.logs", { "callback.each" } } },
-  datasets = { { "mgpu.data.datasets.shapes", { "shapes.write_cifar" } } },
+  datasets = { { "mgpu.data.datasets.drawn", { "shapes.write_cifar" } } },
   model = { { "mgpu.nn.sequential", { "mgpu.Sequential" } }, { "mgpu.nn.model", { "mgpu.Model" } } },
   layer = { { "mgpu.nn.layer", { "mgpu.Layer" } } },
   models = { { "mgpu.zoo.classifier", { "resnet50.preprocess_input" } } },

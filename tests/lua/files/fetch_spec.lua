@@ -75,7 +75,7 @@ test("a cached file of a data set that is damaged is downloaded again", function
   local function sum(name) return (check.run("sha256sum " .. web .. "/" .. name)):match "^%x+" end
   local script = check.path "tiny.lua"
   check.write(script, ([[
-    local set = require "mgpu.data.datasets.images".define {
+    local set = require "mgpu.data.datasets.mnist".define {
       name = "tiny", classes = 10, folders = { "tiny" }, url = "file://%s/",
       sha256 = { train_images = "%s", train_labels = "%s", t10k_images = "%s", t10k_labels = "%s" },
       bytes = { train_images = 17, train_labels = 9, t10k_images = 17, t10k_labels = 9 },

@@ -1,12 +1,12 @@
---- mgpu.datasets: one line a data set, loaded on first use.
+--- mgpu.datasets: for each data set the file that defines it, loaded on first use.
 return require "mgpu.strict_table".lazy("data set", "mgpu.data.datasets", {
-  cifar10 = "cifar10",
-  cifar100 = "cifar100",
-  digits = "digits",
-  fashion_mnist = "fashion_mnist",
-  imdb = "imdb",
-  kmnist = "kmnist",
+  cifar10 = "cifar",
+  cifar100 = "cifar",
+  digits = "drawn",
+  fashion_mnist = "mnist",
+  imdb = "texts",
+  kmnist = "mnist",
   mnist = "mnist",
-  reuters = "reuters",
-  shapes = "shapes",
+  reuters = "texts",
+  shapes = "drawn",
 })

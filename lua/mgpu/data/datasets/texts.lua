@@ -129,7 +129,7 @@ local function check_index(set, index)
   return index
 end
 
---- define(set) -> {load_data = function(options) -> train, test}, also as load, and get_word_index.
+-- define(set) -> {load_data = function(options) -> train, test}, also as load, and get_word_index.
 -- ARGS
 --   set.name, set.classes   copied into the loaded tables
 --   set.folders             see files.lua
@@ -137,7 +137,7 @@ end
 --   set.index_file, set.index_md5     the file of its word index, and the MD5 that Keras gives for it
 --   set.names               its entries: {{x, y}} of all texts, or one pair for training and one for test
 --   set.test_split          the default of this option, for a set that is to be divided
-function M.define(set)
+local function define(set)
   local more = { unpack(OPTIONS) }
   if set.test_split then
     more[#more + 1] = { "test_split", "number", default = set.test_split, min = 0, max = 1 }
@@ -173,5 +173,56 @@ function M.define(set)
   end
   return { load_data = load_data, load = load_data, get_word_index = get_word_index }
 end
+
+-- ---- the sets -----------------------------------------------------------------------------------
+
+--- imdb.load_data {num_words =, length =, ...} -> train, test: 50,000 film reviews, good (1) or bad (0), as lists of
+--- word numbers.
+--
+--     local train, test = mgpu.datasets.imdb.load_data { num_words = 10000, length = 200 }
+--     train.x    -- int32 {25000, 200}; without length an array of 25000 arrays of numbers
+--     train.y    -- int32 {25000}
+--     local words = mgpu.datasets.imdb.get_word_index()    -- {the = 1, ...}; in the texts each number is 3 higher
+-- Options and errors: see texts.lua. Source: Maas et al., Learning word vectors for sentiment analysis, 2011; Keras.
+-- Example:
+--     print(pcall(mgpu.datasets.imdb.load_data, { data_dir = "here" })) -- without data_dir it is downloaded
+--     --> false ...: imdb: here has no imdb.npz
+M.imdb = define {
+  name = "imdb",
+  classes = 2,
+  class_names = { "negative", "positive" },
+  folders = { "imdb" },
+  file = "imdb.npz",
+  sha256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
+  bytes = 17464789,
+  index_file = "imdb_word_index.json",
+  index_md5 = "bfafd718b763782e994055a2d397834f",
+  names = { { "x_train", "y_train" }, { "x_test", "y_test" } },
+}
+
+--- reuters.load_data {num_words =, length =, test_split = 0.2, ...} -> train, test: 11,228 newswires in 46 topics, as
+--- lists of word numbers.
+--
+--     local train, test = mgpu.datasets.reuters.load_data { num_words = 10000, length = 200 }
+--     train.x    -- int32 {8982, 200}; without length an array of arrays of numbers
+--     train.y    -- int32 {8982}, class ids 0..45
+-- get_word_index(): as of imdb.
+-- test_split: the share of the texts that is for testing. Options and errors: see texts.lua. Source: the Reuters-21578
+-- collection; Keras.
+-- Example:
+--     print(pcall(mgpu.datasets.reuters.load_data, { data_dir = "here" })) -- without data_dir it is downloaded
+--     --> false ...: reuters: here has no reuters.npz
+M.reuters = define {
+  name = "reuters",
+  classes = 46,
+  folders = { "reuters" },
+  file = "reuters.npz",
+  sha256 = "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916",
+  bytes = 2110848,
+  index_file = "reuters_word_index.json",
+  index_md5 = "4d44cc38712099c9e383dc6e5f11a921",
+  names = { { "x", "y" } },
+  test_split = 0.2,
+}
 
 return M
