@@ -8,6 +8,7 @@ local PATHS = {
   activations = "nn.activations",
   callbacks = "train.callbacks",
   constraints = "nn.constraints",
+  data = "data",
   datasets = "data.datasets",
   explain = "parallel.explain",
   initializers = "nn.initializers",

@@ -1,4 +1,4 @@
-/* TFRecord files in Lua. lua/mgpu/data/record_schema.lua checks the users' arguments; the checks
+/* TFRecord files in Lua. lua/mgpu/data/tfrecord.lua checks the users' arguments; the checks
  * here only protect the C code. When rows are written, tfrecord_values.c turns their values into
  * features. */
 #include "bind/tfrecord.h"

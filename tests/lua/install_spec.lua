@@ -41,6 +41,7 @@ for name, class in pairs { layer = "Layer", model = "Model", sequential = "Seque
   assert(require("mgpu." .. name) == require "mgpu"[class], name)
 end
 assert(require "mgpu.layers.conv2d" == require "mgpu".layers.Conv2D)
+assert(require "mgpu.data.npz" == require "mgpu".data.npz) -- in a file with others
 local ok, message = pcall(require, "mgpu.no_such_module")
 assert(not ok and message:find "mgpu.no_such_module' not found")
 print "found"

@@ -1,15 +1,15 @@
---- mgpu.data: sources of datasets, one line each, loaded on first use.
+--- mgpu.data: for each source of datasets the file that defines it, loaded on first use.
 return require "mgpu.strict_table".lazy("data source", "mgpu.data", {
   csv = "csv",
   from_tensors = "from_tensors",
   generator = "generator",
-  zip = "zip",
-  concatenate = "concatenate",
-  interleave = "interleave",
+  zip = "joins",
+  concatenate = "joins",
+  interleave = "joins",
   image_folder = "image_folder",
-  npy = "npy",
-  npz = "npz",
+  npy = "numpy",
+  npz = "numpy",
   text_lines = "text_lines",
   tfrecord = "tfrecord",
-  write_tfrecord = "write_tfrecord",
+  write_tfrecord = "tfrecord",
 })

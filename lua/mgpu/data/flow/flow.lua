@@ -242,7 +242,7 @@ end
 --     for x, y in images:zip(labels):iter() do print(table.concat(x:shape(), " "), y:item()) end
 --     --> 8 8 0
 --     --> 8 8 1
-function methods:zip(...) return require "mgpu.data.zip" { self, ... } end
+function methods:zip(...) return require "mgpu.data.joins".zip { self, ... } end
 
 --- ds:concatenate(other, ...): see mgpu.data.concatenate.
 -- Example:
@@ -250,7 +250,7 @@ function methods:zip(...) return require "mgpu.data.zip" { self, ... } end
 --     for x in a:concatenate(b):batch(4):iter() do print(x) end
 --     --> tensor {4} float32 cpu:0
 --     --> { 0,  1, 10, 11}
-function methods:concatenate(...) return require "mgpu.data.concatenate" { self, ... } end
+function methods:concatenate(...) return require "mgpu.data.joins".concatenate { self, ... } end
 
 local INTERLEAVE = options.declare { { "cycle_length", "integer", min = 1 },
   { "block_length", "integer", min = 1, default = 1 } }
