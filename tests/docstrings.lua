@@ -89,7 +89,7 @@ local TABLES = { "parallel", "mixed_precision", "activations", "regularizers", "
   "Sequential" }
 local BASES = { "nn.losses.loss", "nn.metrics.metric", "nn.optimizers.optimizer", "nn.schedules.schedule",
   "train.callbacks.callback", "nn.network", "data.dataset", "data.iterator", "options", "strict_table",
-  "plot.axis", "plot.curves", "plot.file", "plot.history", "plot.layout", "plot.model", "plot.report", "plot.svg" }
+  "plot.history", "plot.model", "plot.report", "plot.svg" }
 
 --- check_all() -> array of lines, one for each thing without a docstring. Public names that are only in the reference,
 --- and examples, are the business of reference_names.lua.

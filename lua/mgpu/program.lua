@@ -26,7 +26,7 @@ function M.set_devices(text) core.set_devices(M.parse_devices(text)) end
 --- --resume: the fits of the script save in the folder and continue from there.
 function M.set_resume(folder)
   if folder == "" then error("--resume: the name of the folder is empty", 0) end
-  require "mgpu.train.checkpoint.program_option".folder = folder
+  require "mgpu.train.checkpoint.folder".folder = folder
 end
 
 -- Names of files and messages of libraries: their control characters become visible.

@@ -169,7 +169,8 @@ local OPTIONS = options.declare {
 -- files: a path, a pattern (its files in the order of their names), or a list of both. schema: the comment on
 -- schemas in tfrecord.lua says which features become fields, at most 1024, and how. Rows are read when they are
 -- needed, in any order, by several threads. The call reads the lengths of all records, and 16 bytes for each record
--- stay in memory. Checksums are verified at each reading. ARGS
+-- stay in memory. Checksums are verified at each reading.
+-- ARGS
 --   compression  "gzip", "zlib" or "none"; nil: found by the contents of each file. Compressed files are unpacked at
 --                the call into one temporary file, in the folder TMPDIR (/tmp)
 --   skip_bad     true: reads all records at the call and leaves out those that do not match their checksum; what

@@ -1,7 +1,5 @@
 --- history:report: a page about a run, as one HTML file without scripts, which loads nothing else.
 local core = require "mgpu.core"
-local curves = require "mgpu.plot.curves"
-local file = require "mgpu.plot.file"
 local model_picture = require "mgpu.plot.model"
 local options = require "mgpu.options"
 local plot = require "mgpu.plot.history"
@@ -168,7 +166,7 @@ local function timing(history)
     rows[#rows + 1] = { "training samples per second", summary.grouped(math.floor(samples * #times / total)) }
   end
   return section("Time", '<p class="soft">with validation and callbacks</p>', table_of(nil, rows, 2),
-    curves.picture({ panel }, { styled = false }))
+    plot.picture({ panel }, { styled = false }))
 end
 
 local function model_part(model)
@@ -237,7 +235,7 @@ function M.html(history, title)
   local parts = { ("<h1>%s</h1>"):format(svg.escape(title)),
     ('<p class="soft">%d epochs, %s, mgpulua %s</p>'):format(#history.epoch, os.date "%Y-%m-%d %H:%M", core.version),
     section("Results", results(history, each)),
-    section("Curves", curves.picture(panels, { styled = false }), epochs(history, each)),
+    section("Curves", plot.picture(panels, { styled = false }), epochs(history, each)),
     timing(history) }
   local function add(text) parts[#parts + 1] = text end
   if model then add(model_part(model)) end
@@ -256,8 +254,8 @@ end
 
 --- write(history, path, given): see History:report.
 function M.write(history, path, given)
-  local chosen = file.check("history:report", path, ".html", REPORT, given)
-  file.write(path, M.html(history, chosen.title))
+  local chosen = svg.check_file("history:report", path, ".html", REPORT, given)
+  svg.write_file(path, M.html(history, chosen.title))
 end
 
 return M

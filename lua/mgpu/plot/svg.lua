@@ -3,7 +3,39 @@
 -- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The colors of
 -- curves are from the palette of Okabe and Ito, which color-blind people can tell apart, lightened for dark
 -- backgrounds; the classes s1, s2, ... set them as stroke, f1, f2, ... as fill.
+local core = require "mgpu.core"
+local options = require "mgpu.options"
+local world = require "mgpu.parallel.world"
+
 local M = {}
+
+-- ---- files --------------------------------------------------------------------------------------
+
+-- Where pictures go: the check of names before any work, and the writing.
+
+--- check_file(who, path, ending, declared, given) -> the checked options. Raises unless a file with this ending can be
+--- written at the path.
+function M.check_file(who, path, ending, declared, given)
+  if type(path) ~= "string" then
+    core.fail("usage", ('%s "x%s": the path must be text, got %s'):format(who, ending,
+      path == nil and "nothing" or "a " .. type(path)))
+  end
+  if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
+    core.fail("usage", ("%s: options are a table, got a %s"):format(who, type(given)))
+  end
+  if path:lower():sub(-#ending) ~= ending then
+    core.fail("usage", ("%s: %s: the name must end in %s"):format(who, path, ending))
+  end
+  core.check_creatable(path, who)
+  return options.check(who, declared, given or {})
+end
+
+--- write_file(path, text): the file is the old one or complete.
+function M.write_file(path, text)
+  if world.is_first() then core.write_file(path, text .. "\n") end
+end
+
+-- ---- elements, escaping, colors -----------------------------------------------------------------
 
 local LIGHT = { paper = "#ffffff", ink = "#1b1b1f", soft = "#5d6068", grid = "#dfe1e6", box = "#f4f5f8",
   "#0072b2", "#d55e00", "#009e73" }

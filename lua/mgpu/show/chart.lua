@@ -1,5 +1,5 @@
 --- Curves in the terminal: points of braille characters, 2 x 4 to a character, or of ASCII.
-local axis = require "mgpu.plot.axis"
+local plot = require "mgpu.plot.history"
 local core = require "mgpu.core"
 local terminal = require "mgpu.show.terminal"
 
@@ -62,9 +62,9 @@ end
 local function draw_curve(canvas, curve, x_axis, y_axis)
   local before
   for i, value in ipairs(curve.values) do
-    local y, here = axis.position(y_axis, value), nil
+    local y, here = plot.position(y_axis, value), nil
     if y then
-      here = { axis.position(x_axis, curve.epochs[i]) * (canvas.wide - 1), (1 - y) * (canvas.high - 1) }
+      here = { plot.position(x_axis, curve.epochs[i]) * (canvas.wide - 1), (1 - y) * (canvas.high - 1) }
       draw_line(canvas, before and before[1] or here[1], before and before[2] or here[2], here[1], here[2], curve.color)
     end
     before = here
@@ -74,7 +74,7 @@ end
 -- The label of the tick nearest to the row, if one is in it.
 local function tick_label(y_axis, row, rows)
   for i, value in ipairs(y_axis.ticks) do
-    local place = (1 - axis.position(y_axis, value)) * (rows - 1)
+    local place = (1 - plot.position(y_axis, value)) * (rows - 1)
     if math.floor(place + 0.5) == row then return y_axis.labels[i] end
   end
   return ""
@@ -95,7 +95,7 @@ local function x_labels(x_axis, columns)
   local line, room = "", 0
   for i, value in ipairs(x_axis.ticks) do
     local label = x_axis.labels[i]
-    local at = math.floor(axis.position(x_axis, value) * (columns - 1) + 0.5) - math.floor(#label / 2)
+    local at = math.floor(plot.position(x_axis, value) * (columns - 1) + 0.5) - math.floor(#label / 2)
     at = math.max(0, math.min(at, columns - #label))
     if at >= room then
       line = line .. (" "):rep(at - #line) .. label
@@ -105,11 +105,11 @@ local function x_labels(x_axis, columns)
   return line
 end
 
--- ARGS panel: as in plot/curves.lua; x_axis; chosen: width and height in characters.
+-- ARGS panel: as in plot/history.lua; x_axis; chosen: width and height in characters.
 local function chart_text(panel, x_axis, chosen)
   local plain, lists, margin = terminal.is_plain(), {}, 0
   for i, curve in ipairs(panel.curves) do lists[i] = curve.values end
-  local y_axis = axis.values(lists, chosen.scale, math.max(2, math.floor(chosen.height / 3)))
+  local y_axis = plot.values(lists, chosen.scale, math.max(2, math.floor(chosen.height / 3)))
   for _, label in ipairs(y_axis.labels) do margin = math.max(margin, #label) end
   local width = chosen.width or math.min(terminal.size() - 1, MOST_COLUMNS)
   local canvas = new_canvas(math.max(4, width - margin - 2), chosen.height, plain)
@@ -130,8 +130,8 @@ end
 --- of_history(history, chosen) -> the charts of what fit returned, one below the other.
 function M.of_history(history, chosen)
   local out, last = {}, history.epoch[#history.epoch]
-  for i, panel in ipairs(require "mgpu.plot.history".panels("show", history, chosen.metrics)) do
-    out[i] = chart_text(panel, axis.epochs(history.epoch[1], last), chosen)
+  for i, panel in ipairs(plot.panels("show", history, chosen.metrics)) do
+    out[i] = chart_text(panel, plot.epochs(history.epoch[1], last), chosen)
   end
   return table.concat(out, "\n")
 end
@@ -142,7 +142,7 @@ function M.of_numbers(x, chosen)
   if n == 0 then core.fail("usage", "show: the tensor has no numbers") end
   for i = 1, n do places[i] = i end
   local curve = { values = values, epochs = places, color = 1 }
-  return chart_text({ title = ("{%d} %s"):format(n, x:dtype()), curves = { curve } }, axis.epochs(1, n), chosen)
+  return chart_text({ title = ("{%d} %s"):format(n, x:dtype()), curves = { curve } }, plot.epochs(1, n), chosen)
 end
 
 return M

@@ -1,6 +1,6 @@
 -- history:plot: the curves of a run as SVG.
 
-local axis = require "mgpu.plot.axis"
+local plot = require "mgpu.plot.history"
 local check = require "check"
 local core = require "mgpu.core"
 local History = require "mgpu.train.callbacks.history"
@@ -116,7 +116,7 @@ test("ticks are round, between the ends, and few", function()
   for _, pair in ipairs(random) do
     local size = 10 ^ (pair[1] * 40 - 20)
     for _, scale in ipairs { "linear", "log" } do
-      local a = axis.values({ { size, size * (1 + 30 * pair[2]) } }, scale)
+      local a = plot.values({ { size, size * (1 + 30 * pair[2]) } }, scale)
       check.truthy(#a.ticks >= 2 and #a.ticks <= 12, ("%s: %d ticks"):format(scale, #a.ticks))
       local seen = {}
       for i, label in ipairs(a.labels) do
@@ -128,9 +128,9 @@ test("ticks are round, between the ends, and few", function()
     end
   end
   for _, extreme in ipairs { { 0, 0 }, { 7e307, -8e307 }, { 1e-300, 8e307 }, { 1e-320, 0 }, { 7, 7 } } do
-    local a = axis.values { extreme }
+    local a = plot.values { extreme }
     for _, x in ipairs(extreme) do
-      local place = axis.position(a, x)
+      local place = plot.position(a, x)
       check.truthy(place and place >= -0.01 and place <= 1.01, tostring(x))
     end
   end

@@ -1,7 +1,7 @@
 -- model:plot: the graph of a model as SVG.
 
 local check = require "check"
-local layout = require "mgpu.plot.layout"
+local layout = require "mgpu.plot.model"
 local mgpu = require "mgpu"
 local xml = require "xml"
 

@@ -37,7 +37,7 @@ local function new_folder(name)
 end
 
 test("a field in the file name has Python's formats", function()
-  local FilePattern = require "mgpu.train.callbacks.file_pattern"
+  local FilePattern = require "mgpu.train.callbacks.checkpoints".FilePattern
   local fields = { epoch = 7, batch = 120, loss = 0.12345, val_accuracy = 0.5 }
   for pattern, path in pairs {
     ["w-{epoch:02d}-{val_accuracy:.3f}.h5"] = "w-07-0.500.h5", -- as in the scripts of keras_experiments

@@ -199,7 +199,7 @@ test("the model's layers are in the conceptual graph", function()
 end)
 
 test("histograms count finite numbers, and equal numbers in the last bucket", function()
-  local buckets = require "mgpu.train.tensorboard.summaries".buckets
+  local buckets = require "mgpu.train.tensorboard.events".buckets
   local function counts(t)
     local list, total = buckets(t), 0
     check.equal(#list, 90)
@@ -334,7 +334,7 @@ end)
 
 test("events are dropped when a disk refuses more than 64 MiB of them", function()
   local protobuf = require "mgpu.io.protobuf"
-  local file = require "mgpu.train.tensorboard.event_file".new(check.path "large")
+  local file = require "mgpu.train.tensorboard.events".EventFile.new(check.path "large")
   core.file_fault { at = 1, error = "ENOSPC", always = true }
   file:add(1, { protobuf.message():bytes(1, ("x"):rep(2 ^ 20)) })
   local first = file:write()

@@ -1,3 +1,14 @@
+--- Callbacks that write files for TensorBoard: TensorBoard and TensorBoardEmbedding.
+local Callback = require "mgpu.train.callbacks.callback"
+local core = require "mgpu.core"
+local events = require "mgpu.train.tensorboard.events"
+local logs = require "mgpu.train.logs"
+local views = require "mgpu.train.tensorboard.model_views"
+
+local M = {}
+
+-- ---- TensorBoard --------------------------------------------------------------------------------
+
 --- TensorBoard {log_dir = "logs", histogram_freq = 0, write_graph = true, write_images = false,
 --- write_steps_per_second = false, update_freq = "epoch", profile_batch = 0, embeddings_freq = 0, ...}
 --- writes files that TensorBoard shows: tensorboard --logdir logs.
@@ -30,15 +41,6 @@
 --     for folder in io.popen "ls logs":lines() do print(folder) end
 --     --> train
 --     --> validation
-local Callback = require "mgpu.train.callbacks.callback"
-local core = require "mgpu.core"
-local embeddings = require "mgpu.train.tensorboard.embeddings"
-local EventFile = require "mgpu.train.tensorboard.event_file"
-local logs = require "mgpu.train.logs"
-local model_json = require "mgpu.train.tensorboard.model_json"
-local summaries = require "mgpu.train.tensorboard.summaries"
-local weight_images = require "mgpu.train.tensorboard.weight_images"
-
 local TensorBoard = Callback:extend("TensorBoard", { positional = 1,
   { "log_dir", "string", default = "logs" },
   { "histogram_freq", "integer", default = 0, min = 0 },
@@ -59,7 +61,9 @@ local RUNS = { "train", "validation" } -- the folders in log_dir
 -- Gives the callback its event files, by the names of their folders; states: see get_state.
 local function open_files(self, states)
   self.files = {}
-  for _, run in ipairs(RUNS) do self.files[run] = EventFile.new(self.log_dir .. "/" .. run, states and states[run]) end
+  for _, run in ipairs(RUNS) do
+    self.files[run] = events.EventFile.new(self.log_dir .. "/" .. run, states and states[run])
+  end
 end
 
 --- Checks the options.
@@ -76,7 +80,7 @@ function TensorBoard:init()
     core.fail("unsupported", "TensorBoard: profile_batch: profiles are not supported, leave it 0; BatchTiming and "
       .. "SamplesPerSec print times")
   end
-  if self.write_images then weight_images.check() end
+  if self.write_images then views.check_images() end
   if self.update_freq == "epoch" then -- fit calls no method for batches
     self.on_train_batch_begin, self.on_train_batch_end = false, false
   end
@@ -97,10 +101,10 @@ local function write(self, at_epoch)
   if at_epoch then self.failing = false end
 end
 
--- Adds the value of a log, a number or an array of them, to the list of summaries.
+-- Adds the value of a log, a number or an array of them, to the list of events.
 local function add_scalars(list, tag, value)
   if type(value) == "number" then
-    list[#list + 1] = summaries.scalar(tag, value)
+    list[#list + 1] = events.scalar(tag, value)
   elseif type(value) == "table" then
     for i, v in ipairs(value) do add_scalars(list, tag .. "_" .. i, v) end
   end
@@ -125,7 +129,7 @@ function TensorBoard:check_fit(names)
     end
   end
   if self.embeddings_freq > 0 then
-    embeddings.check(self.model, self.embeddings_metadata, self.embeddings_layer_names)
+    views.check_embeddings(self.model, self.embeddings_metadata, self.embeddings_layer_names)
   end
 end
 
@@ -134,10 +138,10 @@ function TensorBoard:on_train_begin()
   self.batch, self.failing = 0, false
   open_files(self)
   if self.write_graph and self.model.built then
-    self.files.train:add(0, { summaries.keras_model("keras", model_json(self.model)) })
+    self.files.train:add(0, { events.keras_model("keras", views.model_json(self.model)) })
   end
   if self.embeddings_freq > 0 then
-    embeddings.write_config(self.model, self.log_dir, self.embeddings_metadata, self.embeddings_layer_names)
+    views.write_config(self.model, self.log_dir, self.embeddings_metadata, self.embeddings_layer_names)
   end
 end
 
@@ -197,15 +201,15 @@ local function add_weights(self, step)
   local prefix, list = self.model.class_name == "Sequential" and self.model.name .. "/" or "", {}
   for _, v in ipairs(self.model.variables) do
     local name, t = prefix .. v.name, host_value(v)
-    list[#list + 1] = summaries.histogram(name .. "/histogram", t)
-    if self.write_images then list[#list + 1] = weight_images.value(name .. "/image", t) end
+    list[#list + 1] = events.histogram(name .. "/histogram", t)
+    if self.write_images then list[#list + 1] = views.image(name .. "/image", t) end
   end
   self.files.train:add(step, list)
 end
 
 -- Writes the tables for the projector. The disk must not end the training.
 local function write_tables(self)
-  local ok, message = pcall(embeddings.write_tables, self.model, self.log_dir, host_value, self.embeddings_layer_names)
+  local ok, message = pcall(views.write_tables, self.model, self.log_dir, host_value, self.embeddings_layer_names)
   if ok then return end
   if core.error_code() ~= "io" then error(message, 0) end
   self.write("TensorBoard: the embeddings were not written: %s", message)
@@ -236,4 +240,26 @@ function TensorBoard:set_state(state)
   open_files(self, state)
 end
 
-return TensorBoard
+M.TensorBoard = TensorBoard
+
+-- ---- TensorBoardEmbedding -----------------------------------------------------------------------
+
+local declared = { positional = TensorBoard.declared.positional }
+for i, option in ipairs(TensorBoard.declared) do
+  declared[i] = option[1] == "embeddings_freq" and { "embeddings_freq", "integer", default = 1, min = 0 } or option
+end
+
+--- TensorBoardEmbedding {log_dir = "logs", embeddings_freq = 1, embeddings_layer_names =, embeddings_metadata =, ...}:
+--- TensorBoard that writes the tables of Embedding layers after every epoch, as the callback of keras_experiments does.
+--
+-- embeddings_layer_names: an array of names of layers; without it all. Other options and errors: tensor_board.lua.
+-- Example:
+--     local words = L.Embedding { 10, 4, name = "words" }
+--     local model = mgpu.Sequential { mgpu.Input { 3 }, words, L.Flatten {}, L.Dense { 1 } }
+--     model:compile { loss = "mse" }
+--     model:fit(mgpu.randint(0, 10, { 64, 3 }), mgpu.rand { 64, 1 }, { verbose = 0,
+--       callbacks = mgpu.callbacks.TensorBoardEmbedding { "logs", embeddings_layer_names = { "words" } } })
+--     print(io.open "logs/projector_config.pbtxt" ~= nil)  --> true
+M.TensorBoardEmbedding = TensorBoard:extend("TensorBoardEmbedding", declared)
+
+return M

@@ -7,7 +7,6 @@
 local core = require "mgpu.core"
 local folder = require "mgpu.train.checkpoint.folder"
 local placement = require "mgpu.train.placement"
-local program_option = require "mgpu.train.checkpoint.program_option"
 local run_state = require "mgpu.train.checkpoint.run_state"
 local world = require "mgpu.parallel.world"
 
@@ -42,7 +41,7 @@ function Backup.new(run)
   if callback and resume then
     core.fail("usage", "fit: give only one of resume and the callback BackupAndRestore")
   end
-  local dir = program_option.next_folder() or resume or callback and callback.dir
+  local dir = folder.next_folder() or resume or callback and callback.dir
   if not dir then return nil end
   callback = callback or { save_freq = "epoch", keep = 2, delete_checkpoint = false }
   local self = setmetatable({ dir = dir, callback = callback, save_freq = callback.save_freq, keep = callback.keep,

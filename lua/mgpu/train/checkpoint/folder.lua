@@ -2,7 +2,22 @@
 --- (runtime/io/checkpoint.h describes the files).
 local core = require "mgpu.core"
 
-local M = {}
+local M = { folder = nil, fits = 0 }
+
+-- ---- --resume -----------------------------------------------------------------------------------
+
+-- The program sets M.folder to the DIR of --resume: where the fits of the script save their checkpoints and continue
+-- from. M.fits counts them.
+
+--- next_folder() -> the folder for the next fit: DIR for the first, DIR/fit-2, ... for later ones; nil without the
+--- option.
+function M.next_folder()
+  if not M.folder then return nil end
+  M.fits = M.fits + 1
+  return M.fits == 1 and M.folder or ("%s/fit-%d"):format(M.folder, M.fits)
+end
+
+-- ---- reading ------------------------------------------------------------------------------------
 
 --- path_of(folder, number) -> the path of a checkpoint.
 function M.path_of(folder, number) return ("%s/checkpoint-%06d"):format(folder, number) end

@@ -8,8 +8,111 @@ local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local matching = require "mgpu.nn.formats.matching"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
-local plain = require "mgpu.train.checkpoint.plain"
 local train_step = require "mgpu.train.train_step"
+
+-- ---- plain data ---------------------------------------------------------------------------------
+
+-- Plain data for JSON: tables, strings, booleans, every number, and tensors.
+--
+-- JSON has no infinity, no NaN, no -0, and no tables with other keys than texts or 1..n. Such values are written as a
+-- table with the field "$", which says what it is. Long arrays of numbers become tensors: a long history is text only
+-- in its names.
+
+local DEEPEST, LONG = 50, 32
+local SPECIAL = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0, ["-0"] = -0.0 }
+
+-- The name of a number that JSON cannot hold; nil for others.
+local function special(value)
+  if value ~= value then return "nan" end
+  if value == math.huge then return "inf" end
+  if value == -math.huge then return "-inf" end
+  if value == 0 and 1 / value < 0 then return "-0" end
+end
+
+-- "array" for the keys 1..n, "object" for texts, else "pairs".
+local function kind_of(value)
+  local n, texts, others = #value, 0, 0
+  for key in pairs(value) do
+    if type(key) == "string" and key ~= "$" then texts = texts + 1 else others = others + 1 end
+  end
+  if texts == 0 and others == n and n > 0 then return "array" end
+  return others == 0 and "object" or "pairs"
+end
+
+-- Whether it is an array of at least LONG numbers.
+local function is_long_list(value)
+  if #value < LONG then return false end
+  for _, item in ipairs(value) do
+    if type(item) ~= "number" then return false end
+  end
+  return true
+end
+
+local encode_at
+
+local encode_table = {
+  array = function(value, tensors, what, depth)
+    local list = {}
+    if is_long_list(value) then
+      tensors[#tensors + 1] = core.tensor(value, { dtype = "float64" })
+      return { ["$"] = "numbers", number = #tensors }
+    end
+    for i, item in ipairs(value) do list[i] = encode_at(item, tensors, what, depth) end
+    return list
+  end,
+  object = function(value, tensors, what, depth)
+    local object = {}
+    for key, item in pairs(value) do object[key] = encode_at(item, tensors, what, depth) end
+    return object
+  end,
+  pairs = function(value, tensors, what, depth)
+    local list = {}
+    for key, item in pairs(value) do
+      list[#list + 1] = { encode_at(key, tensors, what, depth), encode_at(item, tensors, what, depth) }
+    end
+    return { ["$"] = "pairs", list = list }
+  end,
+}
+
+function encode_at(value, tensors, what, depth)
+  local t = type(value)
+  if t == "number" and special(value) then return { ["$"] = "number", value = special(value) } end
+  if t == "number" or t == "string" or t == "boolean" then return value end
+  if core.is_variable(value) then value = value:value() end
+  if core.is_tensor(value) then
+    tensors[#tensors + 1] = value
+    return { ["$"] = "tensor", number = #tensors }
+  end
+  if t ~= "table" then
+    core.fail("usage", ("%s: it holds a %s, which cannot be saved: plain data are tables, numbers, texts, booleans and "
+      .. "tensors"):format(what, t))
+  elseif depth > DEEPEST then
+    core.fail("usage", ("%s: tables nest deeper than %d: does one contain itself?"):format(what, DEEPEST))
+  end
+  return encode_table[kind_of(value)](value, tensors, what, depth + 1)
+end
+
+-- encode(value, tensors, what) -> the value as JSON can hold it.
+-- ARGS tensors: an array, to which the tensors in the value are appended; what: begins error messages. Errors: a
+-- function or the like in the value.
+local function encode(value, tensors, what) return encode_at(value, tensors, what, 0) end
+
+-- decode(value, tensors) -> the value that was encoded. tensors: the same array.
+local function decode(value, tensors)
+  if type(value) ~= "table" then return value end
+  local kind, decoded = value["$"], {}
+  if kind == "number" then return SPECIAL[value.value] end
+  if kind == "tensor" then return tensors[value.number] end
+  if kind == "numbers" then return tensors[value.number]:totable() end
+  if kind == "pairs" then
+    for _, pair in ipairs(value.list) do decoded[decode(pair[1], tensors)] = decode(pair[2], tensors) end
+    return decoded
+  end
+  for key, item in pairs(value) do decoded[key] = decode(item, tensors) end
+  return decoded
+end
+
+-- ---- the state ----------------------------------------------------------------------------------
 
 local M = {}
 
@@ -59,7 +162,7 @@ end
 local function callback_states(run, tensors)
   local states, extra = {}, {}
   each_callback(run, function(callback, name)
-    states[name] = plain.encode(callback:get_state(), extra, ("the state of the callback %s"):format(name))
+    states[name] = encode(callback:get_state(), extra, ("the state of the callback %s"):format(name))
   end)
   for i, t in ipairs(extra) do tensors["state/" .. i] = t end
   return states
@@ -175,7 +278,7 @@ local function restore_callbacks(run, tensors, data)
   for i, t in pairs(with_prefix(tensors, "state")) do extra[tonumber(i)] = t end
   each_callback(run, function(callback, name)
     local state = data.callbacks[name]
-    if state then callback:set_state(plain.decode(state, extra)) end
+    if state then callback:set_state(decode(state, extra)) end
   end)
 end
 
