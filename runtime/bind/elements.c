@@ -2,6 +2,7 @@
  * values. */
 #include "bind/bind.h"
 #include "data/element.h"
+#include "data/fingerprint.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include <string.h>
@@ -78,6 +79,19 @@ static int core_stack(lua_State *L) {
     return 1;
 }
 
+/* fingerprint(t) -> a whole number below 2^52: see data/fingerprint.h. */
+static int core_fingerprint(lua_State *L) {
+    mg_tensor *t = bind_to_tensor(L, 1);
+    uint64_t hash;
+    if (!t)
+        return bind_fail(L, MG_USAGE, "fingerprint: expected a tensor, got a %s",
+                         luaL_typename(L, 1));
+    bind_eval(L, &t, 1);
+    bind_check(L, mg_fingerprint_tensor(t, &hash));
+    lua_pushnumber(L, (double)(hash >> 12));
+    return 1;
+}
+
 /* A new tensor: row i of t, whose values are in host memory. Owned; NULL: MG_OOM. */
 static mg_tensor *copy_row(const mg_tensor *t, int64_t i) {
     const mg_shape shape = mg_shape_of(t->shape.rank - 1, t->shape.dim + 1);
@@ -119,8 +133,6 @@ static int core_shuffle_draw(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_elements[] = {{"first_unlike", core_first_unlike},
-                                     {"stack", core_stack},
-                                     {"unstack", core_unstack},
-                                     {"shuffle_draw", core_shuffle_draw},
-                                     {NULL, NULL}};
+const luaL_Reg mg_bind_elements[] = {
+    {"first_unlike", core_first_unlike}, {"fingerprint", core_fingerprint},   {"stack", core_stack},
+    {"unstack", core_unstack},           {"shuffle_draw", core_shuffle_draw}, {NULL, NULL}};

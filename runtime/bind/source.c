@@ -2,6 +2,7 @@
  * sources. */
 #include "bind/source.h"
 #include "bind/bind.h"
+#include "data/fingerprint.h"
 #include "data/sources/sources.h"
 
 #define BIND_SOURCE "mgpu.source"
@@ -103,6 +104,14 @@ static int core_source_info(lua_State *L) {
     return 1;
 }
 
+/* source_fingerprint(source) -> a whole number below 2^52: see data/fingerprint.h. */
+static int core_source_fingerprint(lua_State *L) {
+    uint64_t hash;
+    bind_check(L, mg_fingerprint_source(bind_to_source(L, 1, "source_fingerprint"), &hash));
+    lua_pushnumber(L, (double)(hash >> 12));
+    return 1;
+}
+
 /* ---- sources made from values of Lua ---- */
 
 /* source_tensors({tensor, ...}) -> a source of their rows. They must be evaluated and in host
@@ -183,10 +192,8 @@ static int core_source_cache(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_source[] = {{"source_info", core_source_info},
-                                   {"source_tensors", core_source_tensors},
-                                   {"source_transform", core_source_transform},
-                                   {"source_zip", core_source_zip},
-                                   {"source_concatenate", core_source_concatenate},
-                                   {"source_cache", core_source_cache},
-                                   {NULL, NULL}};
+const luaL_Reg mg_bind_source[] = {
+    {"source_info", core_source_info},       {"source_fingerprint", core_source_fingerprint},
+    {"source_tensors", core_source_tensors}, {"source_transform", core_source_transform},
+    {"source_zip", core_source_zip},         {"source_concatenate", core_source_concatenate},
+    {"source_cache", core_source_cache},     {NULL, NULL}};

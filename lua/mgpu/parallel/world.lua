@@ -49,6 +49,15 @@ function M.is_first() return core.world().rank == 0 end
 --- is_joint() -> whether steps of models are shared by several ranks now.
 M.is_joint = core.world_is_joint
 
+--- odd_rank(number) -> the first rank that gives another number than rank 0; nil if all give the same. All ranks call
+--- it.
+function M.odd_rank(number)
+  local numbers = core.world_gather(number)
+  for i, n in ipairs(numbers) do
+    if n ~= numbers[1] then return i - 1 end
+  end
+end
+
 --- meet(): where the steps that ranks share have ended, waits for the others. Errors: some are elsewhere, on all ranks.
 function M.meet()
   if M.is_joint() then core.world_barrier() end

@@ -12,6 +12,7 @@ local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
 local host = require "mgpu.data.host"
 local row_share = require "mgpu.train.row_share"
+local same_data = require "mgpu.train.same_data"
 local value_checks = require "mgpu.train.value_checks"
 
 local ops = core.ops
@@ -149,7 +150,7 @@ local function from_dataset(what, model, dataset, given)
     fail(what, "sample_weight: a dataset gives weights as the third part of its batches")
   end
   given.share = row_share.of(model.compiled)
-  if given.share and checks.is_dataset(dataset) then row_share.check_order(what, dataset) end
+  if given.share and checks.is_dataset(dataset) then same_data.check_dataset(what, dataset) end
   local source = { dataset = dataset, length = dataset.length and dataset:length(), what = what, generator = generator,
     device = given.share and host() or data_device(model), spread = data_devices(model, given.share) }
   if source.length == 0 then M.no_batch(source) end
@@ -191,6 +192,17 @@ function M.no_batch(source) fail(source.what, "the dataset is empty: it gave no 
 
 -- ---- public -------------------------------------------------------------------------------------
 
+local ONE = { "" } -- the name of an only input or output
+
+-- Raises on all ranks of several if some of them have other tensors.
+local function check_same(what, model, x, y, sample, outputs, class_weight)
+  local inputs, names = model.input_names or ONE, model.output_names or ONE
+  same_data.check_tensors(what, model, {
+    { function(i) return data_checks.label_of("x", inputs, i) end, x, #x },
+    { function(i) return data_checks.label_of("y", names, i) end, y, outputs },
+    { function() return "sample_weight" end, sample, outputs } }, class_weight)
+end
+
 --- new(what, model, x, y, given) -> a source of all rows in their order
 -- ARGS
 --   what     how errors name the caller, "fit" for example
@@ -207,6 +219,7 @@ function M.new(what, model, x, y, given)
   x = data_checks.inputs(what, model, x, device)
   local y_list, shapes, sample = checked_targets(what, model, x, y, given.sample_weight, device,
     value_checks.is_due(model, what))
+  check_same(what, model, x, y_list, sample, #shapes, given.class_weight)
   local weights = data_checks.training_weights(what, given.class_weight, y_list, shapes, sample)
   local source = from_tensors(x, y_list, weights, #shapes, row_range(0, rows_of(x[1])))
   source.unweighted = { batch_layout.pack(x, y_list, sample, #shapes) } -- class weights are for training only
@@ -217,6 +230,7 @@ end
 function M.inputs(what, model, x)
   if M.is_dataset(x) then return from_dataset(what, model, x, {}) end
   x = data_checks.inputs(what, model, x, data_device(model))
+  check_same(what, model, x, {}, {}, 0)
   return from_tensors(x, {}, {}, 0, row_range(0, rows_of(x[1])))
 end
 

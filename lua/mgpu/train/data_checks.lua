@@ -93,7 +93,8 @@ local function arrange(value, names, what, label)
   return list
 end
 
-local function label_of(base, names, i)
+--- label_of(base, names, i) -> what messages call input or output i of these names: base is "x" or "y".
+function M.label_of(base, names, i)
   return #names > 1 and ("%s (%s)"):format(base, names[i]) or base
 end
 
@@ -125,10 +126,10 @@ function M.inputs(what, model, x, device)
   local names, list = model.input_names or ONE_INPUT, {}
   local given = arrange(x, names, what, "x")
   for i = 1, #names do
-    list[i] = to_tensor(given[i], what, label_of("x", names, i), device)
-    check_shape(list[i], model, i, what, label_of("x", names, i))
+    list[i] = to_tensor(given[i], what, M.label_of("x", names, i), device)
+    check_shape(list[i], model, i, what, M.label_of("x", names, i))
   end
-  for i = 2, #names do check_rows(list[i], rows_of(list[1]), what, label_of("x", names, i)) end
+  for i = 2, #names do check_rows(list[i], rows_of(list[1]), what, M.label_of("x", names, i)) end
   if rows_of(list[1]) > MOST_ROWS then fail(what, "x has more than %d rows", MOST_ROWS) end
   return list
 end
@@ -159,7 +160,7 @@ function M.targets(what, model, y, x, device, rows, window)
   for i, output in ipairs(outputs) do
     local wanted = output.loss or #output.metrics + #output.weighted_metrics > 0
     if given[i] ~= nil and given[i] ~= false or wanted then
-      local label = label_of("y", names, i)
+      local label = M.label_of("y", names, i)
       list[i] = to_tensor(given[i] or nil, what, label, device)
       check_rows(list[i], rows_of(x[1]), what, label)
       label_checks.check(output.loss, list[i], shapes[i],

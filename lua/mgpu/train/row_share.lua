@@ -18,37 +18,6 @@ function M.of(compiled)
   return compiled.share
 end
 
--- Raises on all ranks unless the number is the same on all.
-local function check_same(what, method, number)
-  local all = core.world_gather(number)
-  for rank = 1, #all - 1 do
-    if all[rank + 1] ~= all[1] then
-      core.fail("usage", ("%s: the dataset of rank %d is not that of rank 0: they differ in :%s: give all ranks the "
-        .. "same dataset, as the ranks share the rows of each batch"):format(what, rank, method))
-    end
-  end
-end
-
--- Appends {method, number} for each step that shuffles or shards.
-local function add_chosen(list, dataset)
-  for _, stage in ipairs(rawget(dataset, "stages") or { dataset }) do
-    local seed, index = rawget(stage, "seed"), rawget(stage, "index")
-    if seed then list[#list + 1] = { "shuffle", seed } end
-    if index then list[#list + 1] = { "shard", index } end
-  end
-  local input = rawget(dataset, "input")
-  for _, before in ipairs(input and { input } or rawget(dataset, "inputs") or {}) do add_chosen(list, before) end
-end
-
---- check_order(what, dataset): raises on all ranks if some of them shuffle or shard a dataset of mgpu.data otherwise
---- than rank 0, so that their rows would not make one batch. Called by all ranks together.
-function M.check_order(what, dataset)
-  local chosen = {}
-  add_chosen(chosen, dataset)
-  check_same(what, "shuffle or :shard", #chosen)
-  for _, each in ipairs(chosen) do check_same(what, each[1], each[2]) end
-end
-
 --- window(share, rows) -> the window of this rank in a batch of so many rows; nil without a share.
 function M.window(share, rows)
   if not share then return nil end

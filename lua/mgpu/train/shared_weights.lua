@@ -31,15 +31,6 @@ local function layout_of(list)
   return hash
 end
 
--- Whether all ranks give the same number.
-local function all_like_first(number)
-  local numbers = core.world_gather(number)
-  for _, n in ipairs(numbers) do
-    if n ~= numbers[1] then return false end
-  end
-  return true
-end
-
 local function any(number)
   for _, n in ipairs(core.world_gather(number)) do
     if n ~= 0 then return true end
@@ -49,7 +40,7 @@ end
 
 local function send_differing(model)
   local list, differing = M.variables_of(model), {}
-  if not all_like_first(layout_of(list)) then return end -- the step will say what differs
+  if world.odd_rank(layout_of(list)) then return end -- the step will say what differs
   for i, number in ipairs(core.world_differing(list)) do differing[i] = list[number] end
   if #differing == 0 then return end
   core.world_send_values(differing)

@@ -75,6 +75,8 @@ cases {
     core.json_encode(t)
   end, "does one contain itself?" },
   { "a stack of nothing", function() core.stack {} end, "stack: expected tensors, got none" },
+  { "a fingerprint of a number", function() core.fingerprint(1) end,
+    "fingerprint: expected a tensor, got a number" },
   { "a stack beyond its rows", function() core.stack({ mgpu.ones { 2 } }, nil, 0, 3, 3) end,
     "stack: 1 tensors from row 3 on are not in 3 rows" },
   { "a stack of numbers", function() core.stack { 1 } end, "stack: entry 1 is a number, not a tensor" },

@@ -135,6 +135,30 @@ test("a file that one rank cannot read ends the training of all", function()
     for _ = 1, 2 do fit(ds:batch(6):prefetch(2)) end]]):format(images)), "image_folder: [^\n]*/6.bmp: ")
 end)
 
+test("datasets whose rows differ are refused, whatever they are made of", function()
+  core.make_folder(check.path "other/a")
+  core.make_folder(check.path "same/a")
+  for i = 1, 6 do
+    check.write(check.path("same/a/" .. i .. ".bmp"), bmp(i))
+    check.write(check.path("other/a/" .. i .. ".bmp"), bmp(i < 6 and i or 7))
+  end
+  local text = on_two(([[
+    local rank = mgpu.world().rank
+    mgpu.seed(1)
+    local x, y = mgpu.rand { 6, 2 }, mgpu.zeros { 6 }
+    fit(mgpu.data.from_tensors { rank == 1 and x + 1 or x, y }:batch(2))
+    fit(mgpu.data.from_tensors { x, y }:take(5 + rank):batch(2))
+    fit(mgpu.data.from_tensors { x, y }:filter(function(a) return a:sum():ge(0) end):batch(2 + rank))
+    fit(mgpu.data.image_folder(rank == 1 and %q or %q, { size = 4 }):batch(3))
+    fit(mgpu.data.from_tensors { x, y }:batch(2))]]):format(check.path "other", check.path "same"))
+  for rank = 0, 1 do
+    says(text, rank, "fit: the dataset of rank 1 is not that of rank 0: its rows differ: give all ranks the same", 2)
+    says(text, rank, "fit: the dataset of rank 1 is not that of rank 0: they differ in :take: give", 1)
+    says(text, rank, "fit: the dataset of rank 1 is not that of rank 0: they differ in the options of a step: give", 1)
+    says(text, rank, "nil", 1)
+  end
+end)
+
 test("ranks that take a shard of their own, or shuffle in their own way, are refused, and can go on", function()
   local text = on_two [[
     local ds, rank = mgpu.data.from_tensors { mgpu.rand { 6, 2 }, mgpu.zeros { 6 } }, mgpu.world().rank
@@ -144,9 +168,10 @@ test("ranks that take a shard of their own, or shuffle in their own way, are ref
     fit(rank == 0 and ds:batch(2) or ds:shuffle(6, 1):batch(2))
     fit(ds:batch(2))]]
   for rank = 0, 1 do
-    for steps, n in pairs { shard = 2, shuffle = 1, ["shuffle or :shard"] = 1 } do
-      says(text, rank, ("fit: the dataset of rank 1 is not that of rank 0: they differ in :%s: give all ranks the same "
-        .. "dataset, as the ranks share the rows of each batch"):format(steps), n)
+    for how, n in pairs { ["they differ in :shard"] = 2, ["they differ in :shuffle"] = 1,
+      ["it is made in other steps"] = 1 } do
+      says(text, rank, ("fit: the dataset of rank 1 is not that of rank 0: %s: give all ranks the same dataset, as the "
+        .. "ranks share the rows of each batch"):format(how), n)
     end
     says(text, rank, "nil", 1)
   end

@@ -108,18 +108,28 @@ end
 
 -- Case of wrong_rank_cases.lua -> the error.
 local MADE = "the step that rank 1 has made differs from that of rank 0 "
+local OTHER = "of rank 1 is not that of rank 0: its "
+local SAME = ": give all ranks the same data in the same order, as they share the rows of each batch"
 local DIFFERS = {
   nothing = "^nothing$",
   ["variables of a step of its own"] = "the ranks have different values of the variable %S+: load or make",
-  rows = MADE .. "in the number of rows of the batch: give all ranks the same data and batch size",
+  rows = "train_on_batch: x " .. OTHER .. "shape or dtype differs" .. SAME,
+  ["values of x"] = "fit: x " .. OTHER .. "values differ" .. SAME,
+  ["values of the labels"] = "fit: y " .. OTHER .. "values differ" .. SAME,
+  ["values of weights"] = "evaluate: sample_weight " .. OTHER .. "values differ" .. SAME,
+  ["weights on one rank"] = "fit: rank 1 has not as many tensors as rank 0" .. SAME,
+  ["weights of classes"] = "fit: class_weight of rank 1 is not that of rank 0" .. SAME,
+  ["validation data"] = "fit: validation_data: y " .. OTHER .. "values differ" .. SAME,
+  ["rows in another order"] = "predict: x " .. OTHER .. "values differ" .. SAME,
+  ["a fourth batch"] = "train_on_batch: x " .. OTHER .. "values differ" .. SAME,
   ["batch size"] = MADE .. "in the number of rows of the batch: give all",
-  ["rows of a last batch"] = MADE .. "in its operations and shapes: all ranks must run the same script with",
+  ["rows of a last batch"] = "fit: x " .. OTHER .. "shape or dtype differs" .. SAME,
   units = MADE .. "in its operations and shapes: all ranks",
   optimizer = MADE .. "in the number of variables that it changes: all ranks must make the same model and optimizer",
   layers = MADE .. "in the number of its operations: all ranks must run the same script",
   seed = MADE .. "in the random seed: call mgpu.seed with the same number on all ranks",
   draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
-  predict = MADE .. "in the number of rows of the batch",
+  predict = "predict: x " .. OTHER .. "shape or dtype differs" .. SAME,
   ["alone: run_eagerly"] = "compile: run_eagerly works in one process only, but 3 run this script: leave it out",
   ["alone: central"] = 'compile: strategy "central" works in one process only, but 3 run',
   ["alone: async"] = 'compile: strategy "async" works in one process only, but 3 run',

@@ -24,7 +24,7 @@ end
 
 -- An error without its place, which differs between ranks.
 local function plain(message)
-  return (message:gsub("\n.*", ""):gsub("%S+:%d+: ", ""):gsub("^fit: .* rank 0: ", ""))
+  return (message:gsub("\n.*", ""):gsub("%S+:%d+: ", ""):gsub("^fit: epoch .* rank 0: ", ""))
 end
 
 -- fn(is_wrong) raises on all ranks, and not if is_wrong is false.
@@ -50,6 +50,51 @@ add("rows", function(is_wrong)
   local model, x, y = compiled(), data(11)
   if is_wrong then x, y = x:slice { { 1, 7 }, {} }, y:slice { { 1, 7 }, {} } end
   model:train_on_batch(x, y)
+end)
+
+add("values of x", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  if is_wrong then x = x + mgpu.one_hot(mgpu.tensor(10, { dtype = "int32" }), 11):reshape { 11, 1 } * 1e-9 end
+  model:fit(x, y, { verbose = 0 })
+end)
+
+add("values of the labels", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  model:fit(x, is_wrong and y * 2 or y, { verbose = 0 })
+end)
+
+add("values of weights", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  model:evaluate(x, y, { verbose = 0, sample_weight = mgpu.full({ 11 }, is_wrong and 2 or 1) })
+end)
+
+add("weights on one rank", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  model:fit(x, y, { verbose = 0, sample_weight = is_wrong and mgpu.ones { 11 } or nil })
+end)
+
+add("weights of classes", function(is_wrong)
+  local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 2, activation = "softmax" } }
+  model:compile { optimizer = "sgd", loss = "sparse_categorical_crossentropy" }
+  model:fit((data(11)), mgpu.zeros { 11 }, { verbose = 0, class_weight = { [0] = is_wrong and 2 or 1, 1 } })
+end)
+
+add("validation data", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  model:fit(x, y, { verbose = 0, validation_data = { x, is_wrong and y + 1 or y } })
+end)
+
+-- 8 MB, of which samples are compared.
+add("rows in another order", function(is_wrong)
+  local model = compiled()
+  local x = mgpu.arange(0, 3 * 2 ^ 19, 1, { dtype = "float64" }):reshape { 2 ^ 19, 3 } / 2 ^ 20
+  if is_wrong then x = x:flip { axis = 1 } end
+  model:predict(x, { batch_size = 2 ^ 17 })
+end)
+
+add("a fourth batch", function(is_wrong)
+  local model, x, y = compiled(), data(11)
+  for i = 1, 4 do model:train_on_batch(i == 4 and is_wrong and x + 1 or x, y) end
 end)
 
 add("batch size", function(is_wrong)
