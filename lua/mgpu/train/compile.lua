@@ -8,6 +8,7 @@ local mixed_precision = require "mgpu.nn.mixed_precision"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
 local placement = require "mgpu.train.placement"
+local rate_scale = require "mgpu.train.rate_scale"
 local RunningMetrics = require "mgpu.train.running_metrics"
 local value_checks = require "mgpu.train.value_checks"
 
@@ -27,6 +28,7 @@ local COMPILE = options.declare {
   { "bn", "string", default = "sync", values = { "sync", "local" } },
   { "precision", "string|table" },
   { "auto_scale_loss", "boolean", default = true },
+  { "lr_scale", "any", default = false },
 }
 
 -- model.compiled: what compile makes of its options. The parts of train/ share it.
@@ -74,6 +76,8 @@ end
 --   bn                batch normalization on several devices: "sync" (default) or "local"
 --   precision         a dtype policy such as "mixed_bfloat16", of the layers that do not state one
 --   auto_scale_loss   true: a model that computes in float16 gets a LossScaleOptimizer
+--   lr_scale          false; "linear" or "sqrt": the learning rate, also a schedule's, is multiplied by the number of
+--                     devices of all processes, or its square root. Training that is resumed keeps the factor
 --   accumulate        1: the weights change every n-th batch, by the mean gradient of the rows of n batches, and at
 --                     the end of an epoch. Schedules count the changes. The optimizers' option
 --                     gradient_accumulation_steps is Keras's way: schedules count the batches, and a rest is carried on
@@ -99,6 +103,7 @@ function M:compile(given)
   end
   local compiled = new_compiled(chosen, self.output_names or { "output" }, parallel.resolve(self, chosen))
   set_precision(self, compiled, chosen)
+  rate_scale.declare(compiled, chosen)
   compiled_state.compiled_again(self.compiled, compiled)
   self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
   value_checks.layers(self)

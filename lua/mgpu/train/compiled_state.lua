@@ -13,7 +13,7 @@ local layer_names = require "mgpu.nn.layer_names"
 local M = {}
 
 -- The options of compile that are numbers, names or booleans.
-local PLAIN = { "accumulate", "steps_per_execution", "run_eagerly", "bn", "auto_scale_loss" }
+local PLAIN = { "accumulate", "steps_per_execution", "run_eagerly", "bn", "auto_scale_loss", "lr_scale" }
 
 -- ---- the optimizer's variables ------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ local logs = require "mgpu.train.logs"
 local placement = require "mgpu.train.placement"
 local Progress = require "mgpu.train.progress"
 local proving = require "mgpu.parallel.proving"
+local rate_scale = require "mgpu.train.rate_scale"
 local step_errors = require "mgpu.train.step_errors"
 local strategies = require "mgpu.parallel.strategies"
 local train_step = require "mgpu.train.train_step"
@@ -261,6 +262,7 @@ local function run_epochs(run)
   for epoch = first, given.epochs do
     begin_epoch(run, epoch)
     if restore and epoch == first then run.backup:restore(run) end
+    if epoch == first then rate_scale.begin(run.compiled, given.verbose) end
     values = train_epoch(run)
     if run.validation and epoch % given.validation_freq == 0 then validate(run, values) end
     run.within = false

@@ -11,6 +11,7 @@ local fit = require "mgpu.train.fit"
 local logs = require "mgpu.train.logs"
 local options = require "mgpu.options"
 local placement = require "mgpu.train.placement"
+local rate_scale = require "mgpu.train.rate_scale"
 
 local M = {}
 
@@ -251,6 +252,7 @@ local function on_batch(self, kind, x, y, given)
     if kind == "train" then
       compiled_state.continue_random(compiled)
       build_optimizer(self)
+      rate_scale.begin_batches(compiled)
     end
     return logs.with_positions(evaluate.one_batch(self, kind, source))
   end)

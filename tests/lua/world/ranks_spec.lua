@@ -198,6 +198,31 @@ test("an error that one rank alone raises ends all, with its reason", function()
   if told ~= 2 then check.fail(("%d ranks were told: %s"):format(told, text)) end
 end)
 
+test("a training that goes on with fewer ranks keeps the factor of the learning rate", function()
+  local path = check.path "scaled.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    mgpu.seed(1)
+    local x = mgpu.rand({ 23, 3 }, { dtype = "float64" })
+    local y = x:sum { axis = 2, keepdims = true }
+    mgpu.set_floatx "float64"
+    local model = mgpu.Sequential { mgpu.layers.Input { 3 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { mgpu.schedules.ExponentialDecay { 0.02, 2, 0.5 } },
+      lr_scale = "linear" }
+    model:fit(x, y, { batch_size = 8, epochs = tonumber(arg[2]), verbose = 2, resume = arg[1] })
+    print(("%.10g %.10g"):format(model:get_weights()[1]:sum():item(), model.optimizer.learning_rate))]])
+  local function run(n, folder, epochs)
+    return check.run(("timeout 100 %s --np %d %s %s %d 2>&1 </dev/null"):format(check.program, n, path,
+      check.path(folder), epochs))
+  end
+  local whole = run(4, "whole", 4)
+  check.matches(whole, 'fit: lr_scale = "linear": the learning rate is multiplied by 4, for 4 devices\n')
+  run(4, "cut", 2)
+  local resumed = run(2, "cut", 4)
+  check.matches(resumed, "fit: lr_scale: keeps the factor 4 of the first run; 2 devices would give 2\n")
+  check.equal(resumed:match "([^\n]*)\n$", whole:match "([^\n]*)\n$")
+end)
+
 -- ---- callbacks --------------------------------------------------------------------------------------------
 
 test("callbacks decide for all ranks, and an error in one is raised on all, which can go on", function()

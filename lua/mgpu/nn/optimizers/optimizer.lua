@@ -127,6 +127,28 @@ end
 --     print(#opt:variables())  --> 3
 function Optimizer:variables() return self.state end
 
+--- opt:scale_rate(scaled): with true, gives the optimizer a variable by which steps multiply the learning rate or what
+--- its schedule gives, 1 at the start: opt.rate_scale. With false, takes it away.
+-- Example:
+--     local v, opt = mgpu.variable(mgpu.tensor { 5 }), mgpu.optimizers.SGD { learning_rate = 0.5 }
+--     opt:scale_rate(true)
+--     opt.rate_scale:assign(mgpu.tensor(4, { dtype = "float64" }))
+--     opt:apply({ mgpu.tensor { 1 } }, { v })
+--     print(v:value():item(), opt.learning_rate)  --> 3 0.5
+function Optimizer:scale_rate(scaled)
+  if scaled == (self.rate_scale ~= false) then return end
+  if scaled then
+    self.rate_scale = Optimizer.scalar(1, "float64", "lr_scale")
+    self.state[#self.state + 1] = self.rate_scale
+    return
+  end
+  local state = {}
+  for _, v in ipairs(self.state) do
+    if v ~= self.rate_scale then state[#state + 1] = v end
+  end
+  self.state, self.rate_scale = state, false
+end
+
 -- ---- gradients ----------------------------------------------------------------------------------
 
 --- opt:scale_loss(loss) -> the loss times loss_scale_factor, if that is given: the loss whose gradients `apply`
@@ -177,6 +199,7 @@ end
 -- dtype and device.
 local function step_scalars(self)
   local exact = { rate = self.schedule and self.schedule(self.iterations) or self.rate:value() }
+  if self.rate_scale then exact.rate = exact.rate * self.rate_scale:value() end
   exact.step = ops.cast(ops.add(accumulation.updates(self), 1), { dtype = "float64" })
   self:scalars(exact)
   local cast = {}
@@ -377,7 +400,7 @@ function Optimizer.define(definition)
     local schedule = learning_rate.schedule_of(definition.class, chosen.learning_rate)
     local self = setmetatable({ name = chosen.name or definition.class, options = chosen,
       schedule = schedule or false, iterations = Optimizer.scalar(0, "int64", "iterations"), slots = {}, state = {},
-      built = {}, begun = false }, meta)
+      built = {}, begun = false, rate_scale = false }, meta)
     self.state[1] = self.iterations
     if not schedule then
       rawset(self, "rate", Optimizer.scalar(chosen.learning_rate, "float64", "learning_rate"))

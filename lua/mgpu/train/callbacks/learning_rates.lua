@@ -3,6 +3,7 @@
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local Monitor = require "mgpu.train.callbacks.monitor"
+local rate_scale = require "mgpu.train.rate_scale"
 
 local M = {}
 
@@ -67,13 +68,14 @@ M.LearningRateScheduler = LearningRateScheduler
 
 -- ---- LearningRateWarmup -------------------------------------------------------------------------
 
---- LearningRateWarmup {initial_lr = optimizer's rate, warmup_epochs = 5, size = number of devices,
+--- LearningRateWarmup {initial_lr = optimizer's rate, warmup_epochs = 5, size = number of devices of all processes,
 --- momentum_correction = true, steps_per_epoch =, verbose = 0}: raises the learning rate step by step at the start.
 --
 --     rate = initial_lr / size * ((epochs done) * (size - 1) / warmup_epochs + 1)
 -- A large batch on `size` devices wants a rate `size` times as high, but not from the first step on. So initial_lr is
 -- the scaled rate; the warm-up begins near initial_lr / size and arrives at initial_lr after warmup_epochs. The epochs
--- done include the present step: epoch e, step b of n gives e - 1 + b / n. For size = 1 the rate is initial_lr.
+-- done include the present step: epoch e, step b of n gives e - 1 + b / n. For size = 1 the rate is initial_lr. With
+-- compile's lr_scale, `size` is its factor: the warm-up begins near the rate of one device and ends at the scaled one.
 -- momentum_correction: the momentum of SGD and RMSprop, a sum of past rates times gradients, is scaled with the rate.
 -- steps_per_epoch is needed only where the length of the dataset is not known.
 -- Errors: an optimizer whose learning rate is a schedule. Source: Horovod's LearningRateWarmupCallback; Goyal et al.,
@@ -107,12 +109,6 @@ function LearningRateWarmup:check_fit()
   end
 end
 
--- How many devices, or groups of devices, share a batch.
-local function device_count(model)
-  local compiled = model.compiled
-  return compiled.devices and #compiled.devices / (compiled.groups and #compiled.groups or 1) or 1
-end
-
 --- Reads the rate to arrive at, unless it was given.
 function LearningRateWarmup:on_train_begin()
   self.target = self.initial_lr or self.model.optimizer.learning_rate
@@ -133,7 +129,8 @@ function LearningRateWarmup:on_epoch_begin(epoch) self.epoch = epoch end
 --- Sets the rate of the step.
 function LearningRateWarmup:on_train_batch_begin(batch)
   if self.epoch > self.warmup_epochs then return end
-  local optimizer, size = self.model.optimizer, self.size or device_count(self.model)
+  local optimizer = self.model.optimizer
+  local size = self.size or rate_scale.factor(self.model.compiled) or rate_scale.replicas(self.model.compiled)
   local done = self.epoch - 1 + batch / (self.steps_per_epoch or self.params.steps)
   local rate = self.target / size * (done * (size - 1) / self.warmup_epochs + 1)
   local before = self.rate or optimizer.learning_rate
