@@ -14,6 +14,7 @@ enum {
     ALIGNED = 64,      /* shares begin at multiples of so many elements */
     CHANNELS = 1 << 12,
     AT_ONCE = 64, /* looks at a message without a pause */
+    FEW_RANKS = 8 /* up to so many, each sends to each; more gather in rounds */
 };
 
 /* Seconds after which a wait ends if some rank has left the script. */
@@ -180,6 +181,60 @@ static void free_batch(batch *b) {
     mg_free(b);
 }
 
+/* ---- all parts to all ranks ---- */
+
+/* One message to and from each other rank. */
+static mg_status gather_directly(batch *b, char *all, const size_t *bytes) {
+    size_t own = 0, at = 0;
+    for (int r = 0; r < ex.rank; r++) own += bytes[r];
+    for (int r = 0; r < ex.size; at += bytes[r++]) {
+        if (r == ex.rank) continue;
+        MG_TRY(start_receive(b, r, all + at, bytes[r]));
+        MG_TRY(start_send(b, r, all + own, bytes[ex.rank]));
+    }
+    return wait_all(b);
+}
+
+/* Starts to send (to a peer) or receive the parts of ranks first .. first + n - 1, counted around:
+ * they lie in one piece, or in two if the last rank is among them. starts: where the part of each
+ * rank begins, and the end. */
+static mg_status start_parts(batch *b, bool sends, int peer, char *all, const size_t *starts,
+                             int first, int n) {
+    first %= ex.size;
+    const int before_end = n < ex.size - first ? n : ex.size - first;
+    const int from[2] = {first, 0}, to[2] = {first + before_end, n - before_end};
+    for (int i = 0; i < 2; i++) {
+        char *data = all + starts[from[i]];
+        const size_t bytes = starts[to[i]] - starts[from[i]];
+        MG_TRY(sends ? start_send(b, peer, data, bytes) : start_receive(b, peer, data, bytes));
+    }
+    return MG_OK;
+}
+
+/* Bruck's algorithm: in each round a rank sends all that it has to another one, so that after
+ * log2(size) rounds all have all. */
+static mg_status gather_in_rounds(batch *b, char *all, const size_t *starts) {
+    for (int has = 1; has < ex.size; has *= 2) {
+        const int n = has < ex.size - has ? has : ex.size - has;
+        const int from = (ex.rank + has) % ex.size, to = (ex.rank - has + ex.size) % ex.size;
+        MG_TRY(start_parts(b, false, from, all, starts, from, n));
+        MG_TRY(start_parts(b, true, to, all, starts, ex.rank, n));
+        MG_TRY(wait_all(b));
+    }
+    return MG_OK;
+}
+
+static mg_status gather(batch *b, char *all, const size_t *bytes) {
+    if (ex.size <= FEW_RANKS) return gather_directly(b, all, bytes);
+    size_t *starts = mg_alloc((size_t)(ex.size + 1) * sizeof *starts);
+    if (!starts) return MG_OOM;
+    starts[0] = 0;
+    for (int r = 0; r < ex.size; r++) starts[r + 1] = starts[r] + bytes[r];
+    const mg_status status = gather_in_rounds(b, all, starts);
+    mg_free(starts);
+    return status;
+}
+
 /* ---- reductions ---- */
 
 typedef struct reduction {
@@ -303,11 +358,20 @@ static mg_status reduce_large(reduction *x, uint32_t tag) {
     return status;
 }
 
+static mg_status gather_small_terms(const reduction *x, batch *b, size_t bytes) {
+    size_t each[ex.size];
+    for (int r = 0; r < ex.size; r++) each[r] = bytes;
+    memcpy(x->terms + (size_t)ex.rank * bytes, x->in, bytes);
+    return gather(b, x->terms, each);
+}
+
 /* Every rank, or only the root, gets all terms and adds them up. */
 static mg_status reduce_small(reduction *x, batch *b) {
     const size_t bytes = (size_t)x->count * x->width;
-    const bool adds = x->root < 0 || x->root == ex.rank;
-    for (int r = 0; r < ex.size; r++) {
+    const bool adds = x->root < 0 || x->root == ex.rank,
+               rounds = x->root < 0 && ex.size > FEW_RANKS;
+    if (rounds) MG_TRY(gather_small_terms(x, b, bytes));
+    for (int r = 0; r < ex.size && !rounds; r++) {
         if (r == ex.rank) continue;
         if (adds) MG_TRY(start_receive(b, r, x->terms + (size_t)r * bytes, bytes));
         if (x->root < 0 || x->root == r) MG_TRY(start_send(b, r, x->in, bytes));
@@ -340,17 +404,6 @@ mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t co
 }
 
 /* ---- moving data ---- */
-
-static mg_status gather(batch *b, char *all, const size_t *bytes) {
-    size_t own = 0, at = 0;
-    for (int r = 0; r < ex.rank; r++) own += bytes[r];
-    for (int r = 0; r < ex.size; at += bytes[r++]) {
-        if (r == ex.rank) continue;
-        MG_TRY(start_receive(b, r, all + at, bytes[r]));
-        MG_TRY(start_send(b, r, all + own, bytes[ex.rank]));
-    }
-    return wait_all(b);
-}
 
 static mg_status gather_in_new_batch(uint32_t tag, void *all, const size_t *bytes, bool endless) {
     batch *b = new_batch(tag);

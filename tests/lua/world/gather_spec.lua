@@ -18,6 +18,26 @@ test("gather takes whole numbers only", function()
   end
 end)
 
+test("the ranks of many processes get lists of all lengths in the order of ranks", function()
+  check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
+  local path = check.path "lists.lua"
+  check.write(path, [[
+    local mgpu = require "mgpu"
+    local core = require "mgpu.core"
+    local world = mgpu.world()
+    local weights = {}
+    for i = 1, world.rank % 3 + 1 do weights[i] = 10 * world.rank + i end
+    print(table.concat(core.world_devices(#weights, weights).weights, " "))]])
+  for _, n in ipairs { 8, 9, 13 } do
+    local expected = {}
+    for rank = 0, n - 1 do
+      for i = 1, rank % 3 + 1 do expected[#expected + 1] = 10 * rank + i end
+    end
+    local output = check.run(("%s --np %d --output all %s"):format(check.program, n, path))
+    check.equal(output, (table.concat(expected, " ") .. "\n"):rep(n))
+  end
+end)
+
 test("all ranks get the numbers of all, and a strategy counts the devices of all", function()
   check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
   local path = check.path "gather.lua"

@@ -39,6 +39,16 @@ for _, n in ipairs { 2, 3, 4, 8 } do
     end)
 end
 
+-- More ranks than send to each other directly, so that they gather in rounds: of a power of two, and of none.
+for _, n in ipairs { 11, 16 } do
+  test(("%d processes train the bits of %d devices of one process"):format(n, n), function()
+    if n > 11 then check.slow() end
+    local names = { "dense layers", "weights of megabytes", "a masked mean of words" }
+    local text = launch("np", n, "rank_cases", "cpu:0", names)
+    same_bits(text, launch("alone", 1, "rank_cases", "cpu:0-" .. n - 1, names))
+  end)
+end
+
 -- The first number of a line.
 local function first_number(text, name) return tonumber(lines_of(text)[name]:match "[-%d.e]+") end
 
