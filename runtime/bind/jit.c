@@ -268,9 +268,12 @@ static int jit_report(lua_State *L) {
         set_field(L, "result_bytes", r.result_bytes);
         set_field(L, "arena_bytes", r.arena_bytes);
         set_field(L, "bytes_moved", r.bytes_moved);
+        lua_pushnumber(L, r.products), lua_setfield(L, -2, "products");
+        lua_pushnumber(L, r.elements), lua_setfield(L, -2, "elements");
         lua_pushnumber(L, r.seconds), lua_setfield(L, -2, "seconds");
         lua_pushnumber(L, r.reduce_seconds), lua_setfield(L, -2, "reduce_seconds");
         lua_pushnumber(L, r.wait_seconds), lua_setfield(L, -2, "wait_seconds");
+        lua_pushnumber(L, r.beside_seconds), lua_setfield(L, -2, "beside_seconds");
         lua_rawseti(L, -2, i + 1);
     }
     return 1;
@@ -286,7 +289,8 @@ static int jit_gc(lua_State *L) {
 }
 
 /* Reads the options at index 2: {devices = names, weights = shares, stages = number of groups,
- * local_norm = boolean, central = name, joint = whether all ranks of the world share the step}. */
+ * local_norm = boolean, central = name, joint = whether all ranks of the world share the step,
+ * absent = number of further devices, which are not there: the step is only reported on}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -313,6 +317,12 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_pop(L, 2);
     lua_getfield(L, 2, "joint");
     j->joint = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    lua_getfield(L, 2, "absent");
+    j->n_absent = (int)luaL_optinteger(L, -1, 0);
+    if (j->n_absent < 0 || n + j->n_absent > MG_MAX_SHARDS)
+        bind_fail(L, MG_USAGE, "mgpu.jit: at most %d devices can share a step, got %d",
+                  MG_MAX_SHARDS, n + j->n_absent);
     lua_pop(L, 1);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);

@@ -126,6 +126,7 @@ typedef struct bind_jitted {
     mg_device *devices[MG_MAX_DEVICES]; /* devices of a step; borrowed */
     double weights[MG_MAX_DEVICES];     /* relative shares of the rows, if weighted */
     int n_devices, n_stages;            /* 0 devices: the default one; groups of devices */
+    int n_absent;                       /* further devices that are not there: for reports */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
     bool joint;                         /* all ranks of the world share it, unless one is alone */
     mg_device *central;                 /* strategy "central": the device that has the weights */

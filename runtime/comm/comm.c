@@ -94,13 +94,15 @@ mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n) {
     c->bytes_moved = mg_alloc_zero((size_t)n * sizeof *c->bytes_moved);
     c->waited = mg_alloc_zero((size_t)n * sizeof *c->waited);
     c->busy = mg_alloc_zero((size_t)n * sizeof *c->busy);
-    return c->bytes_moved && c->waited && c->busy ? MG_OK : MG_OOM;
+    c->beside = mg_alloc_zero((size_t)n * sizeof *c->beside);
+    return c->bytes_moved && c->waited && c->busy && c->beside ? MG_OK : MG_OOM;
 }
 
 void mg_comm_clear(mg_comm *c) {
     mg_free(c->bytes_moved);
     mg_free(c->waited);
     mg_free(c->busy);
+    mg_free(c->beside);
 }
 
 /* A rank whose own input is part of its result, as in all_gather, does not fetch that part. */

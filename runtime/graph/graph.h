@@ -58,6 +58,7 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
         *weights;       /* relative shares of the rows, per device of a stage; NULL: equal shares */
     bool local_norm;    /* batch statistics are those of each device's rows */
     bool joint;         /* all ranks of the world share the step, each with its own devices */
+    int absent;         /* further devices share the rows, but are not there: no run is possible */
     mg_device *central; /* the only one that has the variables; NULL: all have them */
     int n_outputs, n_assigns, n_guards, n_args;
     mg_tensor *const *outputs;
@@ -114,9 +115,11 @@ typedef struct mg_plan_report { /* what one device does in a run */
     int steps, collectives;
     int64_t collective_bytes; /* input of the collectives */
     int64_t variable_bytes, argument_bytes, result_bytes, arena_bytes;
+    double products, elements; /* multiplications; elements read or written */
     /* Sums over all runs so far, of plans on several devices: seconds in programs altogether, in
-     * collectives reducing, and in collectives waiting for others; and bytes sent. */
-    double seconds, reduce_seconds, wait_seconds;
+     * collectives reducing, and in collectives waiting for others; seconds that collectives took
+     * on a thread beside the computation; and bytes sent. */
+    double seconds, reduce_seconds, wait_seconds, beside_seconds;
     int64_t bytes_moved;
 } mg_plan_report;
 /* The random draws and the variables assigned in each run. */
@@ -136,6 +139,8 @@ mg_trace *mg_trace_begin(mg_device *device);
 mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, int n_stages,
                                const double *weights, bool local_norm, mg_device *central,
                                bool joint);
+/* And n more devices that are not there: the plan can be reported on, but not run. */
+void mg_trace_set_absent(mg_trace *t, int n);
 mg_trace *mg_trace_current(void);
 /* The device that stands for d in the open trace; d itself outside of one. */
 mg_device *mg_trace_device(mg_device *d);

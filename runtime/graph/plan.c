@@ -176,11 +176,13 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
     if (p->joint) {
         mg_shards_deal(&p->shards, p->comms[0]->n, rows, p->weights);
     } else {
-        mg_shards_deal(&p->shards, spec->n_devices ? spec->n_devices / p->n_stages : n, rows,
+        mg_shards_deal(&p->shards,
+                       (spec->n_devices ? spec->n_devices / p->n_stages : n) + p->absent, rows,
                        spec->weights);
-        if (n > p->shards.n)
+        if (n > p->shards.n) {
             p->shards.first[p->shards.n] = rows; /* a central device without rows */
-        p->shards.n = n;
+            p->shards.n = n;
+        }
     }
     MG_TRY(find_root_parts(p, &partition));
     for (int i = 0; i < p->n_parts; i++) {
@@ -188,7 +190,7 @@ static mg_status partition_all(mg_plan *p, const mg_plan_spec *spec, const mg_ir
         bool *split = mg_alloc_zero((size_t)global->n_roots + 1);
         if (!split) return MG_OOM;
         /* Outputs may stay sharded, unless some of their rows are in other processes. */
-        for (int r = 0; r < spec->n_outputs; r++) split[r] = !p->joint;
+        for (int r = 0; r < spec->n_outputs; r++) split[r] = !p->joint && !p->absent;
         mg_status status = mg_partition(&partition, i / n, mg_plan_rank(p, i), &part->ir, split);
         if (status == MG_OK) status = mg_passes_rewrite(&part->ir);
         if (status == MG_OK) status = mg_program_dedup_find(p, i);
@@ -261,6 +263,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     const int given = spec->n_devices ? spec->n_devices : p->n_stages;
     p->central = find_central(spec);
     p->joint = spec->joint;
+    p->absent = spec->absent;
     p->inputs_anywhere = spec->n_devices > 0 || p->n_stages > 1;
     if (p->central >= 0 && p->n_stages > 1)
         return mg_fail(MG_UNSUPPORTED,
@@ -274,8 +277,8 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->verdict = spec->verdict != NULL;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
     /* Guards without a verdict must be read before the commit phase may start. */
-    p->at_once =
-        n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards) && !p->joint;
+    p->at_once = n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards) &&
+                 !p->joint && !p->absent;
     p->parts = mg_alloc_zero(n * sizeof *p->parts);
     p->variables = mg_alloc_zero((size_t)(spec->n_assigns + 1) * sizeof *p->variables);
     p->guards = mg_alloc_zero((size_t)(spec->n_guards + 1) * sizeof *p->guards);
@@ -361,7 +364,8 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     mg_status status = collect_roots(&global, spec);
     if (status == MG_OK) status = find_stages(p, spec, &global);
     if (status == MG_OK) status = take_spec(p, spec);
-    if (status == MG_OK && p->n_parts == 1 && !p->joint) { /* what it owns is freed with the plan */
+    if (status == MG_OK && p->n_parts == 1 && !p->joint &&
+        !p->absent) { /* what it owns is freed with the plan */
         p->parts[0].ir = global;
         return build_on_one(p);
     }

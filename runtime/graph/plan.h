@@ -51,6 +51,7 @@ struct mg_plan {
     int n_stages;
     bool joint;         /* the parts are those of this rank of the world: see joint.h */
     int64_t number;     /* joint: how many joint plans were made until this one */
+    int absent;         /* further devices of a stage that are not there: it is only reported on */
     bool refused;       /* joint: all ranks alike have failed to make it */
     int first;          /* of the devices of a stage, in all ranks, the first one here */
     double *weights;    /* joint: of those devices, their shares of the rows; NULL: equal ones */
@@ -104,6 +105,12 @@ mg_status mg_program_dedup_take(mg_plan *p, int i);
 
 /* ---- work.c ---- */
 
+typedef struct mg_work { /* of a run */
+    double products;     /* multiplications of matrix products and convolutions */
+    double elements;     /* read or written by any step */
+} mg_work;
+
+mg_work mg_graph_count_work(const mg_kernel_graph *graph);
 /* About how many operations a run of the graph takes. */
 double mg_graph_work(const mg_kernel_graph *graph);
 

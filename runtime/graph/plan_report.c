@@ -29,8 +29,12 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
         r.seconds = p->execution->parts[i].seconds;
         r.reduce_seconds = comm->busy[rank];
         r.wait_seconds = comm->waited[rank];
+        r.beside_seconds = comm->beside[rank];
         r.bytes_moved = comm->bytes_moved[rank];
     }
+    const mg_work work = mg_graph_count_work(graph);
+    r.products = work.products;
+    r.elements = work.elements;
     for (int e = 0; e < graph->n_external; e++) { /* an update's memory is its variable's */
         const mg_external_kind kind = part->lowered.externals[e].kind;
         const int64_t bytes = (int64_t)mg_value_bytes(&graph->values[e]);

@@ -247,6 +247,7 @@ static bool can_run_here(const mg_execution *e, const mg_device *d) {
  * it here. */
 static mg_status start_run(mg_execution *e) {
     const mg_plan *p = e->plan;
+    if (p->absent) return mg_fail(MG_USAGE, "a step of devices that are not there cannot run");
     if (mg_interrupt_take()) return mg_fail(MG_INTERRUPTED, "interrupted");
     for (int k = 0; k < p->n_parts; k++)
         if (!can_run_here(e, p->parts[k].device)) MG_TRY(mg_device_check(p->parts[k].device));

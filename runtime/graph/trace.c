@@ -34,6 +34,7 @@ struct mg_trace {
     double *weights;     /* or NULL */
     int n_devices, n_stages;
     bool local_norm, joint;
+    int absent;
     mg_device *central;
 };
 
@@ -83,6 +84,10 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
     t->central = central;
     t->joint = joint;
     return MG_OK;
+}
+
+void mg_trace_set_absent(mg_trace *t, int n) {
+    t->absent = n;
 }
 
 /* A plan on several devices takes arguments from wherever they lie, so their placeholders lie on
@@ -339,7 +344,8 @@ static mg_status use_async_guards(mg_trace *t, int n_checks, mg_variable **flag,
     const int n = t->n_guards + n_checks;
     *flag = NULL;
     *verdict = NULL;
-    if (t->n_devices > 1 || t->central || t->joint || !n || !assigns_variables(t)) return MG_OK;
+    if (t->n_devices > 1 || t->central || t->joint || t->absent || !n || !assigns_variables(t))
+        return MG_OK;
     MG_TRY(mg_async_guards_prepare(d, n, flag));
     if (!*flag) return MG_OK;
     MG_TRY(mg_trace_enter_variable(*flag));
@@ -388,6 +394,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .weights = t->weights,
                                    .local_norm = t->local_norm,
                                    .joint = t->joint,
+                                   .absent = t->absent,
                                    .central = t->central,
                                    .n_outputs = n_outputs,
                                    .n_assigns = n_assigns,

@@ -1,5 +1,6 @@
-/* Estimates how many operations a step takes: accurate enough to distinguish a step of milliseconds
- * from one of seconds before it runs. */
+/* Counts what a step computes: multiplications of products and convolutions, and elements that are
+ * read and written. Accurate enough to distinguish a step of milliseconds from one of seconds
+ * before it runs. */
 #include "graph/plan.h"
 #include <math.h>
 #include <string.h>
@@ -10,25 +11,47 @@ static double elements(const mg_kernel_graph *graph, int value) {
     return (double)mg_shape_count(&graph->values[value].shape);
 }
 
-static bool is_contraction(const mg_step *s) {
-    return s->op && s->n_in >= 2 &&
-           (strcmp(s->op->name, "matmul") == 0 || strncmp(s->op->name, "conv", 4) == 0);
+/* Of the last two axes. */
+static double matrix_size(const mg_kernel_graph *graph, int value) {
+    const mg_shape *s = &graph->values[value].shape;
+    return s->rank < 2 ? elements(graph, value)
+                       : (double)s->dim[s->rank - 2] * (double)s->dim[s->rank - 1];
 }
 
-/* A product of matrices with a, b and c elements takes sqrt(a b c) multiplications, a convolution
- * more by the length of its filters' side. */
-static double step_work(const mg_kernel_graph *graph, const mg_step *s) {
-    double sum = 0;
-    for (int i = 0; i < s->n_in; i++) sum += elements(graph, s->in[i]);
-    for (int i = 0; i < s->n_out; i++) sum += elements(graph, s->out[i]);
-    if (is_contraction(s))
-        sum += sqrt(elements(graph, s->in[0]) * elements(graph, s->in[1]) *
-                    elements(graph, s->out[0]));
-    return PER_ELEMENT * sum;
+/* Each element of the result is a sum of k products: m k times k n elements over m n are k^2. */
+static double matmul_products(const mg_kernel_graph *graph, const mg_step *s) {
+    const double result = matrix_size(graph, s->out[0]);
+    if (result == 0) return 0;
+    return elements(graph, s->out[0]) *
+           sqrt(matrix_size(graph, s->in[0]) * matrix_size(graph, s->in[1]) / result);
+}
+
+/* Of images and filters as a whole: each pixel of the convolution's result, or of its gradient,
+ * meets each element of the filters that make its channel. */
+static double conv_products(const mg_kernel_graph *graph, const mg_step *s) {
+    const bool forward = strcmp(s->op->name, "conv2d") == 0,
+               of_weight = strcmp(s->op->name, "conv2d_grad_weight") == 0;
+    const int pixels = forward ? s->out[0] : s->in[of_weight],
+              filters = of_weight ? s->out[0] : s->in[1];
+    const mg_shape *shape = &graph->values[pixels].shape;
+    const int64_t channels = shape->rank ? shape->dim[shape->rank - 1] : 0;
+    return channels ? elements(graph, pixels) * elements(graph, filters) / (double)channels : 0;
+}
+
+mg_work mg_graph_count_work(const mg_kernel_graph *graph) {
+    mg_work w = {0};
+    for (int i = 0; i < graph->n_steps; i++) {
+        const mg_step *s = &graph->steps[i];
+        for (int k = 0; k < s->n_in; k++) w.elements += elements(graph, s->in[k]);
+        for (int k = 0; k < s->n_out; k++) w.elements += elements(graph, s->out[k]);
+        if (!s->op || s->n_in < 2) continue;
+        if (strcmp(s->op->name, "matmul") == 0) w.products += matmul_products(graph, s);
+        if (strncmp(s->op->name, "conv2d", 6) == 0) w.products += conv_products(graph, s);
+    }
+    return w;
 }
 
 double mg_graph_work(const mg_kernel_graph *graph) {
-    double sum = 0;
-    for (int i = 0; i < graph->n_steps; i++) sum += step_work(graph, &graph->steps[i]);
-    return sum;
+    const mg_work w = mg_graph_count_work(graph);
+    return PER_ELEMENT * (w.elements + w.products);
 }

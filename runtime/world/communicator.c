@@ -168,7 +168,7 @@ static mg_status run_for_all(world_comm *c, const mg_collective_call *x) {
 
 /* ---- the interface ---- */
 
-/* The time of the exchange counts as waiting: most of it is. */
+/* The whole time counts as busy, though part of it is waiting for other processes. */
 static mg_status world_run(mg_comm *comm, int rank, const mg_collective_call *x) {
     world_comm *c = (world_comm *)comm;
     const int own = rank - c->first;
@@ -178,7 +178,7 @@ static mg_status world_run(mg_comm *comm, int rank, const mg_collective_call *x)
     if (own == 0) {
         const double start = mg_seconds();
         MG_TRY(run_for_all(c, x));
-        comm->waited[rank] += mg_seconds() - start;
+        comm->busy[rank] += mg_seconds() - start;
     }
     for (int i = 0; i < x->n_operands; i++)
         comm->bytes_moved[rank] += (int64_t)mg_collective_writes(x, i, rank, comm->n);
@@ -204,6 +204,7 @@ static mg_status world_settle(mg_comm *comm, int rank, const mg_memory *read, in
     const double start = mg_seconds();
     const mg_status status = mg_overlap_settle(c->overlap, read, n);
     comm->waited[rank] += mg_seconds() - start;
+    comm->beside[rank] = mg_overlap_seconds(c->overlap);
     return status;
 }
 

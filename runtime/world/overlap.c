@@ -24,7 +24,8 @@ struct mg_overlap {
     bool running, ending;
     reduction **list; /* owned; the first n_begun are of this step */
     int n_begun, n_settled, n_list, room;
-    int n_done; /* carried out, or failed */
+    int n_done;     /* carried out, or failed */
+    double seconds; /* that reductions took on the thread */
     mg_status status;
     char *message; /* of the first that failed; owned */
 };
@@ -49,10 +50,12 @@ static void *thread_main(void *argument) {
         const reduction *r = o->list[o->n_done];
         const bool failed = o->status != MG_OK;
         pthread_mutex_unlock(&o->mutex);
+        const double start = mg_seconds();
         const mg_status status = failed ? MG_OK
                                         : mg_exchange_reduce(r->tag, r->terms, r->results, r->count,
                                                              r->dtype, r->op, -1);
         pthread_mutex_lock(&o->mutex);
+        o->seconds += mg_seconds() - start;
         if (status != MG_OK) keep_failure(o, status);
         o->n_done++;
         pthread_cond_broadcast(&o->changed);
@@ -171,6 +174,13 @@ mg_status mg_overlap_settle(mg_overlap *o, const mg_memory *read, int n) {
     for (; o->n_settled < last; o->n_settled++) write_results(o->list[o->n_settled]);
     if (n == 0) mg_overlap_drop(o);
     return MG_OK;
+}
+
+double mg_overlap_seconds(mg_overlap *o) {
+    pthread_mutex_lock(&o->mutex);
+    const double seconds = o->seconds;
+    pthread_mutex_unlock(&o->mutex);
+    return seconds;
 }
 
 void mg_overlap_drop(mg_overlap *o) {

@@ -21,6 +21,8 @@ bool mg_overlap_concerns(const mg_overlap *o, const mg_memory *read, int n);
 /* Waits for the reductions up to the last whose result lies in one of the memories (n = 0: for all)
  * and writes their results. Fails with the error of one that failed. */
 mg_status mg_overlap_settle(mg_overlap *o, const mg_memory *read, int n);
+/* The seconds that all reductions so far took on the thread. */
+double mg_overlap_seconds(mg_overlap *o);
 /* After a failure: waits for what is under way and forgets its results. */
 void mg_overlap_drop(mg_overlap *o);
 

@@ -1,5 +1,5 @@
---- mgpu.explain(model, {devices =, batch_size = 32, samples =, strategy =, bn =}): what a training step will do and
---- need, before the first one; also for devices that this machine does not have.
+--- mgpu.explain(model, {devices =, hosts =, batch_size = 32, samples =, strategy =, bn =, speeds =}): what a training
+--- step will do and need, before the first one; also for devices and hosts that are not there.
 --
 -- devices, strategy ("mirrored", "central", "async") and bn ("sync", "local") are those of compile unless given.
 -- RETURNS a table that prints itself: {devices = {{name, rows, last_rows, weights, gradients, optimizer, memory,
@@ -8,6 +8,12 @@
 -- `memory` is what the step needs for activations, gradients and results, without the workspace of kernels. With
 -- "async" a device's step is a whole batch, and `transfer_bytes` are the weights that it pulls and the gradients that
 -- it pushes for each.
+-- `hosts` with a number of `devices` in all is a cluster, of at most 1024 devices with equal shares of the rows: those
+-- that have the same number of rows are one entry, with a `count`; its memory is that of the devices with most rows.
+-- With `hosts` or `speeds`, `forecast` has the seconds of a step: {seconds, compute, communication, hidden, input,
+-- bound, advice = {same_batch, same_rows}, speeds}. It is a model of the step, no measurement. speeds: {compute =
+-- operations a second of a device, memory = bytes a second, link and network = bytes a second within and between hosts,
+-- latency = seconds of a message, input = rows a second that a host loads}; what is not given is assumed, and printed.
 -- Errors: a model that is not compiled or not built.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 10, input_shape = { 20 } } }
@@ -19,6 +25,7 @@ local asynchronous = require "mgpu.parallel.asynchronous"
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
+local forecast = require "mgpu.parallel.forecast"
 local options = require "mgpu.options"
 local placement = require "mgpu.train.placement"
 local train_step = require "mgpu.train.train_step"
@@ -27,10 +34,12 @@ local ops = core.ops
 
 local OPTIONS = options.declare {
   { "devices", "any" },
+  { "hosts", "integer", min = 1 },
   { "batch_size", "integer", default = 32, min = 1 },
   { "samples", "integer", min = 1 },
   { "strategy", "string", values = { "mirrored", "central", "async" } },
   { "bn", "string", values = { "sync", "local" } },
+  { "speeds", "table" },
 }
 
 local function fail(message, ...) core.fail("usage", "explain: " .. message:format(...)) end
@@ -52,6 +61,34 @@ local function planned(model, given)
     return names, weights
   end
   return devices.resolve("explain", given)
+end
+
+local MOST = 1024 -- devices of a step: MG_MAX_SHARDS
+
+-- The number of devices of a cluster; nil without `hosts`.
+local function cluster_size(chosen)
+  local n, hosts = chosen.devices, chosen.hosts
+  if not hosts then return nil end
+  if type(n) ~= "number" or n % hosts ~= 0 or n < 1 or n > MOST then
+    fail("with hosts = %d, devices must be the number of all of them: a multiple of %d, at most %d", hosts, hosts, MOST)
+  elseif chosen.strategy ~= "mirrored" then
+    fail('with hosts, the strategy is "mirrored", not %q', chosen.strategy)
+  end
+  return n
+end
+
+local function speeds_of(given)
+  local speeds = {}
+  for name, value in pairs(forecast.ASSUMED) do speeds[name] = value end
+  for name, value in pairs(given or {}) do
+    if not forecast.ASSUMED[name] then
+      fail("speeds: there is no %s; there are compute, memory, link, network, latency and input", tostring(name))
+    elseif type(value) ~= "number" or not (value > 0) then
+      fail("speeds: %s must be a number above 0, got %s", name, tostring(value))
+    end
+    speeds[name] = value
+  end
+  return speeds
 end
 
 -- Zeros in the shapes of a batch, and their layout: the plan of a step depends on shapes only.
@@ -104,7 +141,8 @@ local function reports(model, names, weights, chosen, rows)
   for i = 1, #names do stand_ins[i] = chosen.stages and names[i] or "null:" .. (i - 1) end
   if chosen.stages then placement.place_state(model.compiled, model) end
   compiled.steps, compiled.eager, compiled.spread = {}, false, { devices = stand_ins, weights = weights,
-    local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1), stages = chosen.stages }
+    absent = names.absent, local_norm = chosen.bn == "local", central = central and "null:" .. (central - 1),
+    stages = chosen.stages }
   local tensors, layout = batch_of(model, rows)
   local step = train_step.get(compiled, "train", model, train_step.plan_key(model))
   step:prepare(1, rows, layout, 0, nil, nil, unpack(tensors))
@@ -148,9 +186,16 @@ local function size(bytes)
   return ("%d B"):format(bytes)
 end
 
+local function device_count(self)
+  local n = 0
+  for _, d in ipairs(self.devices) do n = n + (d.count or 1) end
+  return n
+end
+
 local function text(self)
-  local lines = { ("a training step on %d device%s, %s, batch %d%s, batch normalization %s"):format(
-    #self.devices, #self.devices == 1 and "" or "s", self.strategy, self.batch_size,
+  local n = device_count(self)
+  local lines = { ("a training step on %d device%s%s, %s, batch %d%s, batch normalization %s"):format(
+    n, n == 1 and "" or "s", self.hosts and (" of %d hosts"):format(self.hosts) or "", self.strategy, self.batch_size,
     self.last_batch and (" (the last has %d)"):format(self.last_batch) or "", self.bn),
     ("%-10s %10s %10s %10s %10s %10s %12s"):format("device", "rows", "weights", "gradients", "optimizer",
       "step", "reductions") }
@@ -161,10 +206,61 @@ local function text(self)
       d.transfer_bytes and ("moves %s"):format(size(d.transfer_bytes)) or d.collectives == 0 and "none"
       or ("%d, %s"):format(d.collectives, size(d.collective_bytes)))
   end
+  for _, line in ipairs(self.forecast and forecast.lines(self.forecast) or {}) do lines[#lines + 1] = line end
   return table.concat(lines, "\n")
 end
 
 -- ---- the call -----------------------------------------------------------------------------------
+
+-- The entries of the devices that are listed, one for each.
+local function listed_devices(model, chosen, last_batch)
+  local names, weights = planned(model, chosen.devices)
+  local full = reports(model, names, weights, chosen, chosen.batch_size)
+  local last = last_batch and reports(model, names, weights, chosen, last_batch)
+  local central, central_name = central_of(model, names, chosen.strategy)
+  local async, bytes, list = chosen.strategy == "async" and #names > 1, bytes_of_stages(model, chosen.stages), {}
+  for i, r in ipairs(full) do
+    local keeps, own = not central or i == central, bytes[math.ceil(i * #bytes / #full)]
+    list[i] = { name = names[i] or central_name, rows = #names == 1 and chosen.batch_size or r.rows,
+      last_rows = last and (#names == 1 and last_batch or last[i].rows),
+      weights = keeps and own.weights or 0, gradients = own.gradients,
+      optimizer = keeps and (not async or i == 1) and own.optimizer or 0, memory = r.arena_bytes + r.result_bytes,
+      collectives = r.collectives, collective_bytes = r.collective_bytes,
+      transfer_bytes = async and (i == 1 and 0 or own.weights + own.gradients) or nil }
+  end
+  return list, full[1]
+end
+
+-- The entries of a cluster of n devices. One of them is planned, of those with most rows.
+local function cluster_devices(model, chosen, last_batch, n)
+  local r = reports(model, { "null:0", absent = n - 1 }, nil, chosen, chosen.batch_size)[1]
+  local own, more, rows, list = bytes_of_stages(model)[1], chosen.batch_size % n, math.floor(chosen.batch_size / n), {}
+  local function last_rows(i) return last_batch and math.floor(last_batch / n) + (i <= last_batch % n and 1 or 0) end
+  local function add(first, last, count)
+    if first > last then return end
+    list[#list + 1] = { name = first == last and tostring(first) or ("%d-%d"):format(first, last),
+      count = last - first + 1, rows = count, last_rows = last_rows(first), weights = own.weights,
+      gradients = own.gradients, optimizer = own.optimizer, memory = r.arena_bytes + r.result_bytes,
+      collectives = r.collectives, collective_bytes = r.collective_bytes }
+  end
+  add(1, more, rows + 1)
+  add(more + 1, n, rows)
+  return list, r
+end
+
+local function forecast_of(chosen, list, r)
+  if not (chosen.hosts or chosen.speeds) then return nil end
+  if chosen.strategy == "async" or chosen.stages then
+    fail("there is no forecast for strategy \"async\" and for device groups: leave out speeds")
+  end
+  local n = 0
+  for _, d in ipairs(list) do n = n + (d.count or 1) end
+  local work, speeds = { devices = n, hosts = chosen.hosts or 1, batch = chosen.batch_size, products = r.products,
+    elements = r.elements, bytes = r.collective_bytes, collectives = r.collectives }, speeds_of(chosen.speeds)
+  local result = forecast.step(work, speeds)
+  result.speeds, result.given, result.advice = speeds, chosen.speeds ~= nil, forecast.advice(work, speeds)
+  return result
+end
 
 --- explain(model, options) -> the report; see the top.
 return function(model, given)
@@ -175,23 +271,11 @@ return function(model, given)
   chosen.strategy = chosen.strategy or model.compiled.strategy or "mirrored"
   chosen.bn = chosen.bn or model.compiled.bn
   chosen.stages = not chosen.devices and model.compiled.spread and model.compiled.spread.stages or nil
-  local names, weights = planned(model, chosen.devices)
+  local n = cluster_size(chosen)
   model.compiled.optimizer:build(model.trainable_variables)
-  local full = reports(model, names, weights, chosen, chosen.batch_size)
   local last_batch = chosen.samples and (chosen.samples - 1) % chosen.batch_size + 1 or nil
-  local last = last_batch and reports(model, names, weights, chosen, last_batch)
-  local result = { batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
-    bn = chosen.bn, devices = {} }
-  local central, central_name = central_of(model, names, chosen.strategy)
-  local async, bytes = chosen.strategy == "async" and #names > 1, bytes_of_stages(model, chosen.stages)
-  for i, r in ipairs(full) do
-    local keeps, own = not central or i == central, bytes[math.ceil(i * #bytes / #full)]
-    result.devices[i] = { name = names[i] or central_name, rows = #names == 1 and chosen.batch_size or r.rows,
-      last_rows = last and (#names == 1 and last_batch or last[i].rows),
-      weights = keeps and own.weights or 0, gradients = own.gradients,
-      optimizer = keeps and (not async or i == 1) and own.optimizer or 0, memory = r.arena_bytes + r.result_bytes,
-      collectives = r.collectives, collective_bytes = r.collective_bytes,
-      transfer_bytes = async and (i == 1 and 0 or own.weights + own.gradients) or nil }
-  end
-  return setmetatable(result, { __tostring = text })
+  local list, first = (n and cluster_devices or listed_devices)(model, chosen, last_batch, n)
+  return setmetatable({ batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
+    bn = chosen.bn, hosts = chosen.hosts, devices = list, forecast = forecast_of(chosen, list, first) },
+    { __tostring = text })
 end
