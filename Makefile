@@ -347,6 +347,7 @@ bench: all ## measure speed in comparison with other frameworks
 	@$(PROGRAM) tests/bench/checkpoint.lua
 	@$(PROGRAM) tests/bench/data.lua
 	@$(PROGRAM) tests/bench/transports.lua
+	@$(PROGRAM) tests/bench/world.lua
 
 # ---- looking after the code ----------------------------------------------------------------------
 

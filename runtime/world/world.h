@@ -95,7 +95,7 @@ mg_status mg_world_gather_lists(void *all, const size_t *bytes);
 /* The seconds that a message of so many bytes takes from rank a to rank b, measured `rounds` times
  * to and fro, on all ranks. Every rank calls it. */
 mg_status mg_world_measure_link(int a, int b, size_t bytes, int rounds, double *seconds);
-/* The seconds in which all ranks add up `count` float32 numbers: the shortest of `rounds` times.
+/* The seconds in which all ranks add up `count` float32 numbers: the mean of `rounds` times.
  * Every rank calls it. */
 mg_status mg_world_measure_sum(int64_t count, int rounds, double *seconds);
 

@@ -8,6 +8,7 @@
 --               only the last loss, {"ms": [their mean], "host_us": the host's microseconds for a step}
 --     memory    answers {"mb": peak memory of the process, or of the GPU}
 --     quit      ends, as the end of input does
+-- Started as several processes, these train the step together; rank 0 reads the requests.
 -- With --estimate it prints how long that many steps take, and reads nothing.
 
 local mgpu = require "mgpu"
@@ -20,6 +21,7 @@ for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
 -- A custom training step as one plan: forward, loss, gradients, update.
 local function make_step(net, batch)
+  local spread = mgpu.world().size > 1 and { devices = { "cpu:0" } } or nil
   mgpu.seed(1)
   local shape = SHAPES[net] or { 28, 28, 1 }
   local model = mgpu.models[net] { input_shape = shape, classes = 10 }
@@ -31,7 +33,7 @@ local function make_step(net, batch)
     end, model.trainable_variables)()
     optimizer:apply(gradients, model.trainable_variables)
     return loss
-  end)
+  end, spread)
   local labels = {}
   for i = 1, batch do labels[i] = (i * 7) % 10 end
   local x = mgpu.rand { batch, unpack(shape) }
@@ -83,10 +85,24 @@ if options.estimate then
   print(("%.0f s"):format((core.clock() - start) / n * options.estimate))
   os.exit(0, true)
 end
-for line in io.lines() do
-  local n = line:match "^run (%d+)"
-  if n then print((options.read == "last" and run_ahead or run_each)(step, tonumber(n))) end
-  if line == "memory" then print(('{"mb": %.1f}'):format(memory())) end
-  if line == "quit" then break end
+
+-- The next request: a number of steps, "memory" or "quit". With several processes all ranks get that of rank 0.
+local NUMBERS = { memory = 0, quit = -1 }
+local NAMES = { [0] = "memory", [-1] = "quit" }
+local function next_request()
+  local request = "quit"
+  if mgpu.world().rank == 0 then
+    local line = io.read() or request
+    request = tonumber(line:match "^run (%d+)") or line
+  end
+  if mgpu.world().size == 1 then return request end
+  local number = mgpu.world():gather(NUMBERS[request] or request)[1]
+  return NAMES[number] or number
+end
+
+for request in next_request do
+  if request == "quit" then break end
+  print(request == "memory" and ('{"mb": %.1f}'):format(memory())
+    or (options.read == "last" and run_ahead or run_each)(step, request))
   io.flush()
 end

@@ -46,7 +46,8 @@ def _answer(**values):
     print(json.dumps(values), flush=True)
 
 
-def _run(step, n, clock=time.perf_counter):
+def run_steps(step, n, clock=time.perf_counter):
+    """Trains n steps and answers with the milliseconds of each."""
     times = []
     for _ in range(n):
         start = clock()
@@ -65,7 +66,7 @@ def _run_ahead(step, n):
             host_us=round((enqueued - start) / n * 1e6, 2))
 
 
-def _answer_requests(run, memory_mb):
+def answer_requests(run, memory_mb=_peak_memory_mb):
     """Answers until told to end; run(n) does n steps and answers."""
     for line in iter(sys.stdin.readline, ""):
         words = line.split()
@@ -90,18 +91,18 @@ def serve_batches(take, memory_mb=_peak_memory_mb):
     """Takes a few batches, then answers until told to end. take() waits for the next batch."""
     for _ in range(8):
         take()
-    _answer_requests(lambda n: _take_batches(take, n), memory_mb)
+    answer_requests(lambda n: _take_batches(take, n), memory_mb)
 
 
 def serve(step, options, memory_mb=_peak_memory_mb):
     """Warms up, then answers until told to end. step() trains one batch; its loss has .item()."""
-    run = _run_ahead if options.read == "last" else _run
+    run = _run_ahead if options.read == "last" else run_steps
     if options.clock == "processor":
-        run = functools.partial(_run, clock=time.process_time)
+        run = functools.partial(run_steps, clock=time.process_time)
     for _ in range(options.warmup):
         step().item()
     if options.steps:
         run(step, options.steps)
         _answer(mb=round(memory_mb(), 1))
         return
-    _answer_requests(lambda n: run(step, n), memory_mb)
+    answer_requests(lambda n: run(step, n), memory_mb)

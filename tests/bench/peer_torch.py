@@ -130,8 +130,8 @@ def on_first_call(make):
     return call
 
 
-def make_step(options):
-    """The training step as a function that returns the loss as a tensor."""
+def make_step(options, wrap=lambda net: net):
+    """The training step as a function that returns the loss; wrap is put around the network."""
     torch.manual_seed(1)
     gpu = on_gpu(options)
     net = globals()[options.net]().train().to(options.device)
@@ -142,6 +142,7 @@ def make_step(options):
         net = net.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     optimizer = make_optimizer(net, gpu, options.graph)
+    net = wrap(net)
     if options.compile:
         net = torch.compile(net, mode=options.compile)
     loss_of = nn.CrossEntropyLoss()
