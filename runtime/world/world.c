@@ -271,11 +271,12 @@ static mg_status find_transport(void) {
                    world.launch.by, world.size, name, why);
 }
 
-/* Seconds to wait for the other processes: MGPU_JOIN, or 60. */
+/* Seconds to wait for the other processes: MGPU_JOIN, or 60, or one for each of more ranks, which
+ * may share a few cores. */
 static double join_patience(void) {
     const char *text = getenv("MGPU_JOIN");
     const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 ? seconds : 60;
+    return seconds > 0 ? seconds : world.size > 60 ? world.size : 60;
 }
 
 static mg_status start_transport(void) {
