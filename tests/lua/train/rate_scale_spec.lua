@@ -117,6 +117,15 @@ test("training that goes on with other devices keeps the factor, from a checkpoi
   check.matches(text, "fit: lr_scale: keeps the factor 4 of the first run; 1 device would give 1\n")
 end)
 
+test("a Keras file has no lr_scale, which save says", function()
+  local _, _, model = train(O.Adam { 0.01 }, "linear", "cpu:0-1")
+  local function said(name) return printed(function() model:save(check.path(name)) end) end
+  check.equal(said "m.keras", "save: a Keras file has no lr_scale: training that goes on from it has the learning rate "
+    .. "before it is multiplied by 2\n")
+  check.near(mgpu.load_model(check.path "m.keras").optimizer.learning_rate, 0.01, 1e-9)
+  check.equal(said "m.safetensors", "")
+end)
+
 test("an optimizer that is compiled again without lr_scale is not scaled", function()
   local optimizer = sgd(1)
   train(optimizer, "linear", "cpu:0-3")

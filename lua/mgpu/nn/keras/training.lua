@@ -282,8 +282,17 @@ function M.read(model, config, tensors, names, at)
   return model_config.guarded(at.path, M.from_keras, model, config, tensors, names, at)
 end
 
+-- Says that a Keras file does not hold compile's lr_scale, if it has changed the rate.
+local function tell_of_scale(compiled)
+  local scale = compiled.config.lr_scale and compiled.tensors["optimizer/lr_scale"]:item() or 1
+  if scale == 1 then return end
+  require "mgpu.say"("save: a Keras file has no lr_scale: training that goes on from it has the learning rate before "
+    .. "it is multiplied by %g\n", scale)
+end
+
 -- The parts that both forms share. A single output has no lists.
 local function compile_config(compiled)
+  tell_of_scale(compiled)
   local config, single = compiled.config, #compiled.config.outputs == 1
   local loss, loss_weights, metrics, weighted = {}, {}, {}, {}
   for i, output in ipairs(config.outputs) do
