@@ -11,7 +11,99 @@ local known_options = require "mgpu.prompt.known_options"
 local lexer = require "mgpu.prompt.lexer"
 local listing = require "mgpu.prompt.listing"
 local names = require "mgpu.prompt.names"
-local quoted = require "mgpu.prompt.complete_quoted"
+
+-- ---- in quotes ----------------------------------------------------------------------------------
+
+-- Completion inside quotes: modules after require, keys behind `[`, values of options, and files.
+
+-- ---- files ----------------------------------------------------------------------------------------
+
+local function expanded(folder)
+  local home = os.getenv "HOME"
+  return home and folder:gsub("^~/", function() return home .. "/" end) or folder
+end
+
+-- files(terminal, text, quote) -> the files whose paths begin with the text. Hidden ones fit only after a dot.
+local function files(terminal, text, quote)
+  local folder, start = text:match "^(.-)([^/]*)$"
+  local found = listing.new(start, true)
+  for _, name in ipairs(terminal.list(folder == "" and "." or expanded(folder)) or {}) do
+    if name:sub(1, 1) ~= "." or start:sub(1, 1) == "." then
+      found:add(name, nil, name:sub(-1) ~= "/" and quote or "")
+    end
+  end
+  return found
+end
+
+-- ---- modules --------------------------------------------------------------------------------------
+
+-- Adds the next part of the names of modules in the folder for a pattern of package.path.
+local function add_modules(found, terminal, pattern, parents)
+  local folder = pattern:match "^(.*)%?[^?/]*$"
+  if not folder or pattern:find "%?/init%.lua$" then return end
+  for _, name in ipairs(terminal.list((folder == "" and "./" or folder) .. parents:gsub("%.", "/")) or {}) do
+    local module, is_folder = name:match "^([%w_-]+)%.lua$" or name:match "^([%w_-]+)%.so$", name:match "^([%w_-]+)/$"
+    if module and module ~= "init" then found:add(parents .. module) end
+    if is_folder and (parents ~= "" or folder:find "lua" or terminal.list(folder .. is_folder .. "/init.lua")) then
+      found:add(parents .. is_folder)
+    end
+  end
+end
+
+local function modules(terminal, text)
+  local found, parents = listing.new(text, true), text:match "^(.*%.)" or ""
+  for pattern in package.path:gmatch "[^;]+" do add_modules(found, terminal, pattern, parents) end
+  for _, known in ipairs { package.loaded, package.preload } do
+    for name in next, known do found:add(name) end
+  end
+  if parents == "mgpu." then
+    for name in pairs(require "mgpu.aliases") do found:add(parents .. name) end
+  end
+  return found
+end
+
+-- ---- values of options ----------------------------------------------------------------------------
+
+-- The tables whose names a string option of this name, or of this type, stands for.
+local NAMED = { optimizer = "optimizers", loss = "losses", metrics = "metrics", weighted_metrics = "metrics",
+  activation = "activations", initializer = "initializers", regularizer = "regularizers", constraint = "constraints" }
+
+local function values_of(prompt, option, text)
+  local found = listing.new(text, true)
+  for _, value in ipairs(option.values or {}) do found:add(value) end
+  local namespace = NAMED[option[1]] or NAMED[option[2]]
+  if namespace then
+    names.each(prompt.terminal, require "mgpu"[namespace], function(name)
+      if name:find "^%l" and name ~= "get" then found:add(name) end
+    end)
+  end
+  return found.count > 0 and found or nil
+end
+
+-- fitting_in_quotes(prompt, complete, tokens, text) -> the names that fit in the string of this text, the last
+-- of the tokens.
+local function fitting_in_quotes(prompt, complete, tokens, text)
+  local terminal, n = prompt.terminal, #tokens
+  local quote = tokens[n].text:match "^[\"']" or ""
+  local before = tokens[n - 1]
+  local function closed(found)
+    found.ending = quote
+    return found
+  end
+  if not before then return files(terminal, text, quote) end
+  local called = before.text == "(" and tokens[n - 2] or before
+  if called and called.text == "require" then return closed(modules(terminal, text)) end
+  if before.text == "[" then
+    local value, found = complete.value_at(prompt, tokens, n - 2), listing.new(text, true)
+    if value ~= nil then names.each(terminal, value, function(name) found:add(name, nil, quote) end) end
+    return found
+  end
+  local option = complete.option_at(prompt, tokens, n - 1)
+  local found = option and values_of(prompt, option, text)
+  return found and closed(found) or files(terminal, text, quote)
+end
+
+-- ---- names --------------------------------------------------------------------------------------
 
 local M = {}
 
@@ -118,7 +210,7 @@ local function fitting(prompt, text)
   local n, word = #tokens, ""
   local last = tokens[n]
   if last and last.open then
-    return last.kind == "string" and quoted.fitting(prompt, M, tokens, text:sub(last.inner)) or nil
+    return last.kind == "string" and fitting_in_quotes(prompt, M, tokens, text:sub(last.inner)) or nil
   end
   if last and last.kind == "comment" and last.last == #text then return nil end
   if last and last.last == #text and (last.kind == "name" or last.kind == "keyword") then
@@ -134,7 +226,7 @@ end
 -- The names that fit at the end of a command or question.
 local function fitting_command(prompt, text)
   local name, rest = text:match "^%s*:(%a*)%s(.*)$"
-  if name == "load" or name == "save" then return quoted.files(prompt.terminal, rest) end
+  if name == "load" or name == "save" then return files(prompt.terminal, rest) end
   if name then return fitting(prompt, rest) end
   local found = listing.new(text:match "^%s*:(.*)$")
   for _, command in ipairs(require "mgpu.prompt.commands".names) do found:add(command) end

@@ -2,7 +2,7 @@
 --
 -- A functional model of Keras names the inputs of each use (node) of a layer by {layer's name, which use of it, which
 -- output}, counted from 0; ours numbers the uses in an order in which they can be made.
-local call_mode = require "mgpu.nn.keras.call_mode"
+local origin = require "mgpu.nn.keras.origin"
 local core = require "mgpu.core"
 local keras1 = require "mgpu.nn.keras.keras1"
 local layers = require "mgpu.nn.keras.layers"
@@ -165,7 +165,7 @@ local function uses_from(config, list, at)
         list[n == 1 and i or #list + 1] = use.operation
       else
         use = use_from(node, name, at)
-        use.training = call_mode.fixed(node, use.recorded, list[i], at)
+        use.training = origin.fixed(node, use.recorded, list[i], at)
       end
       use.layer = n > 1 and read and #list or i
       uses[#uses + 1], by_place[name][n - 1] = use, use
@@ -292,7 +292,7 @@ end
 --- read(entry, at) -> what from_keras RETURNS; whatever is wrong with the entry is an error that names the file.
 function M.read(entry, at)
   local ours = model_config.guarded(at.path, function() return M.from_keras(keras1.translated(entry, at), at) end)
-  call_mode.warn(at)
+  origin.warn(at)
   return ours
 end
 
@@ -352,7 +352,7 @@ local function node_of(use, layer, list, style, shape_of)
       shape = layers.shape_to { unpack(s:shape(), 2) } } }
   end
   if is_operation then return operations.to_node(layer, tensors) end
-  return call_mode.mark({ args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } },
+  return origin.mark({ args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } },
     use.training)
 end
 

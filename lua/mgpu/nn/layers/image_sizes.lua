@@ -3,8 +3,7 @@
 -- x {batch, rows, columns, channels}, or channels_first.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
-local image_draws = require "mgpu.nn.layers.image_draws"
-local image_window = require "mgpu.nn.layers.image_window"
+local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
 
@@ -109,13 +108,13 @@ local CenterCrop = Layer:extend("CenterCrop", { positional = 2,
 
 function CenterCrop:build(shape) self:need_rank(shape, 4, "batch, rows, columns, channels") end
 
-CenterCrop.output_shape = image_window.output_shape
+CenterCrop.output_shape = image_parts.output_shape
 
 function CenterCrop:call(x)
-  return images.as_last(self, image_draws.in_floats(self, x), function(t)
+  return images.as_last(self, image_parts.in_floats(self, x), function(t)
     local s, h, w = t:shape(), self.height, self.width
-    if s[2] < h or s[3] < w then return image_window.smart_resize(t, h, w) end
-    return image_window.crop(t, math.floor((s[2] - h) / 2), math.floor((s[3] - w) / 2), h, w)
+    if s[2] < h or s[3] < w then return image_parts.smart_resize(t, h, w) end
+    return image_parts.crop(t, math.floor((s[2] - h) / 2), math.floor((s[3] - w) / 2), h, w)
   end)
 end
 
@@ -202,14 +201,14 @@ end
 
 function Resizing:build(shape) self:need_rank(shape, 4, "batch, rows, columns, channels") end
 
-Resizing.output_shape = image_window.output_shape
+Resizing.output_shape = image_parts.output_shape
 
 function Resizing:call(x)
-  return images.as_last(self, image_draws.in_floats(self, x), function(t)
+  return images.as_last(self, image_parts.in_floats(self, x), function(t)
     local h, w = self.height, self.width
-    if self.crop_to_aspect_ratio then t = image_window.crop_to_aspect(t, h, w) end
-    if self.pad_to_aspect_ratio then t = image_window.pad_to_aspect(t, h, w, self.fill_value) end
-    return image_window.resize(t, h, w, self.interpolation, self.antialias)
+    if self.crop_to_aspect_ratio then t = image_parts.crop_to_aspect(t, h, w) end
+    if self.pad_to_aspect_ratio then t = image_parts.pad_to_aspect(t, h, w, self.fill_value) end
+    return image_parts.resize(t, h, w, self.interpolation, self.antialias)
   end)
 end
 

@@ -1,10 +1,9 @@
---- Random changes of images, each image by its own numbers (image_draws.lua), in training only.
+--- Random changes of images, each image by its own numbers (image_parts.lua), in training only.
 --
 -- x {batch, rows, columns, channels}, or channels_first.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
-local image_draws = require "mgpu.nn.layers.image_draws"
-local image_window = require "mgpu.nn.layers.image_window"
+local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
 
@@ -21,22 +20,22 @@ local M = {}
 -- Example:
 --     local layer = L.RandomBrightness { { 0.2, 0.2 }, value_range = { 0, 1 } } -- always by 20 %
 --     print(layer(mgpu.zeros { 1, 2, 2, 1 }, { training = true }):mean():item() > 0.19)  --> true
-local RandomBrightness = image_draws.extend("RandomBrightness", { positional = 1,
+local RandomBrightness = image_parts.extend("RandomBrightness", { positional = 1,
   { "factor", "number|table", required = true },
   { "value_range", "table", default = { 0, 255 } },
-  image_draws.seed, images.data_format,
-}, function(layer, n) return image_draws.uniform(layer, n, layer.span) end)
+  image_parts.seed, images.data_format,
+}, function(layer, n) return image_parts.uniform(layer, n, layer.span) end)
 
 function RandomBrightness:init()
-  local range = image_draws.range(self, "factor", -1, 1)
-  self.values = image_draws.range(self, "value_range", -math.huge, math.huge)
+  local range = image_parts.range(self, "factor", -1, 1)
+  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
   local width = self.values[2] - self.values[1]
   self.span = { range[1] * width, range[2] * width }
 end
 
 --- layer:transform(x, deltas) -> x plus the delta of each image, {batch}.
 function RandomBrightness:transform(x, deltas)
-  return (x + image_draws.each(x, deltas)):clip(self.values[1], self.values[2])
+  return (x + image_parts.each(x, deltas)):clip(self.values[1], self.values[2])
 end
 
 M.RandomBrightness = RandomBrightness
@@ -53,24 +52,24 @@ M.RandomBrightness = RandomBrightness
 --     print(unpack(layer(images, { training = true }):shape()))  --> 8 16 16 3
 --     -- at inference
 --     print((layer(images) - images):abs():max():item())  --> 0
-local RandomContrast = image_draws.extend("RandomContrast", { positional = 1,
+local RandomContrast = image_parts.extend("RandomContrast", { positional = 1,
   { "factor", "number|table", required = true },
   { "value_range", "table", default = { 0, 255 } },
-  image_draws.seed, images.data_format,
-}, function(layer, n) return image_draws.uniform(layer, n, layer.span) end)
+  image_parts.seed, images.data_format,
+}, function(layer, n) return image_parts.uniform(layer, n, layer.span) end)
 
 function RandomContrast:init()
   local both = type(self.factor) == "number"
-  local range = image_draws.range(self, "factor", 0, 1)
+  local range = image_parts.range(self, "factor", 0, 1)
   self.span = { 1 - (both and range[2] or range[1]), 1 + range[2] }
-  self.values = image_draws.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
 end
 
 --- layer:transform(x, factors) -> x with the contrast of each image multiplied by its factor, {batch}.
 function RandomContrast:transform(x, factors)
-  local rows, columns = image_draws.axes(self)
+  local rows, columns = image_parts.axes(self)
   local mean = x:mean({ rows, columns }, true)
-  return ((x - mean) * image_draws.each(x, factors) + mean):clip(self.values[1], self.values[2])
+  return ((x - mean) * image_parts.each(x, factors) + mean):clip(self.values[1], self.values[2])
 end
 
 M.RandomContrast = RandomContrast
@@ -88,7 +87,7 @@ M.RandomContrast = RandomContrast
 local RandomCrop = Layer:extend("RandomCrop", { positional = 2,
   { "height", "integer", min = 1, required = true },
   { "width", "integer", min = 1, required = true },
-  image_draws.seed, images.data_format,
+  image_parts.seed, images.data_format,
 })
 
 function RandomCrop:build(shape)
@@ -96,21 +95,21 @@ function RandomCrop:build(shape)
   self.stream = self:own_stream(self.seed)
 end
 
-RandomCrop.output_shape = image_window.output_shape
+RandomCrop.output_shape = image_parts.output_shape
 
 -- `count` neighboring positions of `size` along the axis, which begin at a random place.
 local function random_part(self, x, axis, size, count)
   if size == count then return x end
   local places = size - count + 1
-  local first = (image_draws.uniform(self, 1, { 0, places })):floor():minimum(places - 1)
+  local first = (image_parts.uniform(self, 1, { 0, places })):floor():minimum(places - 1)
   local index = ops.cast(first + ops.iota({ count }, 1, "float32"), { dtype = "int32" })
   return ops.gather(x, index, { axis = axis })
 end
 
 function RandomCrop:call(x, training)
-  return images.as_last(self, image_draws.in_floats(self, x), function(t)
+  return images.as_last(self, image_parts.in_floats(self, x), function(t)
     local s, h, w = t:shape(), self.height, self.width
-    if not training or s[2] < h or s[3] < w then return image_window.smart_resize(t, h, w) end
+    if not training or s[2] < h or s[3] < w then return image_parts.smart_resize(t, h, w) end
     return random_part(self, random_part(self, t, 2, s[2], h), 3, s[3], w)
   end)
 end
@@ -130,13 +129,13 @@ M.RandomCrop = RandomCrop
 --     print((flipped:mean(1) * 10):round():reshape { -1 })
 --     --> tensor {2} float32 cpu:0
 --     --> {5, 5}
-local RandomFlip = image_draws.extend("RandomFlip", { positional = 1,
+local RandomFlip = image_parts.extend("RandomFlip", { positional = 1,
   { "mode", "string", default = "horizontal_and_vertical",
     values = { "horizontal", "vertical", "horizontal_and_vertical" } },
-  image_draws.seed, images.data_format,
+  image_parts.seed, images.data_format,
 }, function(layer, n)
   local unit = { 0, 1 }
-  return image_draws.uniform(layer, n, unit):lt(0.5), image_draws.uniform(layer, n, unit):lt(0.5)
+  return image_parts.uniform(layer, n, unit):lt(0.5), image_parts.uniform(layer, n, unit):lt(0.5)
 end)
 
 local function flipped(x, chosen, axis)
@@ -146,7 +145,7 @@ end
 
 --- layer:transform(x, horizontal, vertical) -> x with the images flipped for which the bool {batch} is true.
 function RandomFlip:transform(x, horizontal, vertical)
-  local rows, columns = image_draws.axes(self)
+  local rows, columns = image_parts.axes(self)
   if self.mode ~= "vertical" then x = flipped(x, horizontal, columns) end
   if self.mode ~= "horizontal" then x = flipped(x, vertical, rows) end
   return x
@@ -161,7 +160,7 @@ local function affine_options(own)
   for _, option in ipairs {
     { "fill_mode", "string", default = "reflect", values = { "reflect", "wrap", "constant", "nearest" } },
     { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } },
-    image_draws.seed,
+    image_parts.seed,
     { "fill_value", "number", default = 0 },
     images.data_format,
   } do own[#own + 1] = option end
@@ -170,7 +169,7 @@ end
 
 -- The rows and columns of images.
 local function sizes_of(layer, shape)
-  local rows, columns = image_draws.axes(layer)
+  local rows, columns = image_parts.axes(layer)
   return shape[rows], shape[columns]
 end
 
@@ -203,17 +202,17 @@ end
 --     print(move(mgpu.tensor { 1, 2, 3, 4 }:reshape { 1, 1, 4, 1 }, { training = true }):reshape { -1 })
 --     --> tensor {4} float32 cpu:0
 --     --> {0, 0, 1, 2}
-local RandomTranslation = image_draws.extend("RandomTranslation", affine_options { positional = 2,
+local RandomTranslation = image_parts.extend("RandomTranslation", affine_options { positional = 2,
   { "height_factor", "number|table", required = true },
   { "width_factor", "number|table", required = true },
 }, function(layer, n, shape)
   local rows, columns = sizes_of(layer, shape)
-  return image_draws.uniform(layer, n, layer.down) * rows, image_draws.uniform(layer, n, layer.right) * columns
+  return image_parts.uniform(layer, n, layer.down) * rows, image_parts.uniform(layer, n, layer.right) * columns
 end)
 
 function RandomTranslation:init()
-  self.down = image_draws.range(self, "height_factor", -1, 1)
-  self.right = image_draws.range(self, "width_factor", -1, 1)
+  self.down = image_parts.range(self, "height_factor", -1, 1)
+  self.right = image_parts.range(self, "width_factor", -1, 1)
 end
 
 --- layer:transform(x, down, right) -> x with each image moved by these numbers of pixels, {batch} each.
@@ -236,12 +235,12 @@ M.RandomTranslation = RandomTranslation
 --     --> tensor {2, 2} float32 cpu:0
 --     --> {{1, 3},
 --     -->  {0, 2}}
-local RandomRotation = image_draws.extend("RandomRotation", affine_options { positional = 1,
+local RandomRotation = image_parts.extend("RandomRotation", affine_options { positional = 1,
   { "factor", "number|table", required = true },
-}, function(layer, n) return image_draws.uniform(layer, n, layer.degrees) end)
+}, function(layer, n) return image_parts.uniform(layer, n, layer.degrees) end)
 
 function RandomRotation:init()
-  local range = image_draws.range(self, "factor", -1, 1)
+  local range = image_parts.range(self, "factor", -1, 1)
   self.degrees = { range[1] * 360, range[2] * 360 }
 end
 
@@ -268,16 +267,16 @@ M.RandomRotation = RandomRotation
 -- Example:
 --     local augment = mgpu.Sequential { L.RandomFlip { "horizontal" }, L.RandomZoom { 0.2 } }
 --     print(unpack(augment(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 32 32 3
-local RandomZoom = image_draws.extend("RandomZoom", affine_options { positional = 2,
+local RandomZoom = image_parts.extend("RandomZoom", affine_options { positional = 2,
   { "height_factor", "number|table", required = true },
   { "width_factor", "number|table" },
 }, function(layer, n)
-  local rows = image_draws.uniform(layer, n, layer.rows)
-  return rows, layer.columns and image_draws.uniform(layer, n, layer.columns) or rows
+  local rows = image_parts.uniform(layer, n, layer.rows)
+  return rows, layer.columns and image_parts.uniform(layer, n, layer.columns) or rows
 end)
 
 local function span(self, name)
-  local range = image_draws.range(self, name, -1, 1)
+  local range = image_parts.range(self, name, -1, 1)
   return { 1 + range[1], 1 + range[2] }
 end
 

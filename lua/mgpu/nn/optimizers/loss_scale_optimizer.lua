@@ -22,7 +22,7 @@ local compile_options = require "mgpu.train.compile_options"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
-local undo = require "mgpu.nn.optimizers.undo"
+local accumulation = require "mgpu.nn.optimizers.accumulation"
 
 local ops = core.ops
 
@@ -133,7 +133,7 @@ end
 function LossScale:apply_unscaled(grads, variables)
   self:build(variables)
   local finite, inner = all_finite(self, grads), self.inner_optimizer
-  undo.unless(finite, inner, variables, function() inner:apply_unscaled(grads, variables) end)
+  accumulation.unless(finite, inner, variables, function() inner:apply_unscaled(grads, variables) end)
   core.guard(ops.logical_or(finite, ops.ge(self.dynamic_scale, LEAST)), "nonfinite", LossScale.BAD_SCALE)
   move_scale(self, finite)
 end

@@ -1,0 +1,226 @@
+--- Layers of no family: Input, Lambda, Dense, and Embedding with Masking, as in the folder "core" of Keras.
+local activations = require "mgpu.nn.activations"
+local core = require "mgpu.core"
+local kernels = require "mgpu.nn.layers.kernels"
+local Layer = require "mgpu.nn.layer"
+local masks = require "mgpu.nn.masks"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
+
+local ops = core.ops
+
+local M = {}
+
+-- ---- Input --------------------------------------------------------------------------------------
+
+--- Input {28, 28, 1}: the shape of one sample, without the batch.
+-- The first entry of a Sequential, or the start of a functional model (symbolic_tensor.lua).
+-- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it), name, batch_size
+-- (accepted as in Keras and ignored: any batch fits). RETURNS a symbolic tensor {-1, sizes...}.
+-- Example:
+--     local x = mgpu.Input { 28, 28, 1 }
+--     local model = mgpu.Model { inputs = x, outputs = L.Dense { 10 } (L.Flatten {} (x)) }
+--     print(unpack(model(mgpu.zeros { 2, 28, 28, 1 }):shape()))  --> 2 10
+local Input = Layer:extend("Input", { whole = "shape", positional = 0,
+  { "shape", "shape", required = true },
+  { "batch_size", "integer", min = 1 },
+})
+
+function Input:init()
+  self.autocast = false
+  self.is_input = true
+  self.built = true
+end
+
+function Input:call(x) return x end -- luacheck: no self
+
+function Input:output_shape(shape) return shape end -- luacheck: no self
+
+local make = Input.new
+
+--- new {sizes...} -> the symbolic tensor of the input; the same as calling Input.
+function Input.new(given)
+  local layer = make(given)
+  local dtype = layer.states_policy and layer.compute_dtype or core.floatx()
+  return symbolic_tensor.input(layer, { -1, unpack(layer.shape) }, dtype)
+end
+
+M.Input = Input
+
+-- ---- Lambda -------------------------------------------------------------------------------------
+
+--- Lambda {function, output_shape =}: y = function(x, training), any function of tensors.
+-- output_shape: the sizes of a sample of the output, or a function of the input's shape; without it the function is
+-- called with zeros to find out. Errors: a function that returns no tensor; saving: write a class with
+-- mgpu.Layer:extend to get a layer that can be saved.
+-- Example:
+--     local double = L.Lambda { function(x) return x * 2 end }
+--     print(double(mgpu.tensor { { 1, 2 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{2, 4}}
+local Lambda = Layer:extend("Lambda", { positional = 1,
+  { "function", "function", required = true },
+  { "output_shape", "any" },
+})
+
+-- The batch of a shape or of an array of shapes.
+local function batch_of(shape) return type(shape[1]) == "table" and shape[1][1] or shape[1] end
+
+function Lambda:init()
+  local stated = rawget(self, "output_shape") -- the option, not the method of this name
+  self.fn, self["function"], self.output_shape = self["function"], nil, nil
+  if type(stated) == "table" then
+    for _, size in ipairs(stated) do
+      if type(size) ~= "number" or size % 1 ~= 0 or size < -1 then
+        self:fail "output_shape must hold the sizes of a sample of the output"
+      end
+    end
+    self.output_shape = function(_, shape) return { batch_of(shape), unpack(stated) } end
+  elseif type(stated) == "function" then
+    self.output_shape = function(_, shape) return stated(shape) end
+  elseif stated ~= nil then
+    self:fail "output_shape must be the sizes of a sample, without the batch, or a function"
+  end
+end
+
+function Lambda:call(x, training)
+  return self.fn(x, training)
+end
+
+function Lambda:get_config()
+  self:fail "a Lambda holds a function, which cannot be saved: write a layer with mgpu.Layer:extend"
+end
+
+M.Lambda = Lambda
+
+-- ---- Dense --------------------------------------------------------------------------------------
+
+--- Dense {units, activation =, use_bias = true, kernel_initializer = "glorot_uniform", ...}
+-- y = activation(x W + b) over the last axis: x {batch, ..., inputs} -> {batch, ..., units}, in the dtype of x.
+-- Weights: kernel W {inputs, units}, bias b {units}.
+-- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer,
+-- kernel_constraint, bias_constraint. Errors: x with fewer than 2 axes, or another last axis than at the first call.
+-- Example:
+--     local dense = L.Dense { 4, activation = "relu" }
+--     print(unpack(dense(mgpu.ones { 2, 3 }):shape()))  --> 2 4
+--     -- a kernel of 3 * 4 numbers and 4 biases
+--     print((dense:count_params()))  --> 16
+local Dense = Layer:extend("Dense", kernels.options { positional = 1,
+  { "units", "integer", min = 1, required = true },
+})
+
+Dense.supports_masking = true
+
+function Dense:init() kernels.activate(self) end
+
+function Dense:build(shape)
+  if #shape < 2 then
+    self:fail("the input must have at least 2 axes (batch, features), got shape %s",
+      self.shape_text(shape))
+  end
+  self.kernel = kernels.add(self, "kernel", { shape[#shape], self.units })
+  kernels.add_bias(self, self.units)
+end
+
+function Dense:output_shape(shape)
+  if self.activate == activations.glu or type(self.activation) == "function" then
+    return Layer.output_shape(self, shape) -- these activations may change the shape
+  end
+  local out = { unpack(shape) }
+  out[#out] = self.units
+  return out
+end
+
+function Dense:call(x)
+  local inputs, shape = self.kernel:shape()[1], x:shape()
+  if shape[#shape] ~= inputs then
+    self:fail("the input has %s features, the layer was built for %d", tostring(shape[#shape]), inputs)
+  end
+  local y = ops.matmul(x, self.kernel)
+  if self.bias then y = y + self.bias end
+  return self.activate(y)
+end
+
+M.Dense = Dense
+
+-- ---- Embedding, Masking -------------------------------------------------------------------------
+
+-- Layers of sequences that make masks (nn/masks.lua).
+-- RETURNS the classes by name.
+
+
+-- ---- Embedding ----------------------------------------------------------------------------------
+
+--- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =,
+-- embeddings_constraint =, mask_zero = false}
+-- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
+-- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
+-- mask_zero: id 0 is padding; its steps are masked (nn/masks.lua), and 0 is still a row of the table.
+-- Errors: an id outside the table, found when the step runs.
+-- Example:
+--     local words = L.Embedding { 1000, 16 } -- 1000 words, 16 numbers for each
+--     print(unpack(words(mgpu.tensor { { 4, 8, 15 }, { 16, 23, 42 } }):shape()))  --> 2 3 16
+local Embedding = Layer:extend("Embedding", { positional = 2,
+  { "input_dim", "integer", min = 1, required = true },
+  { "output_dim", "integer", min = 1, required = true },
+  { "embeddings_initializer", "initializer", default = "uniform" },
+  { "embeddings_regularizer", "regularizer" },
+  { "embeddings_constraint", "constraint" },
+  { "mask_zero", "boolean", default = false },
+})
+
+Embedding.takes_integers = true -- a model does not cast an input that only such layers read
+Embedding.autocast = false -- ids above 256 are not exact in bfloat16; the rows found are cast, not the table
+
+function Embedding:build()
+  self.embeddings = self:add_weight { name = "embeddings", shape = { self.input_dim, self.output_dim },
+    initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer,
+    constraint = self.embeddings_constraint }
+end
+
+function Embedding:output_shape(shape)
+  local out = { unpack(shape) }
+  out[#out + 1] = self.output_dim
+  return out
+end
+
+-- The ids as integers. Fractions and NaN become -1, so that the guard finds them.
+local function integer_ids(x)
+  if x:dtype():find "int" then return x end
+  local ids = ops.cast(x, { dtype = "int32" })
+  return ops.where(ops.eq(ops.cast(ids, { dtype = x:dtype() }), x), ids, -1)
+end
+
+function Embedding:compute_mask(x) return self.mask_zero and ops.ne(x, 0) or nil end
+
+function Embedding:call(x)
+  local ids = integer_ids(x)
+  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
+    ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
+  return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })
+end
+
+M.Embedding = Embedding
+
+-- ---- Masking ------------------------------------------------------------------------------------
+
+--- Masking {mask_value = 0}: steps whose numbers all equal mask_value are masked, and become 0.
+-- x {batch, steps, ...} -> the same shape and dtype, with a mask {batch, steps}: see nn/masks.lua.
+-- Example:
+--     local model = mgpu.Sequential { L.Masking { 0 }, L.GlobalAveragePooling1D {} }
+--     -- the mean of the steps that are not 0
+--     print(model(mgpu.tensor { { { 4 }, { 6 }, { 0 } } }):item())  --> 5
+local Masking = Layer:extend("Masking", { positional = 1, { "mask_value", "number", default = 0 } })
+
+function Masking:build(shape)
+  if #shape < 2 then self:fail("the input must have at least 2 axes, got shape %s", self.shape_text(shape)) end
+end
+
+function Masking:output_shape(shape) return shape end -- luacheck: no self
+
+function Masking:compute_mask(x) return ops.any(ops.ne(x, self.mask_value), { axis = -1 }) end
+
+function Masking:call(x) return x * masks.wide(self:compute_mask(x), x) end
+
+M.Masking = Masking
+
+return M

@@ -1,0 +1,130 @@
+--- What the layers of images share: windows of an image, and random draws for each image.
+local core = require "mgpu.core"
+local images = require "mgpu.nn.layers.images"
+
+local M = {}
+
+-- ---- windows ------------------------------------------------------------------------------------
+
+-- Cutting and resizing images in layers, as Keras's smart_resize and resize do. Images are channels-last here.
+
+--- crop(x, row, column, height, width) -> the part of the images that begins at row and column, from 0.
+function M.crop(x, row, column, height, width)
+  local s = x:shape()
+  if row == 0 and column == 0 and height == s[2] and width == s[3] then return x end
+  return core.ops.slice(x, { start = { 0, row, column, 0 }, stop = { s[1], row + height, column + width, s[4] } })
+end
+
+--- resize(x, height, width, interpolation = "bilinear", antialias) -> the images with this size, in the dtype of x.
+function M.resize(x, height, width, interpolation, antialias)
+  local s = x:shape()
+  if s[2] == height and s[3] == width then return x end
+  local y = core.ops.image_resize(x, { size = { height, width }, interpolation = interpolation or "bilinear",
+    antialias = antialias or false })
+  return y:dtype() == x:dtype() and y or core.ops.cast(y, { dtype = x:dtype() })
+end
+
+-- The sizes that rows and columns have in a window of the wanted aspect, as wide or as high as the image.
+local function sizes_of_aspect(x, height, width)
+  local s = x:shape()
+  return s[2], s[3], math.floor(s[3] * height / width), math.floor(s[2] * width / height)
+end
+
+--- crop_to_aspect(x, height, width) -> the largest part in the middle whose aspect is height : width.
+function M.crop_to_aspect(x, height, width)
+  local rows, columns, h, w = sizes_of_aspect(x, height, width)
+  h, w = math.max(math.min(rows, h), 1), math.max(math.min(columns, w), 1)
+  return M.crop(x, math.floor((rows - h) / 2), math.floor((columns - w) / 2), h, w)
+end
+
+--- pad_to_aspect(x, height, width, value) -> x with equal margins of the value, so that its aspect is about height :
+--- width.
+function M.pad_to_aspect(x, height, width, value)
+  local rows, columns, h, w = sizes_of_aspect(x, height, width)
+  local y = math.floor((math.max(rows, h) - rows) / 2)
+  local z = math.floor((math.max(columns, w) - columns) / 2)
+  local margins = { 0, y, z, 0 }
+  return core.ops.pad(x, { before = margins, after = margins, value = value })
+end
+
+--- smart_resize(x, height, width) -> the largest part in the middle with the wanted aspect, resized.
+function M.smart_resize(x, height, width) return M.resize(M.crop_to_aspect(x, height, width), height, width) end
+
+--- output_shape(layer, shape) -> the shape with the layer's height and width.
+function M.output_shape(layer, shape)
+  local s = images.shape_last(layer, shape)
+  return images.shape_back(layer, { s[1], layer.height, layer.width, s[4] })
+end
+
+-- ---- draws --------------------------------------------------------------------------------------
+
+-- What the layers that change images at random share: options, and one random number for each image.
+
+M.seed = { "seed", "integer", min = 0 }
+
+--- in_floats(layer, x) -> x {batch, rows, columns, channels} in the dtype that the layer computes in, as Keras does
+--- with integer images. Errors: another rank.
+function M.in_floats(layer, x)
+  layer:need_rank(x:shape(), 4, "batch, rows, columns, channels")
+  return x:dtype() == layer.compute_dtype and x or core.ops.cast(x, { dtype = layer.compute_dtype })
+end
+
+--- range(layer, name, least, most) -> {lower, upper} of the option `name`, a number v for {-v, v} or a pair. Errors:
+--- numbers outside of least to most.
+function M.range(layer, name, least, most)
+  local value = layer[name]
+  local pair = type(value) == "number" and { -math.abs(value), math.abs(value) } or value
+  if #pair ~= 2 or type(pair[1]) ~= "number" or type(pair[2]) ~= "number" then
+    layer:fail("option %q must be a number or {lower, upper}", name)
+  end
+  local lower, upper = math.min(pair[1], pair[2]), math.max(pair[1], pair[2])
+  local first = type(value) == "number" and value or lower
+  if not (first >= least and upper <= most) then
+    layer:fail("option %q must be from %g to %g, got %g", name, least, most, first >= least and upper or first)
+  end
+  return { lower, upper }
+end
+
+--- uniform(layer, n, range) -> {n} float32 numbers, one for each image, in range[1] to range[2].
+function M.uniform(layer, n, range)
+  return core.ops.random { shape = { n }, kind = "uniform", a = range[1], b = range[2], dtype = "float32",
+    stream = layer.stream }
+end
+
+--- each(x, numbers) -> numbers {n} as {n, 1, 1, 1} in the dtype of x, to broadcast against images.
+function M.each(x, numbers)
+  return core.ops.reshape(core.ops.cast(numbers, { dtype = x:dtype() }), { shape = { numbers:shape()[1], 1, 1, 1 } })
+end
+
+--- axes(layer) -> the axes of rows and columns, from 1.
+function M.axes(layer)
+  if images.is_first(layer) then return 3, 4 end
+  return 2, 3
+end
+
+--- same_shape(layer, shape) -> the shape; for output_shape.
+function M.same_shape(_, shape) return shape end
+
+--- extend(class_name, declared, draw) -> a class of layers that change images in training only. draw(layer, n, shape)
+--- returns what is random for n images; the class defines transform(layer, x, ...) with these values.
+function M.extend(class_name, declared, draw)
+  local class = require "mgpu.nn.layer":extend(class_name, declared)
+
+  function class:build(shape)
+    self:need_rank(shape, 4, "batch, rows, columns, channels")
+    self.stream = self:own_stream(self.seed)
+  end
+
+  class.output_shape = M.same_shape
+
+  function class:call(x, training)
+    x = M.in_floats(self, x)
+    if not training then return x end
+    local shape = x:shape()
+    return self:transform(x, draw(self, shape[1], shape))
+  end
+
+  return class
+end
+
+return M
