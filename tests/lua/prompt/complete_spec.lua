@@ -152,8 +152,8 @@ test("keys complete inside brackets", function()
 end)
 
 test("modules complete after require, with short and full names", function()
-  inserts("require('mgpu.nn.layers.locally_con", "nected'")
-  inserts("require('mgpu.nn.layers.dens", "e'")
+  inserts('require "mgpu.optim', 'izers"')
+  inserts("require('mgpu.nn.layers.locally_", "connected'")
   inserts('require "ff', 'i"')
 end)
 
