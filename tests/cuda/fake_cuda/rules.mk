@@ -21,7 +21,7 @@ fake_cuda:
 else
 fake_cuda: $(addprefix $(FAKE_CUDA)/,$(FAKE_CUDAS)) ## the fake CUDA libraries, for tests without a GPU
 CUDA_TEST_C := $(wildcard tests/cuda/test_*.c)
-test test-fast fault: fake_cuda
+test test-all test-fast fault: fake_cuda
 C_TESTS     += $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,$(CUDA_TEST_C)))
 endif
 
