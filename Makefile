@@ -144,8 +144,8 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(patsubst %,$(OUT)/mgpu-%.so,$(MPI_KINDS)) $(UCX)
 
 .DEFAULT_GOAL = all
-.PHONY: all deps mnist test test-all fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability bench cover \
-        error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install \
+.PHONY: all deps mnist test test-all fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability \
+        bench cover error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install \
         uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -282,8 +282,8 @@ ARCHER  = $(or $(lastword $(wildcard /usr/lib/llvm-*/lib/libarcher.so)),\
   $(error MODE=tsan needs libarcher.so: apt-get install libomp-dev))
 OMP_ENV = $(if $(filter tsan,$(MODE)),LD_PRELOAD=$(dir $(ARCHER))libomp.so.5 OMP_TOOL_LIBRARIES=$(ARCHER))
 RUN = $(OMP_ENV) $(PROGRAM) tests/run.lua --jobs $(JOBS)
-# backwards_spec runs these specs, too, with threads and blocks in the order that finds most. It runs as eight processes:
-# in a single one its tests take about three times the processor time (328 s; an eighth takes 14 s).
+# backwards_spec runs these specs, too, with threads and blocks in descending order, which shows races. It runs as eight
+# processes: in a single one it took 328 s of processor time, an eighth takes 14 s (both on a busy machine).
 FORWARDS  = $(patsubst %,tests/cuda/%_spec.lua,ops generated conv matmul sums)
 BACKWARDS = tests/cuda/backwards_spec.lua
 ALL_TESTS = $(C_TESTS) $(foreach k,1 2 3 4 5 6 7 8,$(BACKWARDS):$k/8) $(filter-out $(BACKWARDS),$(SPECS))
