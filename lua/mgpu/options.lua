@@ -7,7 +7,7 @@
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
 --   type      any integer number boolean string table function single integers pair pair0 margins shape initializer
---             regularizer constraint activation; several with "|": "string|function". nil always means "not given".
+--             regularizer constraint activation layer layers; several with "|": "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
 --   min max   inclusive bounds; below: exclusive upper bound; values: the allowed ones
@@ -129,6 +129,17 @@ end
 types.activation = function(value)
   if type(value) == "string" or type(value) == "function" then return value end
   return nil, "the name of an activation, or a function"
+end
+types.layer = function(value)
+  if type(value) == "table" and value.add_weight then return value end
+  return nil, "a layer"
+end
+types.layers = function(value)
+  if type(value) ~= "table" or value.add_weight then return nil, "an array of layers" end
+  for _, layer in ipairs(value) do
+    if not types.layer(layer) then return nil, "an array of layers" end
+  end
+  return value
 end
 M.types = types
 

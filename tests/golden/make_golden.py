@@ -46,6 +46,7 @@ MODULES = [
     "augmentation_cases",
     "tensor_op_cases",
     "preprocessing_cases",
+    "recurrent_cases",
 ]
 
 

@@ -213,6 +213,17 @@ function Layer:call()
   self:fail("has no call: say what it computes, as in function %s:call(x, training)", self.class_name)
 end
 
+-- The value of an option as get_config has it: a layer is {class_name =, config =}.
+local function saved(value)
+  if type(value) ~= "table" then return value end
+  if value.add_weight then return { class_name = value.class_name, config = value:get_config() } end
+  if value.get_config then return value:get_config() end
+  if type(value[1]) ~= "table" or not value[1].add_weight then return value end
+  local list = {}
+  for i, layer in ipairs(value) do list[i] = saved(layer) end
+  return list
+end
+
 --- layer:get_config() -> name, trainable, dtype policy and the declared options as they are now, ready for JSON.
 -- Errors: an option that is a function, which cannot be saved.
 -- Example:
@@ -227,8 +238,7 @@ function Layer:get_config()
     if type(value) == "function" then
       self:fail("option %q is a function, which cannot be saved: use a name", option[1])
     end
-    if type(value) == "table" and value.get_config then value = value:get_config() end
-    config[option[1]] = value
+    config[option[1]] = saved(value)
   end
   return config
 end

@@ -200,8 +200,9 @@ local function on_device(self, x)
   return list
 end
 
---- layer:compute_mask(x, mask) -> the mask of the output, or nil; mask: of x, or an array of them, or nil. Override it
---- to make or change masks; this default passes the mask on if the class has supports_masking = true.
+--- layer:compute_mask(x, mask) -> the mask of the output, or an array of masks for an array of outputs, or nil; mask:
+--- of x, or an array of them, or nil. Override it to make or change masks; this default passes the mask on if the
+--- class has supports_masking = true.
 -- Example:
 --     local x, mask = mgpu.ones { 1, 2, 1 }, mgpu.tensor { { true, false } } -- the second step does not count
 --     print(L.Dropout { 0.5 }:compute_mask(x, mask) == mask)  --> true
@@ -211,9 +212,15 @@ function M:compute_mask(_, mask) return self.supports_masking and type(mask) ~= 
 
 -- Gives y, the output for x, its mask. A network's output has the mask of its last layer.
 local function mask_output(self, x, mask, y)
-  if self.is_network or type(y) == "table" then return end
+  if self.is_network then return end
   local out = self:compute_mask(x, mask)
-  if out then masks.set(y, out) end
+  if type(y) ~= "table" then
+    if out then masks.set(y, out) end
+    return
+  end
+  for i, t in ipairs(type(out) == "table" and y or {}) do
+    if out[i] then masks.set(t, out[i]) end
+  end
 end
 
 -- Raises for an array given to a layer that was built for one tensor, and the other way round. Layers without weights
@@ -221,6 +228,7 @@ end
 local function check_number_of_inputs(self, x)
   local shape, listed = rawget(self, "built_shape"), type(x) == "table" and not symbolic_tensor.is_symbol(x)
   if not shape or self.is_network or not self.has_build or type(shape[1]) == "table" == listed then return end
+  if self.takes_states then return end
   self:fail(listed and "takes one tensor, got an array of %d" or "takes an array of inputs, got one tensor",
     listed and #x or nil)
 end

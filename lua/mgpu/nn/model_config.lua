@@ -28,8 +28,28 @@ local function from_arithmetic(config)
     arguments = negative and { x = first } or { x1 = first, x2 = second } } }
 end
 
+local layer_from
+
+-- The configuration of a layer of this class with the layers that its options hold made.
+local function with_inner_layers(class, config, custom, path)
+  local made
+  for _, option in ipairs(class.own_declared) do
+    local value = option[2]:find "layer" and config[option[1]]
+    if type(value) == "table" then
+      if not made then
+        made = {}
+        for key, item in pairs(config) do made[key] = item end
+      end
+      local list = {}
+      for i, entry in ipairs(value) do list[i] = layer_from(entry, custom, path) end
+      made[option[1]] = value[1] and list or layer_from(value, custom, path)
+    end
+  end
+  return made or config
+end
+
 -- The layer or inner model of an entry {class_name =, config =}.
-local function layer_from(entry, custom, path)
+function layer_from(entry, custom, path)
   if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
     damaged(path, "a layer has no class_name or config")
   end
@@ -48,7 +68,7 @@ local function layer_from(entry, custom, path)
     class = layers[name]
   end
   if not class.add_weight then core.fail("data", ("%s: custom.%s is not a class of layers"):format(path, name)) end
-  return class(entry.config)
+  return class(with_inner_layers(class, entry.config, custom, path))
 end
 
 local function make_sequential(config, custom, path)
@@ -154,6 +174,11 @@ local function own_classes(model)
       __call = function(_, config) return layer.new(config) end })
   end)
   return classes
+end
+
+--- copy(layer, config) -> a new layer of the same class with this configuration.
+function M.copy(layer, config)
+  return layer_from({ class_name = layer.class_name, config = config }, own_classes(layer), "Bidirectional")
 end
 
 --- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.

@@ -89,8 +89,9 @@ end
 
 local function is_layer(value) return type(value) == "table" and value.add_weight ~= nil end
 
--- Fields whose layers and variables do not belong to the layer; container: the Sequential that holds it.
-local NOT_CONTENTS = { weights = true, nodes = true, container = true }
+-- Fields whose layers and variables do not belong to the layer; container: the Sequential that holds it;
+-- state_variables: of a stateful layer, which are no weights in Keras.
+local NOT_CONTENTS = { weights = true, nodes = true, container = true, state_variables = true }
 
 --- layer:each_content(fn): calls fn(item, field, whether it is in an array) for the layers and variables in its fields,
 --- or in arrays in its fields, sorted by field name.

@@ -215,6 +215,7 @@ end
 
 for name, fn in pairs(require "mgpu.tensor.composite_ops") do define(name, fn) end
 M.to_categorical = M.one_hot
+M.scan = require "mgpu.tensor.scan".scan
 
 --- t:entry(i), the same as t[i] -> entry i of the first axis, from 1, or from the end if negative.
 -- Example:

@@ -113,7 +113,8 @@ test("the forms of Keras 1 and 2 are read", function()
 end)
 
 test("classes and options that we do not have are refused by name", function()
-  refused(text_of { class_name = "LSTM", config = { name = "l", units = 2 } }, 'unknown layer class "LSTM"', "data")
+  refused(text_of { class_name = "CuDNNLSTM", config = { name = "l", units = 2 } },
+    'unknown layer class "CuDNNLSTM"', "data")
   refused(text_of { class_name = "Lambda", config = { name = "l" } }, "Python code cannot be run", "unsupported")
   refused(text_of(dense_entry { lora_rank = 4 }), 'Dense "d": the option lora_rank = 4 is not supported', "unsupported")
   refused(text_of(dense_entry { activation = "maxout" }), 'the activation "maxout" is not known', "unsupported")

@@ -49,7 +49,7 @@ end
 -- layers having automatic names (dense/kernel and dense_1/kernel).
 local function same_kind(v, layer, name)
   if name == v.name then return true end
-  local kind = layer and layer_names.kind(layer.class_name)
+  local kind = layer and (rawget(layer, "name_kind") or layer_names.kind(layer.class_name))
   if not kind or not layer_names.is_automatic(layer.name, kind) then return false end
   local rest = v.name:sub(#layer.name + 1)
   return name:sub(-#rest) == rest and layer_names.is_automatic(name:sub(1, -#rest - 1), kind)

@@ -11,9 +11,12 @@ local M = {}
 local given = objects.given
 
 -- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras 2's
--- name of an option; newer: options that Keras 2 does not have, left out where they have their default; module: where
--- Keras has the class, if not in keras.layers.
+-- name of an option; newer: options that Keras 2 does not have, left out where they have their default; null: what None
+-- means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; module: where Keras has
+-- the class, if not in keras.layers.
+local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
 local ROWS = {
+  Bidirectional = { null = { merge_mode = "none" } },
   BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
   Concatenate = { axes = { axis = true } },
   Conv2DTranspose = { unused = { groups = 1 } },
@@ -21,13 +24,20 @@ local ROWS = {
   DepthwiseConv2D = { unused = { groups = 1 } },
   Dot = { axes = { axes = true } },
   Embedding = { unused = { input_length = "any" } },
+  GRU = { newer = RECURRENT.newer, unused = RECURRENT.unused, absent = { reset_after = false } },
+  GRUCell = { unused = RECURRENT.unused, absent = { reset_after = false } },
+  LSTM = RECURRENT,
+  LSTMCell = RECURRENT,
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
   LayerScale = { module = "keras.src.applications.convnext" },
   LeakyReLU = { renamed = { negative_slope = "alpha" } },
   Normalization = { axes = { axis = true } },
   PReLU = { axes = { shared_axes = true } },
   RandomRotation = { unused = { value_range = "any" } },
+  RNN = RECURRENT,
   SeparableConv2D = { unused = { groups = 1, kernel_initializer = "any" } },
+  SimpleRNN = RECURRENT,
+  SimpleRNNCell = RECURRENT,
   Softmax = { axes = { axis = true } },
 }
 local NO_ROW = {}
@@ -76,8 +86,18 @@ function M.input_from(config, at)
     dtype = dtype ~= core.floatx() and dtype or nil }
 end
 
+-- A layer, or an array of layers, that an option holds.
+local function inner_layers_from(value, at, where)
+  if type(value) ~= "table" then objects.damaged(at, "%s is not a layer", where) end
+  if not value[1] then return M.from_layer(value, at) end
+  local list = {}
+  for i, entry in ipairs(value) do list[i] = M.from_layer(entry, at) end
+  return list
+end
+
 -- The value of an option in our form.
 local function option_from(option, value, row, at, where)
+  if option[2]:find "layer" then return inner_layers_from(value, at, where) end
   local kind = kind_of(option)
   if kind then return objects["from_" .. kind](value, at, where) end
   if row.axes and row.axes[option[1]] then
@@ -135,6 +155,8 @@ function M.from_layer(entry, at)
       known[old] = true
       if value == nil then value = given(config[old]) end
     end
+    if value == nil and row.absent and at.keras2 then ours[key] = row.absent[key] end
+    if config[key] == core.null and row.null then ours[key] = row.null[key] end
     if value ~= nil then ours[key] = option_from(option, value, row, at, who .. ": " .. key) end
   end
   if at.custom[name] then -- an own class checks the options that it does not declare
@@ -172,7 +194,16 @@ function M.to_input(config, style)
       [style == "h5" and "batch_input_shape" or "batch_shape"] = M.shape_to(config.shape, config.batch_size) } }
 end
 
+-- Keras's form of a layer, or an array of layers, that an option holds.
+local function inner_layers_to(value, style)
+  if value.add_weight then return M.to_layer(value, value:get_config(), style) end
+  local list = {}
+  for i, layer in ipairs(value) do list[i] = inner_layers_to(layer, style) end
+  return list
+end
+
 local function option_to(option, value, row, style)
+  if row.null and row.null[option[1]] == value then return core.null end
   local kind = kind_of(option)
   if kind then return objects["to_" .. kind](value, style) end
   if row.axes and row.axes[option[1]] then return objects.moved_axes(value, -1) end
@@ -197,7 +228,11 @@ function M.to_layer(layer, config, style)
     if row.newer and row.newer[key] and value == option.default then value, out[key] = nil, nil end
     if value ~= nil then
       out[key] = nil
-      out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row, style)
+      if option[2]:find "layer" then
+        out[key] = inner_layers_to(layer[key], style)
+      else
+        out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row, style)
+      end
     elseif kind_of(option) == "activation" then
       out[key] = "linear"
     end

@@ -9,6 +9,7 @@ local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
 local operations = require "mgpu.nn.keras.operations"
+local recorded_masks = require "mgpu.nn.keras.recorded_masks"
 local tf_functions = require "mgpu.nn.keras.tf_functions"
 local tf_graph_ops = require "mgpu.nn.keras.tf_graph_ops"
 
@@ -85,7 +86,7 @@ end
 -- `training` of a use, from the keyword arguments of the call. Errors: other arguments.
 local function training_of(options, name, at)
   for key, value in pairs(options) do
-    if key ~= "training" and given(value) ~= nil then
+    if key ~= "training" and key ~= "initial_state" and key ~= "mask" and given(value) ~= nil then
       objects.fail(at, "layer %q is called with the argument %s, which is not supported", name, tostring(key))
     end
   end
@@ -99,8 +100,19 @@ local function use_from(node, name, at)
     if type(node.args) ~= "table" or #node.args ~= 1 then
       objects.fail(at, "layer %q is called with several arguments, not with one list", name)
     end
-    return { inputs = collect_places(node.args[1], tensor_place, {}, at), listed = not tensor_place(node.args[1]),
+    local use = { inputs = collect_places(node.args[1], tensor_place, {}, at), listed = not tensor_place(node.args[1]),
       recorded = training_of(given(node.kwargs) or {}, name, at) }
+    local mask = given((given(node.kwargs) or {}).mask)
+    if mask then
+      use.mask = tensor_place(mask) or objects.fail(at, "layer %q is called with the argument mask, which is no tensor",
+        name)
+    end
+    local states = given((given(node.kwargs) or {}).initial_state) -- of a recurrent layer: inputs behind the first
+    if states then
+      collect_places(states, tensor_place, use.inputs, at)
+      use.listed = true
+    end
+    return use
   end
   local single = plain_place(node)
   local places = single and { single } or collect_places(node, plain_place, {}, at)
@@ -172,6 +184,7 @@ local function uses_from(config, list, at)
     end
     if not list[i] then objects.damaged(at, "the operation %q is used nowhere", name) end
   end
+  recorded_masks.check(uses, list, by_place, at)
   return uses, by_place, position
 end
 
@@ -352,8 +365,12 @@ local function node_of(use, layer, list, style, shape_of)
       shape = layers.shape_to { unpack(s:shape(), 2) } } }
   end
   if is_operation then return operations.to_node(layer, tensors) end
-  return origin.mark({ args = { use.listed and tensors or tensors[1] }, kwargs = { training = use.training } },
-    use.training)
+  local arguments, first = { training = use.training }, use.listed and tensors or tensors[1]
+  if use.listed and layer.takes_states then
+    arguments.initial_state, first = { unpack(tensors, 2) }, tensors[1]
+    if #tensors == 1 then arguments.initial_state = nil end
+  end
+  return origin.mark({ args = { first }, kwargs = arguments }, use.training)
 end
 
 -- Keras's entries of the layers, by layer, and the names of the inputs. An input that is the output of a layer outside
