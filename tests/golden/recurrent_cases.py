@@ -11,7 +11,7 @@ L = keras.layers
 STEPS, RATE = 3, 0.2
 SEQUENCE = {"return_sequences": True}
 
-# (class, options, input shape); an option that is such a pair is a layer
+# (class, options); an option that is such a pair is a layer
 CASES = [
     ("SimpleRNN", {"units": 3}),
     ("SimpleRNN", {"units": 3, "use_bias": False, "activation": "relu"} | SEQUENCE),
@@ -36,6 +36,19 @@ CASES = [
     ("Bidirectional", {"layer": ("GRU", {"units": 2}), "merge_mode": "ave",
                        "backward_layer": ("GRU", {"units": 2, "go_backwards": True, "activation": "relu"})}),
     ("Bidirectional", {"layer": ("LSTM", {"units": 2, "return_state": True}), "merge_mode": None}),
+]
+
+# (class, options, input shape), without masks
+IMAGES = [
+    ("ConvLSTM1D", {"filters": 2, "kernel_size": 3}, (2, 3, 5, 2)),
+    ("ConvLSTM1D", {"filters": 1, "kernel_size": 2, "strides": 2, "padding": "same", "return_state": True} | SEQUENCE,
+     (2, 3, 5, 1)),
+    ("ConvLSTM2D", {"filters": 1, "kernel_size": 2, "padding": "same"} | SEQUENCE, (2, 3, 3, 3, 2)),
+    ("ConvLSTM2D", {"filters": 1, "kernel_size": [2, 1], "strides": [1, 2], "use_bias": False, "activation": "relu"},
+     (2, 3, 3, 4, 1)),
+    ("ConvLSTM2D", {"filters": 1, "kernel_size": 2, "dilation_rate": 2, "go_backwards": True,
+                    "unit_forget_bias": False} | SEQUENCE, (2, 2, 4, 4, 1)),
+    ("Bidirectional", {"layer": ("ConvLSTM2D", {"filters": 1, "kernel_size": 2})}, (2, 2, 3, 3, 1)),
 ]
 
 
@@ -98,6 +111,7 @@ def recurrent():
     """The set `recurrent`."""
     compute_in("float64")
     cases = [_case(name, args, masked) for name, args in CASES for masked in (False, True)]
+    cases += [_case(name, args, False, shape) for name, args, shape in IMAGES]
     return {"steps": STEPS, "rate": RATE, "cases": cases}
 
 

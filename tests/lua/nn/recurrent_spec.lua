@@ -124,6 +124,20 @@ for name, make in pairs(makers) do
   end)
 end
 
+test("channels_first images give the numbers of channels_last ones, with dropout in training too", function()
+  local last = L.ConvLSTM2D { 2, 2, return_sequences = true, dropout = 0.4, recurrent_dropout = 0.4 }
+  local first = L.ConvLSTM2D { 2, 2, return_sequences = true, dropout = 0.4, recurrent_dropout = 0.4,
+    data_format = "channels_first" }
+  local x = mgpu.rand { 2, 3, 4, 5, 1 }
+  local y = last(x)
+  first(x:transpose { 1, 2, 5, 3, 4 }):sum():item()
+  first:set_weights(last:get_weights())
+  local other = first(x:transpose { 1, 2, 5, 3, 4 }):transpose { 1, 2, 4, 5, 3 }
+  check.near((y - other):abs():max(), 0, 1e-6)
+  check.equal(first(x:transpose { 1, 2, 5, 3, 4 }, true):shape(), { 2, 3, 2, 3, 4 })
+  check.truthy((last(x, true) - y):abs():max():item() > 1e-3, "training drops something")
+end)
+
 -- ---- states -------------------------------------------------------------------------------------
 
 test("a stateful layer goes on where the batch before ended, in calls, predict and fit", function()
@@ -243,6 +257,12 @@ local wrong = {
     function Bad:call(x) return x[1] end -- luacheck: no self
     return L.RNN { Bad {} } (mgpu.ones { 1, 2, 2 })
   end, "a cell's call must return {output, state, ...} with 1 states" },
+  ["an image smaller than the kernel"] = { function()
+    return L.ConvLSTM2D { 1, 3 } (mgpu.ones { 1, 2, 2, 4, 1 })
+  end, "the kernel does not fit into an input of size 2" },
+  ["images of unknown sizes"] = { function()
+    return L.ConvLSTM1D { 1, 3 } (mgpu.Input { { 2, -1, 1 } })
+  end, "the sizes of the images must be known" },
   ["cells that are no layers"] = { function() return L.StackedRNNCells { { 1 } } end, "an array of layers" },
 }
 

@@ -20,6 +20,8 @@ local ROWS = {
   BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
   Concatenate = { axes = { axis = true } },
   Conv2DTranspose = { unused = { groups = 1 } },
+  ConvLSTM1D = RECURRENT,
+  ConvLSTM2D = RECURRENT,
   CustomScaleLayer = { module = "keras.src.applications.inception_resnet_v2" },
   DepthwiseConv2D = { unused = { groups = 1 } },
   Dot = { axes = { axes = true } },

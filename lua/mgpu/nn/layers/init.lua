@@ -13,6 +13,8 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Conv1D = "conv",
   Conv2D = "conv",
   Conv2DTranspose = "conv",
+  ConvLSTM1D = "recurrent.conv_lstm",
+  ConvLSTM2D = "recurrent.conv_lstm",
   Cropping2D = "image_sizes",
   CustomScaleLayer = "merge",
   Dense = "basic",

@@ -76,8 +76,10 @@ end
 
 --- draw(cell, shape, dtype, training) -> {input = masks or nil, recurrent = masks or nil}, {} outside of training. As
 --- in Keras each gate has a mask only where the state is dropped too.
-function M.draw(cell, shape, dtype, training)
-  local count, constants = cell.recurrent_dropout > 0 and cell.gates or 1, {}
+-- ARGS count: of masks, if it does not depend on that.
+function M.draw(cell, shape, dtype, training, count)
+  local constants = {}
+  count = count or cell.recurrent_dropout > 0 and cell.gates or 1
   if training and cell.dropout > 0 and (cell.dropout < 1 or cell.gates == 1) then
     constants.input = cells.masks(cell, cell.dropout, count, shape, dtype, "")
   end
@@ -117,7 +119,7 @@ function M.define(class_name, gates, declared)
   function in_loop.bias_shape(_, n) return { n } end
   function in_loop.state_shapes(self) return { { self.units } } end
   function Cell:output_shape(shape) return cells.shapes_of_call(self, shape) end
-  in_loop.draw = M.draw
+  function in_loop.draw(self, shape, dtype, training) return M.draw(self, shape, dtype, training) end
   function in_loop.project(self, x, constants)
     local shape = x:shape()
     if shape[#shape] ~= self.features then

@@ -1,0 +1,205 @@
+--- Recurrent layers over sequences of images or of sequences: LSTMs whose products are convolutions.
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local gates = require "mgpu.nn.layers.recurrent.gates"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+local RNN = require "mgpu.nn.layers.recurrent.rnn"
+
+local ops = core.ops
+local M = {}
+
+-- What depends on the number of axes of an image.
+local KINDS = {
+  { size = "single", one = 1, axes = "batch, steps, rows, channels", list = function(v) return { 1, v } end },
+  { size = "pair", one = { 1, 1 }, axes = "batch, steps, rows, columns, channels", list = function(v) return v end },
+}
+
+local function options_of(rank)
+  local kind = KINDS[rank]
+  return gates.options({ positional = 2,
+    { "filters", "integer", min = 1, required = true },
+    { "kernel_size", kind.size, min = 1, required = true },
+    { "strides", kind.size, min = 1, default = kind.one },
+    { "padding", "string", default = "valid", values = { "valid", "same" } },
+    images.data_format,
+    { "dilation_rate", kind.size, min = 1, default = kind.one },
+    { "activation", "activation", default = "tanh" },
+    { "recurrent_activation", "activation", default = "sigmoid" },
+  }, { { "unit_forget_bias", "boolean", default = true } })
+end
+
+-- t {batch, ...} in the cell's data format as an image {batch, rows, columns, channels}, and back.
+local function to_image(cell, t)
+  local s = t:shape()
+  if cell.rank == 2 then return images.is_first(cell) and images.to_last(t) or t end
+  if images.is_first(cell) then
+    t, s = ops.permute(t, { order = { 1, 3, 2 } }), { s[1], s[3], s[2] }
+  end
+  return ops.reshape(t, { shape = { s[1], 1, s[2], s[3] } })
+end
+
+local function from_image(cell, t)
+  if cell.rank == 2 then return images.is_first(cell) and images.to_first(t) or t end
+  local s = t:shape()
+  t = ops.reshape(t, { shape = { s[1], s[3], s[4] } })
+  return images.is_first(cell) and ops.permute(t, { order = { 1, 3, 2 } }) or t
+end
+
+-- The convolution of t, in the cell's data format, with a kernel.
+local function convolve(cell, t, kernel, strides, dilations, padding)
+  t = to_image(cell, t)
+  local s, k = t:shape(), kernel:shape()
+  if cell.rank == 1 then
+    k = { 1, k[1], k[2], k[3] }
+    kernel = ops.reshape(kernel, { shape = k })
+  end
+  return from_image(cell, ops.conv2d(t, kernel, { strides = strides, dilations = dilations,
+    pads = images.pads(padding, s[2], s[3], images.spans({ k[1], k[2] }, dilations), strides) }))
+end
+
+-- The parts of t along its channels.
+local function channel_parts(cell, t, n)
+  if not images.is_first(cell) then return gates.parts(t, n) end
+  return t:split(n, 2)
+end
+
+local ONES = { 1, 1 }
+
+-- The products of all gates, side by side in the channels.
+local function product(cell, x, kernel, masks, strides, dilations, padding)
+  local axis = images.is_first(cell) and 2 or -1
+  local function multiply(t, part) return convolve(cell, t, part, strides, dilations, padding) end
+  if not masks or #masks == 1 then return multiply(masks and x * masks[1] or x, kernel) end
+  local list = gates.parts(kernel, #masks)
+  for i, part in ipairs(list) do list[i] = multiply(x * masks[i], part) end
+  return ops.concat(list, { axis = axis })
+end
+
+-- x {steps, batch, ...} as {batch * steps, ...}, fn of it, and back; the batch stays in front, so that it can be split
+-- over devices.
+local function over_steps(x, rank, fn)
+  if x:rank() == rank then return fn(x) end
+  local order, s = { 2, 1 }, x:shape()
+  for axis = 3, #s do order[axis] = axis end
+  local y = fn(ops.reshape(ops.permute(x, { order = order }), { shape = { s[1] * s[2], unpack(s, 3) } }))
+  y = ops.reshape(y, { shape = { s[2], s[1], unpack(y:shape(), 2) } })
+  return ops.permute(y, { order = order })
+end
+
+-- The size of an axis after the convolution.
+local function output_sizes(cell, sizes)
+  local out = {}
+  for i, size in ipairs(sizes) do
+    out[i] = images.output_size(size, cell.spans[i], cell.steps[i], cell.padding)
+    if out[i] < 1 then
+      cell:fail("the kernel does not fit into an input of size %d: pad it or use a smaller one", size)
+    end
+  end
+  return out
+end
+
+-- The class of cells for images of `rank` axes. It is no public layer, as in Keras.
+local function cell_class(rank)
+  local Cell = Layer:extend("ConvLSTMCell", options_of(rank))
+  local in_loop, kind = {}, KINDS[rank]
+  Cell.rank, Cell.gates, Cell.in_loop = rank, 4, in_loop
+
+  function Cell:init()
+    gates.start(self)
+    images.check_steps(self)
+    self.all_strides, self.all_dilations = kind.list(self.strides), kind.list(self.dilation_rate)
+    local sizes = kind.list(self.kernel_size)
+    local spans = images.spans(sizes, self.all_dilations)
+    self.sizes, self.spans, self.steps = { unpack(sizes, 3 - rank) }, { unpack(spans, 3 - rank) },
+      { unpack(self.all_strides, 3 - rank) }
+  end
+
+  function Cell:build(shape)
+    local first = images.is_first(self)
+    local channels = shape[first and 2 or #shape]
+    local sizes = { unpack(shape, first and 3 or 2, first and #shape or #shape - 1) }
+    for _, size in ipairs { channels, unpack(sizes) } do
+      if size == -1 then self:fail("the sizes of the images must be known, got shape %s", self.shape_text(shape)) end
+    end
+    sizes = output_sizes(self, sizes)
+    table.insert(sizes, first and 1 or #sizes + 1, self.filters)
+    self.state_shape = sizes
+    local kernel, recurrent = { unpack(self.sizes) }, { unpack(self.sizes) }
+    for list, inputs in pairs { [kernel] = channels, [recurrent] = self.filters } do
+      list[#list + 1], list[#list + 2] = inputs, 4 * self.filters
+    end
+    gates.add_weights(self, kernel, recurrent, { 4 * self.filters })
+  end
+
+  function in_loop.state_shapes(self) return { self.state_shape, self.state_shape } end
+
+  function in_loop.draw(self, shape, dtype, training) -- each gate has its masks, as in Keras
+    local constants = gates.draw(self, shape, dtype, training, 4)
+    if self.bias and images.is_first(self) then
+      local sizes = { 4 * self.filters }
+      for _ = 1, rank do sizes[#sizes + 1] = 1 end
+      constants.bias = ops.reshape(self.bias, { shape = sizes })
+    else
+      constants.bias = self.bias
+    end
+    return constants
+  end
+
+  function in_loop.project(self, x, constants)
+    local y
+    local function convolved(t, part)
+      return over_steps(t, rank + 2, function(merged)
+        return convolve(self, merged, part, self.all_strides, self.all_dilations, self.padding)
+      end)
+    end
+    if constants.input then
+      local list = gates.parts(self.kernel, 4)
+      for i, part in ipairs(list) do list[i] = convolved(x * constants.input[i], part) end
+      y = ops.concat(list, { axis = images.is_first(self) and -1 - rank or -1 })
+    else
+      y = convolved(x, self.kernel)
+    end
+    return constants.bias and y + constants.bias or y
+  end
+
+  function in_loop.step(self, x, states, constants)
+    local z = x + product(self, states[1], self.recurrent_kernel, constants.recurrent, ONES, ONES, "same")
+    local i, f, g, o = unpack(channel_parts(self, z, 4))
+    local c = self.gate(f) * states[2] + self.gate(i) * self.activate(g)
+    local h = self.gate(o) * self.activate(c)
+    return h, { h, c }
+  end
+
+  return Cell
+end
+
+local function layer_class(rank)
+  local class = RNN.of_cell(("ConvLSTM%dD"):format(rank), cell_class(rank), options_of(rank))
+  class.rank, class.axes = rank + 3, KINDS[rank].axes
+  return class
+end
+
+--- ConvLSTM1D {filters, kernel_size, strides = 1, padding = "valid", return_sequences = false, ...}
+-- An LSTM over sequences of sequences, whose products with kernels are convolutions. x {batch, steps, rows, channels}
+-- (or channels_first: {batch, steps, channels, rows}) -> {batch, rows', filters}, with return_sequences {batch, steps,
+-- rows', filters}. Weights: kernel {kernel_size, channels, 4 filters}, recurrent_kernel {kernel_size, filters,
+-- 4 filters}, bias {4 filters}. The state is convolved with padding "same". Options and errors: as ConvLSTM2D.
+-- Example:
+--     print(unpack(L.ConvLSTM1D { 4, 3 } (mgpu.ones { 2, 5, 8, 1 }):shape()))  --> 2 6 4
+M.ConvLSTM1D = layer_class(1)
+
+--- ConvLSTM2D {filters, kernel_size, strides = {1, 1}, padding = "valid", return_sequences = false, ...}
+-- An LSTM over sequences of images, whose products with kernels are convolutions. x {batch, steps, rows, columns,
+-- channels} (or channels_first: {batch, steps, channels, rows, columns}) -> {batch, rows', columns', filters}, with
+-- return_sequences {batch, steps, rows', columns', filters}. The state is convolved with padding "same".
+-- Weights: kernel {rows, columns, channels, 4 filters}, recurrent_kernel {rows, columns, filters, 4 filters}, bias
+-- {4 filters}. Options: data_format, dilation_rate = {1, 1}, and those of LSTM. Errors: sizes of images that are not
+-- known; strides and dilation_rate both above 1; a kernel larger than the image.
+-- Source: Shi et al., Convolutional LSTM network, 2015.
+-- Example:
+--     local film = L.ConvLSTM2D { 4, 3, padding = "same", return_sequences = true }
+--     print(unpack(film(mgpu.ones { 2, 5, 8, 8, 1 }):shape()))  --> 2 5 8 8 4
+M.ConvLSTM2D = layer_class(2)
+
+return M
