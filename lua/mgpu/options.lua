@@ -7,10 +7,11 @@
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
 --   type      any integer number boolean string table function single integers pair pair0 margins shape initializer
---             regularizer constraint activation layer layers; several with "|": "string|function". nil always means "not given".
+--             regularizer constraint activation layer layers; several with "|": "string|function". nil always means
+--             "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
---   min max   inclusive bounds; below: exclusive upper bound; values: the allowed ones
+--   min max   inclusive bounds; above below: exclusive ones; values: the allowed ones
 --   positional = n: the first n options may be given by position (default 0; for a plain list that was not declared 1,
 --   so that `SGD(0.1)` works)
 -- options.check(who, declared, given) RETURNS a new table of the chosen values. `given` is one table, or a single
@@ -163,6 +164,9 @@ local function check_bounds(who, option, value)
   if type(value) ~= "number" then return end
   if value ~= value or (option.min and value < option.min) then
     fail(who, "option %q must be at least %.14g, got %.14g", option[1], option.min or 0, value)
+  end
+  if option.above and value <= option.above then
+    fail(who, "option %q must be above %.14g, got %.14g", option[1], option.above, value)
   end
   if option.max and value > option.max then
     fail(who, "option %q must be at most %.14g, got %.14g", option[1], option.max, value)

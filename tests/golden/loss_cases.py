@@ -59,6 +59,19 @@ CASES += [
     ("LogCosh", {}, "bits", "large_logits"),
     ("CosineSimilarity", {}, "soft", "logits"),
     ("CosineSimilarity", {"axis": 1}, "one_hot", "probabilities"),
+    ("MeanAbsolutePercentageError", {}, "soft", "logits"),
+    ("MeanSquaredLogarithmicError", {}, "soft", "logits"),
+    ("SquaredHinge", {}, "signs", "logits"), ("SquaredHinge", {}, "bits", "logits"),
+    ("CategoricalHinge", {}, "one_hot", "logits"),
+    ("CategoricalGeneralizedCrossEntropy", {}, "ids", "probabilities"),
+    ("CategoricalFocalCrossentropy", {}, "one_hot", "unnormalised"),
+    ("CategoricalFocalCrossentropy", {"alpha": [0.125, 0.25, 0.375, 0.5, 0.625], "gamma": 1.5,
+                                      "label_smoothing": 0.1}, "one_hot", "probabilities"),
+    ("CategoricalFocalCrossentropy", {"from_logits": True}, "soft", "logits"),
+    ("BinaryFocalCrossentropy", {}, "bits", "unnormalised"),
+    ("BinaryFocalCrossentropy", {"apply_class_balancing": True, "alpha": 0.4, "gamma": 3.0,
+                                 "label_smoothing": 0.2}, "bits", "probabilities"),
+    ("BinaryFocalCrossentropy", {"from_logits": True}, "soft", "logits"),
 ]
 
 METRICS = [
@@ -94,7 +107,7 @@ def _loss_case(name, args, truth_name, prediction_name):
     per_sample = make(reduction="none", **args)(tf.constant(truth), tf.constant(prediction))
     assert np.isclose(np.mean(per_sample.numpy()), float(mean), rtol=1e-14)
     assert np.isclose(np.sum(per_sample.numpy() * WEIGHTS) / N, float(weighted), rtol=1e-14)
-    return {"loss": keras.losses.get(name).name.removesuffix("_loss"), "args": args} | fields | {
+    return {"loss": make().name.removesuffix("_loss"), "args": args} | fields | {
         "per_sample": per_sample, "mean": mean, "gradient": gradient,
         "weighted": weighted, "weighted_gradient": weighted_gradient}
 

@@ -28,6 +28,7 @@ MODULES = [
     "optimizer_cases",
     "schedule_cases",
     "loss_cases",
+    "loss_form_cases",
     "initializer_cases",
     "functional_cases",
     "more_layer_cases",

@@ -338,6 +338,46 @@ test("with row weights mean_with_sample_weight is a mean, however many values a 
   check.near(loss(mgpu.zeros { 2, 2, 1 }, p, { sample_weight = { 3, 1 } }):item(), (3 * 1 + 1 * 4) / 4)
 end)
 
+-- ---- Keras's values of losses of other forms ----------------------------------------------------
+
+-- Axes count from 0 in Keras, from 1 here.
+local function with_axes(args)
+  local options = {}
+  for key, value in pairs(args) do options[key] = value end
+  if type(options.axis) == "table" then
+    local axes = {}
+    for i, axis in ipairs(options.axis) do axes[i] = axis + 1 end
+    options.axis = axes
+  elseif options.axis and options.axis >= 0 then
+    options.axis = options.axis + 1
+  end
+  return options
+end
+
+local function check_form(case, dtype, tolerance)
+  local loss, by_id = losses[case.loss](with_axes(case.args)), #case.y_true_shape < #case.y_pred_shape
+  local y = mgpu.tensor(case.y_true, { dtype = by_id and "int32" or dtype }):reshape(case.y_true_shape)
+  local variable = mgpu.variable(mgpu.tensor(case.y_pred, { dtype = dtype }):reshape(case.y_pred_shape))
+  local p = variable:value()
+  check.near(loss(y, p, { reduction = "none" }):reshape { -1 }, case.none, tolerance)
+  check.near(loss(y, p, { reduction = "sum" }):item(), case.sum, tolerance)
+  check.near(mgpu.jit(function(a, b) return loss(a, b) end)(y, p):item(), case.mean, tolerance)
+  local _, grads = mgpu.value_and_grad(function() return loss(y, variable:value()) end, { variable })()
+  check.near(grads[1]:reshape { -1 }, case.gradient, tolerance)
+end
+
+local KERAS_ROUNDS = { CTC = 2e-5 -- TensorFlow computes it in float32
+  , Circle = 1e-6 } -- Keras's mean divides by the number of losses above 0 plus 1e-7
+
+for i, case in ipairs(load_golden("loss_forms").cases) do
+  test(("loss form %d, %s, has Keras's values and gradient"):format(i,
+    comparing.described(case.loss, case.args)), function()
+    check_form(case, "float64", KERAS_ROUNDS[case.loss] or 1e-10)
+    if #mgpu.devices "cpu" == 0 then return end
+    mgpu.with_device("cpu:0", function() check_form(case, "float32", 5e-5) end)
+  end)
+end
+
 -- ---- errors -------------------------------------------------------------------------------------
 
 test("an unknown loss is an error with the nearest name", function()

@@ -43,13 +43,15 @@ end
 -- ---- losses -------------------------------------------------------------------------------------
 
 local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_divergence", kld = "kl_divergence",
-  MSE = "mse", MAE = "mae", logcosh = "log_cosh", Logcosh = "log_cosh" }
+  MSE = "mse", MAE = "mae", MAPE = "mape", MSLE = "msle", logcosh = "log_cosh", Logcosh = "log_cosh" }
 local UNUSED_LOSS = { dtype = true, fn = true }
 
 -- The options of a loss or metric, with axes from 1.
 local function options_from(config, left_out)
   local fields = fields_of(config, left_out)
-  if type(fields.axis) == "number" and fields.axis >= 0 then fields.axis = fields.axis + 1 end
+  local axis = fields.axis
+  if type(axis) == "table" then axis = axis.class_name == "__tuple__" and axis.items or axis end
+  fields.axis = objects.moved_axes(axis, 1)
   if fields.reduction == "auto" then fields.reduction = nil end
   return fields
 end
@@ -57,7 +59,7 @@ end
 local function options_to(config)
   local fields = fields_of(config)
   if fields.axis == -1 then fields.axis = nil end -- Keras's sparse_categorical_crossentropy does not have it
-  if fields.axis and fields.axis > 0 then fields.axis = fields.axis - 1 end
+  fields.axis = objects.moved_axes(fields.axis, -1)
   return fields
 end
 

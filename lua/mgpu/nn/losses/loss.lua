@@ -20,7 +20,8 @@
 -- A loss's file calls define with values(y_true, y_pred, options), which may keep further axes after the first (one
 -- value per pixel, say) and may return a second tensor that tells which of the values count. It is called with a
 -- y_true that has been checked and given the dtype and rank to compare with, and with an options.axis (if there is
--- one) that counts from 1. Predictions in float16 or bfloat16 become float32 first: no loss is computed in them.
+-- one) that counts from 1. A definition may replace the methods target_shape, check_shape and prepare, for targets of
+-- another form. Predictions in float16 or bfloat16 become float32 first: no loss is computed in them.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local masks = require "mgpu.nn.masks"
@@ -148,7 +149,7 @@ function Loss:unreduced(y_true, y_pred)
     y_pred = upcast(ops.cast(y_pred, { dtype = core.floatx() }))
   end
   local chosen = self.options
-  if chosen.axis then
+  if chosen.axis and not self.free_axes then
     chosen = setmetatable({ axis = self:axis(y_pred:shape()) }, { __index = chosen })
   end
   return self.values(self:prepare(y_true, y_pred), y_pred, chosen)
@@ -167,6 +168,10 @@ end
 --     print(loss:reduce(mgpu.tensor { 4, 8 }, mgpu.tensor { 3, 1 }):item())  --> 5
 function Loss:reduce(values, weight, counted)
   local dtype, reduction = values:dtype(), self.options.reduction or "sum_over_batch_size"
+  if weight and values:rank() == 0 then -- one value for the whole batch, which each row's weight multiplies
+    weight = as_tensor(weight)
+    values = ops.broadcast_to(values, { shape = weight:shape() })
+  end
   weight = shapes.weight(self.name, weight, values:shape(), dtype)
   counted = counted and ops.cast(counted, { dtype = dtype })
   local of_row = weight and values:count() / weight:count()
@@ -276,6 +281,7 @@ end
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them
 --   definition.labels    true: y holds class ids and lacks the axis of classes of the predictions
+--   definition.free_axes true: the option axis is a list of any axes, which values reads itself
 --   definition.values    function(y_true, y_pred, options) -> values[, which of them count]
 function Loss.define(definition)
   definition.declared = { positional = 0, unpack(definition.declared) }

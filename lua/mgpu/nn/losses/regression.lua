@@ -39,6 +39,40 @@ M.MeanAbsoluteError = Loss.define {
   values = function(y_true, y_pred) return Loss.last_mean(ops.abs(y_pred - y_true)) end,
 }
 
+-- ---- MeanAbsolutePercentageError ----------------------------------------------------------------
+
+--- MeanAbsolutePercentageError {reduction =, name =}, also mean_absolute_percentage_error and mape:
+--- 100 |y_true - y_pred| / max(|y_true|, 1e-7), averaged over the last axis.
+-- y_true and y_pred {rows, ..., n} -> {rows, ...}.
+-- Example:
+--     print(mgpu.losses.mape(mgpu.tensor { { 4 }, { 2 } }, mgpu.tensor { { 5 }, { 3 } }):item())  --> 37.5
+M.MeanAbsolutePercentageError = Loss.define {
+  name = "mean_absolute_percentage_error",
+  class = "MeanAbsolutePercentageError",
+  declared = {},
+  values = function(y_true, y_pred)
+    return Loss.last_mean(ops.abs((y_true - y_pred) / ops.maximum(ops.abs(y_true), Loss.EPSILON))) * 100
+  end,
+}
+
+-- ---- MeanSquaredLogarithmicError ----------------------------------------------------------------
+
+-- log(1 + x) of what is above 1e-7.
+local function log_of(x) return ops.log(ops.maximum(x, Loss.EPSILON) + 1) end
+
+--- MeanSquaredLogarithmicError {reduction =, name =}, also mean_squared_logarithmic_error and msle:
+--- (log(1 + y_pred) - log(1 + y_true))^2, averaged over the last axis; what is below 1e-7 counts as 1e-7.
+-- y_true and y_pred {rows, ..., n} -> {rows, ...}.
+-- Example:
+--     -- log 2 squared
+--     print(("%.3f"):format(mgpu.losses.msle(mgpu.tensor { { 9 } }, mgpu.tensor { { 4 } }):item()))  --> 0.480
+M.MeanSquaredLogarithmicError = Loss.define {
+  name = "mean_squared_logarithmic_error",
+  class = "MeanSquaredLogarithmicError",
+  declared = {},
+  values = function(y_true, y_pred) return Loss.last_mean(ops.square(log_of(y_pred) - log_of(y_true))) end,
+}
+
 -- ---- Huber --------------------------------------------------------------------------------------
 
 --- Huber {delta = 1, reduction =, name =}, also huber: averaged over the last axis, with e = y_pred - y_true,
@@ -120,32 +154,6 @@ M.CosineSimilarity = Loss.define {
   values = function(y_true, y_pred, options)
     local axis = options.axis
     return -ops.sum(unit(y_true, axis) * unit(y_pred, axis), { axis = axis })
-  end,
-}
-
--- ---- Hinge --------------------------------------------------------------------------------------
-
-local function signs(y_true)
-  local binary = ops.all(ops.logical_or(ops.eq(y_true, 0), ops.eq(y_true, 1)))
-  return ops.where(binary, y_true * 2 - 1, y_true)
-end
-
---- Hinge {reduction =, name =}, also hinge: max(1 - y_true y_pred, 0), averaged over the last axis. Where the two are
--- equal, the gradient is that of 1 - y_true y_pred, as in Keras.
--- y_true {rows, ..., n} of -1 and 1, y_pred likewise -> {rows, ...}. If all targets are 0 or 1, they are read as
--- -1 and 1, as in Keras.
--- Example:
---     local y_true, y_pred = mgpu.tensor { { 1 }, { 1 }, { -1 } }, mgpu.tensor { { 2 }, { 0.5 }, { 0.5 } }
---     print(mgpu.losses.hinge.per_sample(y_true, y_pred)) -- right with margin 1, right without it, wrong
---     --> tensor {3} float32 cpu:0
---     --> {0,   0.5, 1.5}
-M.Hinge = Loss.define {
-  name = "hinge",
-  class = "Hinge",
-  declared = {},
-  values = function(y_true, y_pred)
-    local margin = 1 - signs(y_true) * y_pred
-    return Loss.last_mean(ops.where(ops.lt(margin, 0), 0, margin))
   end,
 }
 
