@@ -24,7 +24,7 @@ typedef struct world_comm {
     mg_comm_operand *table; /* per device here: MG_BUCKET_TENSORS operands */
     int *firsts;            /* per process and one more: its first device */
     size_t *bytes;          /* per process, for gathering */
-    buffer terms, results;
+    buffer values;
     mg_overlap *overlap; /* of a single device here: reductions beside the computation */
 } world_comm;
 
@@ -85,12 +85,11 @@ static mg_status reduce(world_comm *c, const mg_collective_call *x) {
                                   x->operands->count, x->dtype, x->reduction, root);
     int64_t count = 0;
     for (int i = 0; i < x->n_operands; i++) count += x->operands[i].count;
-    MG_TRY(reserve(&c->terms, (size_t)count * mg_dtype_size(x->dtype)));
-    MG_TRY(reserve(&c->results, (size_t)count * mg_dtype_size(x->dtype)));
-    add_local_terms(c, x, c->terms.data);
-    MG_TRY(mg_exchange_reduce(mg_channel_tag(&c->channel), c->terms.data, c->results.data, count,
+    MG_TRY(reserve(&c->values, (size_t)count * mg_dtype_size(x->dtype)));
+    add_local_terms(c, x, c->values.data);
+    MG_TRY(mg_exchange_reduce(mg_channel_tag(&c->channel), c->values.data, c->values.data, count,
                               x->dtype, x->reduction, root));
-    if (root < 0 || is_here(c, x->root)) hand_out(c, x, c->results.data);
+    if (root < 0 || is_here(c, x->root)) hand_out(c, x, c->values.data);
     return MG_OK;
 }
 
@@ -135,8 +134,8 @@ static mg_status gather(world_comm *c, const mg_collective_call *x, int i) {
     }
     char *to = operand_of(c, 0, i)->out;
     if (x->outer > 1) {
-        MG_TRY(reserve(&c->results, all));
-        to = c->results.data;
+        MG_TRY(reserve(&c->values, all));
+        to = c->values.data;
     }
     for (int k = 0; k < c->here; k++) {
         const size_t bytes = part_bytes(x, c->first + k);
@@ -243,8 +242,7 @@ static void world_free(mg_comm *comm) {
     mg_free(c->table);
     mg_free(c->firsts);
     mg_free(c->bytes);
-    mg_free(c->terms.data);
-    mg_free(c->results.data);
+    mg_free(c->values.data);
     mg_comm_clear(comm);
     mg_free(c);
 }

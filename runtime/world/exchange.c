@@ -292,17 +292,18 @@ static char *result_of(const reduction *x, int64_t b, share own) {
     return has_out ? x->out + (size_t)own.first * x->width : term_of(x, b, ex.rank);
 }
 
+/* In the order of ranks, in the memory of the first term: that of rank 0 itself is in `in`, which
+ * only a reduction in place may write to. */
 static mg_status add_terms(reduction *x, int64_t b) {
     const share own = share_of(x, b, ex.rank);
-    MG_TRY(wait_all(x->terms_sent[b % 2]));
+    const char *in = x->in + (size_t)own.first * x->width;
     char *result = result_of(x, b, own);
-    for (int r = 0; r < ex.size; r++) {
-        const char *term = r == ex.rank ? x->in + (size_t)own.first * x->width : term_of(x, b, r);
-        if (r == 0)
-            memcpy(result, term, share_bytes(x, own));
-        else
-            mg_reduce(result, term, own.last - own.first, x->dtype, x->op);
-    }
+    char *sum = ex.rank == 0 ? result : term_of(x, b, 0);
+    MG_TRY(wait_all(x->terms_sent[b % 2]));
+    if (ex.rank == 0 && sum != in) memcpy(sum, in, share_bytes(x, own));
+    for (int r = 1; r < ex.size; r++)
+        mg_reduce(sum, r == ex.rank ? in : term_of(x, b, r), own.last - own.first, x->dtype, x->op);
+    if (sum != result) memcpy(result, sum, share_bytes(x, own));
     return MG_OK;
 }
 
@@ -365,7 +366,7 @@ static mg_status gather_small_terms(const reduction *x, batch *b, size_t bytes) 
     return gather(b, x->terms, each);
 }
 
-/* Every rank, or only the root, gets all terms and adds them up. */
+/* Every rank, or only the root, gets all terms and adds them up, in the memory of rank 0's. */
 static mg_status reduce_small(reduction *x, batch *b) {
     const size_t bytes = (size_t)x->count * x->width;
     const bool adds = x->root < 0 || x->root == ex.rank,
@@ -377,13 +378,12 @@ static mg_status reduce_small(reduction *x, batch *b) {
         if (x->root < 0 || x->root == r) MG_TRY(start_send(b, r, x->in, bytes));
     }
     MG_TRY(wait_all(b));
-    for (int r = 0; r < ex.size && adds; r++) {
-        const char *term = r == ex.rank ? x->in : x->terms + (size_t)r * bytes;
-        if (r == 0)
-            memcpy(x->out, term, bytes);
-        else
-            mg_reduce(x->out, term, x->count, x->dtype, x->op);
-    }
+    if (!adds) return MG_OK;
+    if (ex.rank == 0) memcpy(x->terms, x->in, bytes);
+    for (int r = 1; r < ex.size; r++)
+        mg_reduce(x->terms, r == ex.rank ? x->in : x->terms + (size_t)r * bytes, x->count, x->dtype,
+                  x->op);
+    memcpy(x->out, x->terms, bytes);
     return MG_OK;
 }
 

@@ -31,7 +31,7 @@ void mg_exchange_set_crowded(bool crowded);
 void mg_exchange_be_patient(void);
 
 /* out = in of rank 0 op in of rank 1 op ..., on every rank, or on the rank `root` alone if it is
- * not -1; elsewhere `out` is not touched. in and out do not overlap. */
+ * not -1; elsewhere `out` is not touched. in and out are the same memory or do not overlap. */
 mg_status mg_exchange_reduce(uint32_t tag, const void *in, void *out, int64_t count, mg_dtype t,
                              enum mg_reduce_kind op, int root);
 /* `all` holds the ranks' blocks one after another, bytes[r] of rank r; each rank has put its own in

@@ -7,8 +7,8 @@
 #include <string.h>
 
 typedef struct reduction { /* kept for the next step, which begins the same ones */
-    char *terms, *results; /* one allocation */
-    size_t room;           /* bytes of each */
+    char *values;          /* the terms, then the results */
+    size_t room;           /* bytes */
     uint32_t tag;
     int64_t count;
     mg_dtype dtype;
@@ -52,7 +52,7 @@ static void *thread_main(void *argument) {
         pthread_mutex_unlock(&o->mutex);
         const double start = mg_seconds();
         const mg_status status = failed ? MG_OK
-                                        : mg_exchange_reduce(r->tag, r->terms, r->results, r->count,
+                                        : mg_exchange_reduce(r->tag, r->values, r->values, r->count,
                                                              r->dtype, r->op, -1);
         pthread_mutex_lock(&o->mutex);
         o->seconds += mg_seconds() - start;
@@ -74,12 +74,11 @@ static mg_status start_thread(mg_overlap *o) {
 
 static mg_status reserve(reduction *r, size_t bytes) {
     if (r->room >= bytes) return MG_OK;
-    mg_free(r->terms);
+    mg_free(r->values);
     r->room = 0;
-    r->terms = mg_alloc(2 * bytes);
-    if (!r->terms) return MG_OOM;
+    r->values = mg_alloc(bytes);
+    if (!r->values) return MG_OOM;
     r->room = bytes;
-    r->results = r->terms + bytes;
     return MG_OK;
 }
 
@@ -95,8 +94,7 @@ static reduction *next_reduction(mg_overlap *o) {
 
 static mg_status fill(reduction *r, uint32_t tag, const mg_collective_call *x) {
     const size_t width = mg_dtype_size(x->dtype);
-    *r = (reduction){.terms = r->terms,
-                     .results = r->results,
+    *r = (reduction){.values = r->values,
                      .room = r->room,
                      .tag = tag,
                      .dtype = x->dtype,
@@ -104,7 +102,7 @@ static mg_status fill(reduction *r, uint32_t tag, const mg_collective_call *x) {
                      .n_outs = x->n_operands};
     for (int i = 0; i < x->n_operands; i++) r->count += x->operands[i].count;
     MG_TRY(reserve(r, (size_t)r->count * width));
-    char *to = r->terms;
+    char *to = r->values;
     for (int i = 0; i < x->n_operands; i++) {
         const size_t bytes = (size_t)x->operands[i].count * width;
         r->outs[i] = (mg_memory){x->operands[i].out, bytes};
@@ -157,7 +155,7 @@ bool mg_overlap_concerns(const mg_overlap *o, const mg_memory *read, int n) {
 }
 
 static void write_results(const reduction *r) {
-    const char *from = r->results;
+    const char *from = r->values;
     for (int i = 0; i < r->n_outs; i++) {
         memcpy((void *)(uintptr_t)r->outs[i].data, from, r->outs[i].bytes);
         from += r->outs[i].bytes;
@@ -214,7 +212,7 @@ void mg_overlap_free(mg_overlap *o) {
         pthread_join(o->thread, NULL);
     }
     for (int i = 0; i < o->n_list; i++) {
-        mg_free(o->list[i]->terms);
+        mg_free(o->list[i]->values);
         mg_free(o->list[i]);
     }
     mg_free(o->list);
