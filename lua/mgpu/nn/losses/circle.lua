@@ -3,7 +3,7 @@
 -- y_true {rows} of labels, y_pred {rows, n} of vectors with length 1 (see UnitNormalization) -> {rows}. With the
 -- distances d = max(1 - cosine, 0) of a row to the others: softplus(logsumexp over rows of the same label of
 -- gamma (d + margin) (d - margin) + logsumexp over the others of gamma (1 + margin - d) (1 - margin - d)). A row is its
--- own partner too if remove_diagonal is false. Rows with a loss of 0, as those without a partner, do not count in a mean,
+-- own partner too if remove_diagonal is false. Rows of loss 0, as those without a partner, do not count in a mean,
 -- as in Keras. Errors: y_pred with another number of axes than 2.
 -- Source: Sun et al., Circle loss: a unified perspective of pair similarity optimization, 2020.
 -- Example:

@@ -64,8 +64,7 @@ M.CTC = Loss.define {
   check_shape = function(self, actual, prediction, what)
     if #prediction == 3 and #actual == 2 and actual[1] == prediction[1] then return end
     core.fail("usage", ("%s: ctc needs labels {rows, length} and predictions {rows, steps, classes}, but y has shape "
-      .. "%s "
-      .. "and the predictions %s"):format(what or self.name, shapes.show(actual), shapes.show(prediction)))
+      .. "%s and the predictions %s"):format(what or self.name, shapes.show(actual), shapes.show(prediction)))
   end,
   prepare = function(self, y_true, y_pred)
     self:check_shape(y_true:shape(), y_pred:shape())
