@@ -13,6 +13,9 @@ for name, case in pairs {
   custom_loop = { "--epochs 1 --batch-size 200", "test accuracy 0%.%d+" },
   custom_layer = { "--epochs 1 --save " .. check.path "custom.safetensors", "differ by at most 0\n" },
   two_inputs = { "--epochs 1", "mean error of the sum %d" },
+  imdb_lstm = { "--epochs 1 --rows 100 --length 8 --units 4", "test accuracy 0%.%d+" },
+  seq2seq_addition = { "--epochs 1 --rows 100 --units 8", "%d+%+%d+ = %d* %(%d+%)" },
+  timeseries_gru = { "--epochs 1 --values 300 --units 4", "mean squared error of the test: %d" },
   model_parallel = { "--epochs 1 --devices ref:0,ref:1,ref:2", "mean squared error: %d" },
 } do
   test(name .. ".lua runs to its end", function()
