@@ -208,6 +208,24 @@ end)
 
 graph("an input that is an output too", { { 3 } }, function(x) return { x, L.Dense { 2, name = "dense" } (x) } end)
 
+layer("SimpleRNN", { 3, activation = "relu" }, { 4, 2 })
+layer("LSTM", { 3 }, { 4, 2 })
+layer("LSTM", { 3, go_backwards = true, return_sequences = true, use_bias = false }, { 4, 2 })
+layer("GRU", { 3, return_sequences = true }, { 4, 2 })
+layer("GRU", { 3, reset_after = false }, { 4, 2 })
+for _, merge_mode in ipairs { "concat", "sum", "mul", "ave" } do
+  graph("Bidirectional, " .. merge_mode, { { 4, 2 } }, function(x)
+    local y = L.Bidirectional { L.LSTM { 3, return_sequences = true }, merge_mode = merge_mode, name = "both" } (x)
+    return L.Bidirectional { L.GRU { 2 }, merge_mode = merge_mode, name = "again" } (y)
+  end)
+end
+graph("states from one recurrent layer to another", { { 4, 2 }, { 3, 2 } }, function(a, b)
+  local y, h, c = unpack(L.LSTM { 3, return_state = true, name = "first" } (a))
+  local z = L.LSTM { 3, return_sequences = true, name = "second" } { b, h, c }
+  local u, v = unpack(L.Bidirectional { L.SimpleRNN { 2 }, merge_mode = "none", name = "both" } (z))
+  return { y, z, u, v }
+end)
+
 add("images of any size", function()
   local x = mgpu.Input { -1, -1, 2, name = "x1" }
   local y = L.MaxPooling2D { 3, strides = 2, padding = "same" } (L.Conv2D { 3, 3, strides = 2, padding = "same" } (x))

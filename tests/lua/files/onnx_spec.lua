@@ -155,6 +155,13 @@ test("layers that ONNX lacks are refused by name, before anything is written", f
   refused(mgpu.Sequential { L.Input { 3 }, L.Embedding { 4, 2, mask_zero = true, name = "words" } },
     'Embedding "words": mask_zero')
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.Masking { name = "masked" } }, 'Masking "masked": ONNX has no op')
+  refused(mgpu.Sequential { L.Input { 3, 2 }, L.LSTM { 2, recurrent_activation = "hard_sigmoid", name = "hard" } },
+    'LSTM "hard": recurrent_activation = hard_sigmoid has no form')
+  local cell = L.RNN { L.LSTMCell { 2 } }
+  refused(mgpu.Sequential { L.Input { 3, 2 }, L.Bidirectional { cell } }, "ONNX has no op for this class")
+  local kept = L.GRU { 2, stateful = true, name = "kept" }
+  kept(mgpu.ones { 1, 3, 2 }):sum():item()
+  refused(mgpu.Sequential { L.Input { 3, 2 }, kept }, 'GRU "kept": it is stateful')
   local x = mgpu.Input { 3 }
   refused(mgpu.Model { inputs = x, outputs = L.Dropout { 0.5, name = "always" } (x, { training = true }) },
     'Dropout "always": it is used with training = true')

@@ -6,8 +6,8 @@
 -- this shape, `first` names the tensor whose last axis is moved behind the batch. graph:plain(v) and graph:first(v) add
 -- a transpose if only the other tensor exists. So a chain of image layers has transposes at its ends only.
 -- bfloat16 is float32 in a graph: few ops of this opset take bfloat16, and onnxruntime runs none with it on a CPU.
--- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, lists of them
--- and texts as they are; {float = x} for floats.
+-- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, texts and
+-- lists of either as they are; {float = x} for floats.
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local protobuf = require "mgpu.io.protobuf"
@@ -17,7 +17,7 @@ local message = protobuf.message
 local OPSET, IR_VERSION = 17, 8
 local DATA_TYPES = { float32 = 1, uint8 = 2, int32 = 6, int64 = 7, bool = 9, float16 = 10, float64 = 11 }
 local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8 }
-local FLOAT, INT, STRING, INTS = 1, 2, 3, 7 -- AttributeProto.AttributeType
+local FLOAT, INT, STRING, INTS, STRINGS = 1, 2, 3, 7, 8 -- AttributeProto.AttributeType
 
 local Graph = {}
 Graph.__index = Graph
@@ -99,6 +99,10 @@ local function attribute(name, value)
   local m = message():bytes(1, name)
   if type(value) == "string" then return m:bytes(4, value):varint(20, STRING) end
   if type(value) == "number" then return m:varint(3, value):varint(20, INT) end
+  if type(value[1]) == "string" then
+    for _, text in ipairs(value) do m:bytes(9, text) end
+    return m:varint(20, STRINGS)
+  end
   if value.float then return m:float(2, value.float):varint(20, FLOAT) end
   for _, number in ipairs(value) do m:varint(8, number) end
   return m:varint(20, INTS)

@@ -1,6 +1,7 @@
 --- Layers as ops of ONNX: a function (graph, layer, value or array of values) -> the layer's output value, by class.
 --
--- onnx/images.lua has those over images and sequences. At inference dropout and noise do nothing.
+-- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones. At inference dropout and
+-- noise do nothing.
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
@@ -200,7 +201,8 @@ end
 
 local ops = core.ops
 
-for class, convert in pairs(require "mgpu.nn.onnx.images") do M[class] = convert end
+-- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones. At inference dropout and
+-- noise do nothing.
 
 -- x computed in float32, if it is of a half type: fn(value) -> value.
 local function in_float32(g, v, dtype, fn)
