@@ -38,7 +38,35 @@ CASES = [
     ("BinaryAccuracy", {"threshold": 0.3}, "bits"), ("CategoricalAccuracy", {}, "one_hot"),
     ("SparseCategoricalAccuracy", {}, "ids"),
     ("Poisson", {}, "bits"), ("LogCoshError", {}, "bits"),
+    ("RootMeanSquaredError", {}, "bits"), ("MeanAbsolutePercentageError", {}, "ones"),
+    ("MeanSquaredLogarithmicError", {}, "bits"), ("CosineSimilarity", {}, "bits"),
+    ("Hinge", {}, "bits"), ("SquaredHinge", {}, "bits"), ("CategoricalHinge", {}, "one_hot"),
+    ("KLDivergence", {}, "bits"), ("BinaryCrossentropy", {"label_smoothing": 0.1}, "bits"),
+    ("CategoricalCrossentropy", {"label_smoothing": 0.2}, "one_hot"),
+    ("SparseCategoricalCrossentropy", {"ignore_class": 2}, "ids"),
+    ("PearsonCorrelation", {}, "one_hot"), ("ConcordanceCorrelation", {}, "one_hot"),
+    ("FBetaScore", {}, "one_hot"), ("FBetaScore", {"beta": 2.0, "threshold": 0.3}, "bits"),
+    ("FBetaScore", {"average": "macro", "beta": 0.5}, "one_hot"),
+    ("F1Score", {}, "bits"), ("F1Score", {"average": "micro", "threshold": 0.6}, "bits"),
+    ("F1Score", {"average": "weighted"}, "bits"),
+    ("R2Score", {}, "bits"), ("R2Score", {"class_aggregation": None}, "bits"),
+    ("R2Score", {"class_aggregation": "variance_weighted_average", "num_regressors": 2}, "bits"),
+    ("R2Score", {"num_regressors": 50}, "bits"),
+    ("BinaryIoU", {"dtype": "float64"}, "column"),
+    ("BinaryIoU", {"target_class_ids": [1], "threshold": 0.3, "dtype": "float64"}, "flat"),
+    ("OneHotIoU", {"num_classes": CLASSES, "target_class_ids": [0, 2], "dtype": "float64"}, "one_hot"),
+    ("OneHotMeanIoU", {"num_classes": CLASSES, "ignore_class": 1, "dtype": "float64"}, "one_hot"),
+    ("MeanIoU", {"num_classes": CLASSES, "sparse_y_pred": False, "dtype": "float64"}, "ids"),
+    ("IoU", {"num_classes": CLASSES, "target_class_ids": [1, 3], "sparse_y_pred": False,
+             "ignore_class": 3, "dtype": "float64"}, "ids"),
 ]
+for count in ["TruePositives", "FalsePositives", "FalseNegatives", "TrueNegatives"]:
+    CASES += [(count, {}, "bits"), (count, {"thresholds": [0.2, 0.6]}, "column")]
+for name, option in [("SensitivityAtSpecificity", "specificity"), ("PrecisionAtRecall", "recall"),
+                     ("SpecificityAtSensitivity", "sensitivity"), ("RecallAtPrecision", "precision")]:
+    CASES += [(name, {option: 0.5, "num_thresholds": 13}, "bits"),
+              (name, {option: 0.7, "class_id": 2}, "bits"),
+              (name, {option: 0.3, "num_thresholds": 1}, "column")]
 for curve in ["ROC", "PR", "PRGAIN"]:
     for method in ["interpolation", "minoring", "majoring"]:
         CASES.append(("AUC", {"curve": curve, "summation_method": method, "num_thresholds": 20},
@@ -57,7 +85,7 @@ def _batch(kind, args, update):
         p = 6 * p - 3
     ids = hashed.labels(ROWS, 310 + update, CLASSES)
     bits = hashed.labels(ROWS * width, 320 + update, 2).reshape(ROWS, width).astype(float)
-    truth = {"ids": ids, "one_hot": np.eye(CLASSES)[ids]}.get(kind, bits)
+    truth = {"ids": ids, "one_hot": np.eye(CLASSES)[ids], "ones": bits + 1}.get(kind, bits)
     if kind == "flat":
         p, truth = p[:, 0], truth[:, 0]
     return truth, p, hashed.array((ROWS,), 330 + update, 1.0, 1.0)
@@ -72,8 +100,10 @@ def _case(name, args, kind):
             p = p.astype("float32")
         plain.update_state(truth, p)
         weighted.update_state(truth, p, sample_weight=weight)
-        results.append(plain.result())
-    assert np.asarray(weighted.result()).dtype == "float64"
+        results.append(np.array(plain.result()))  # which may be the variable itself
+    if "IoU" not in name:  # which Keras computes in float32 in the end
+        assert np.asarray(weighted.result()).dtype == "float64"
+    args = {key: "none" if value is None else value for key, value in args.items() if key != "dtype"}
     return {"metric": name, "args": args, "kind": kind, "plain": results,
             "weighted": weighted.result()}
 
@@ -89,6 +119,7 @@ SETS = {"metrics": (metrics, """
 Update u (from 0) gives a metric the predictions p = array(300 + u, 0.5, 0.5) of {rows, width}, or 6 p - 3
 with from_logits; width is 1 for the kinds column and flat, else `classes`. The targets are
 labels(rows, 310 + u, classes) for the kind ids, the same as one-hot rows for one_hot, and labels(rows *
-width, 320 + u, 2) for bits, column and flat. The sample weights are array(rows, 330 + u, 1, 1).
+width, 320 + u, 2) for bits, column and flat, plus 1 for ones. The sample weights are array(rows, 330 + u, 1, 1).
 plain[u + 1]: the result after update u without weights; weighted: after all updates with weights. A
-result is a list where the argument thresholds is a list (Precision, Recall).""")}
+result is a list where the argument thresholds is a list, and where a score has one number a class. "none"
+stands for None.""")}

@@ -180,8 +180,20 @@ local function move_optimizer(compiled, where, homes)
   if compiled.sum_rows then move({ compiled.sum_rows }, homes) end
 end
 
+-- Makes the sums of metrics whose size depends on the predictions. A model that is not built has no predictions yet:
+-- then the first batch makes them.
+local function build_metrics(compiled, model)
+  if not (model.inputs or model.built_shape) then return end
+  local shapes = {}
+  for i, input in ipairs(model.inputs or {}) do shapes[i] = input:shape() end
+  if not model.inputs then shapes = { model.built_shape } end
+  local out = model:output_shape(#shapes == 1 and not model.listed and shapes[1] or shapes)
+  compiled.metrics:build(type(out[1]) == "table" and out or { out }, compiled.home)
+end
+
 --- place_state(compiled, model): moves weights, metrics and the optimizer's state to their devices.
 function M.place_state(compiled, model)
+  build_metrics(compiled, model)
   if not compiled.devices then return end
   local at_home = compiled.spread and compiled.spread.central or compiled.groups or compiled.strategy == "async"
   local homes = at_home and { compiled.home } or compiled.devices

@@ -5,7 +5,7 @@
 local core = require "mgpu.core"
 local logs = require "mgpu.train.logs"
 local masks = require "mgpu.nn.masks"
-local Mean = require "mgpu.nn.metrics.mean"
+local Mean = require "mgpu.nn.metrics.mean".Mean
 
 local RunningMetrics = {}
 RunningMetrics.__index = RunningMetrics
@@ -32,6 +32,15 @@ function RunningMetrics.new(outputs)
     self.losses[i] = #outputs > 1 and output.loss and Mean.new { name = "loss" } or false
   end
   return self
+end
+
+--- build(shapes, device): makes the sums of metrics whose size depends on the predictions; shapes: those of the outputs.
+function RunningMetrics:build(shapes, device)
+  for i, output in ipairs(self.outputs) do
+    for _, list in ipairs { output.metrics, output.weighted_metrics } do
+      for _, metric in ipairs(list) do metric:build(shapes[i], device) end
+    end
+  end
 end
 
 --- update(batch): adds one batch: {loss = the total, a scalar, rows, and by output number: each = the losses, y,

@@ -27,8 +27,8 @@ for i, case in ipairs(CASES) do
   test(("case %d, a compiled %s, is the same after saving in Keras's form"):format(i, case[1]), function()
     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
     model:compile { loss = losses[case[1]](case[2]) }
-    model:save "m.keras"
-    local loaded = mgpu.load_model "m.keras".compiled.outputs[1].loss
+    model:save(check.path "m.keras")
+    local loaded = mgpu.load_model(check.path "m.keras").compiled.outputs[1].loss
     local wanted = losses[case[1]](case[2])
     check.equal(loaded.kind, wanted.kind)
     check.equal(loaded.name, wanted.name)

@@ -148,4 +148,141 @@ M.Precision = define_ratio("Precision", "false_positives", 2)
 --     print(unpack(recall:result()))  --> 0.5 0.25
 M.Recall = define_ratio("Recall", "false_negatives", 3)
 
+-- ---- single counts ------------------------------------------------------------------------------
+
+-- A class of metrics: the count number `nth` of M.counts.
+local function define_count(class, name, nth)
+  return Metric.define {
+    name = name,
+    class = class,
+    direction = (nth == 1 or nth == 4) and "max" or "min",
+    declared = { { "thresholds", "number|table" } },
+    state = { "accumulator" },
+    init = function(self) self.limits = M.thresholds(class, self.options) end,
+    size = function(self) return { #self.limits } end,
+    observe = function(self, y_true, y_pred, weight)
+      self:add_to("accumulator", (select(nth, M.counts(self.name, y_true, y_pred, weight, self.limits, {}))))
+    end,
+    result = function(self)
+      local list = self.accumulator:value():totable()
+      return #list == 1 and list[1] or list
+    end,
+  }
+end
+
+--- TruePositives {thresholds = 0.5, name =}, also true_positives: the (weighted) number of predictions above the
+--- threshold whose target is not 0. result() is a number, or an array for several thresholds.
+-- Example:
+--     local metric = mgpu.metrics.TruePositives {}
+--     metric:update(mgpu.tensor { 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1 })
+--     print(metric:result())  --> 2
+M.TruePositives = define_count("TruePositives", "true_positives", 1)
+
+--- FalsePositives {thresholds = 0.5, name =}, also false_positives: the (weighted) number of predictions above the
+--- threshold whose target is 0. result() is a number, or an array for several thresholds.
+-- Example:
+--     local metric = mgpu.metrics.FalsePositives { thresholds = { 0.5, 0.95 } }
+--     metric:update(mgpu.tensor { 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1 })
+--     print(unpack(metric:result()))  --> 1 0
+M.FalsePositives = define_count("FalsePositives", "false_positives", 2)
+
+--- FalseNegatives {thresholds = 0.5, name =}, also false_negatives: the (weighted) number of predictions up to the
+--- threshold whose target is not 0. result() is a number, or an array for several thresholds.
+-- Example:
+--     local metric = mgpu.metrics.FalseNegatives {}
+--     metric:update(mgpu.tensor { 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1 })
+--     print(metric:result())  --> 1
+M.FalseNegatives = define_count("FalseNegatives", "false_negatives", 3)
+
+--- TrueNegatives {thresholds = 0.5, name =}, also true_negatives: the (weighted) number of predictions up to the
+--- threshold whose target is 0. result() is a number, or an array for several thresholds.
+-- Example:
+--     local metric = mgpu.metrics.TrueNegatives {}
+--     metric:update(mgpu.tensor { 0, 0, 1, 1 }, mgpu.tensor { 0.9, 0.2, 0.7, 0.1 })
+--     print(metric:result())  --> 1
+M.TrueNegatives = define_count("TrueNegatives", "true_negatives", 4)
+
+-- ---- one rate where another one is good enough --------------------------------------------------
+
+local function ratio(a, b) return a + b > 0 and a / (a + b) or 0 end
+
+local RATES = {
+  sensitivity = function(tp, _, fn) return ratio(tp, fn) end,
+  specificity = function(_, fp, _, tn) return ratio(tn, fp) end,
+  precision = function(tp, fp) return ratio(tp, fp) end,
+  recall = function(tp, _, fn) return ratio(tp, fn) end,
+}
+
+-- As Keras: both ends of 0 .. 1 are thresholds; a single one is 0.5.
+local function even_thresholds(n)
+  if n == 1 then return { 0.5 } end
+  local list = {}
+  for i = 0, n - 1 do list[i + 1] = i / (n - 1) end
+  return list
+end
+
+-- A class of metrics: the largest rate `wanted` at thresholds where the rate `bound` is at least the option `bound`.
+local function define_at(class, name, wanted, bound)
+  return Metric.define {
+    name = name,
+    class = class,
+    direction = "max",
+    declared = { { bound, "number", required = true, min = 0, max = 1 },
+      { "num_thresholds", "integer", default = 200, min = 1 }, { "class_id", "integer", min = 0 } },
+    state = { "true_positives", "false_positives", "false_negatives", "true_negatives" },
+    init = function(self) self.limits = even_thresholds(self.options.num_thresholds) end,
+    size = function(self) return { #self.limits } end,
+    observe = function(self, y_true, y_pred, weight)
+      local counts = { M.counts(self.name, y_true, y_pred, weight, self.limits, { class_id = self.options.class_id }) }
+      for i, v in ipairs(self.state) do v:assign(ops.add(v, counts[i])) end
+    end,
+    result = function(self)
+      local tp, fp, fn, tn = unpack(self:totals())
+      local best = 0
+      for i = 1, #tp do
+        if RATES[bound](tp[i], fp[i], fn[i], tn[i]) >= self.options[bound] then
+          best = math.max(best, RATES[wanted](tp[i], fp[i], fn[i], tn[i]))
+        end
+      end
+      return best
+    end,
+  }
+end
+
+--- SensitivityAtSpecificity {specificity =, num_thresholds = 200, class_id =, name =}, also
+--- sensitivity_at_specificity: the largest share of positives found at a threshold where at least the share
+--- `specificity` of the negatives is found; 0 if there is none. y_true of 0 and 1, y_pred of the same shape in 0..1.
+-- Example:
+--     local metric = mgpu.metrics.SensitivityAtSpecificity { specificity = 0.5 }
+--     metric:update(mgpu.tensor { 0, 0, 0, 1, 1 }, mgpu.tensor { 0, 0.3, 0.8, 0.3, 0.8 })
+--     print(metric:result())  --> 0.5
+M.SensitivityAtSpecificity = define_at("SensitivityAtSpecificity", "sensitivity_at_specificity", "sensitivity",
+  "specificity")
+
+--- SpecificityAtSensitivity {sensitivity =, num_thresholds = 200, class_id =, name =}, also
+--- specificity_at_sensitivity: the largest share of negatives found at a threshold where at least the share
+--- `sensitivity` of the positives is found; 0 if there is none.
+-- Example:
+--     local metric = mgpu.metrics.SpecificityAtSensitivity { sensitivity = 0.5 }
+--     metric:update(mgpu.tensor { 0, 0, 0, 1, 1 }, mgpu.tensor { 0, 0.3, 0.8, 0.3, 0.8 })
+--     print(("%.3f"):format(metric:result()))  --> 0.667
+M.SpecificityAtSensitivity = define_at("SpecificityAtSensitivity", "specificity_at_sensitivity", "specificity",
+  "sensitivity")
+
+--- PrecisionAtRecall {recall =, num_thresholds = 200, class_id =, name =}, also precision_at_recall: the largest
+--- precision at a threshold whose recall is at least `recall`; 0 if there is none.
+-- Example:
+--     local metric = mgpu.metrics.PrecisionAtRecall { recall = 0.5 }
+--     metric:update(mgpu.tensor { 0, 0, 0, 1, 1 }, mgpu.tensor { 0, 0.3, 0.8, 0.3, 0.8 })
+--     print(metric:result())  --> 0.5
+M.PrecisionAtRecall = define_at("PrecisionAtRecall", "precision_at_recall", "precision", "recall")
+
+--- RecallAtPrecision {precision =, num_thresholds = 200, class_id =, name =}, also recall_at_precision: the largest
+--- recall at a threshold whose precision is at least `precision`; 0 if there is none.
+-- Example:
+--     local metric = mgpu.metrics.RecallAtPrecision { precision = 0.8 }
+--     metric:update(mgpu.tensor { 0, 0, 1, 1 }, mgpu.tensor { 0, 0.5, 0.3, 0.9 })
+--     print(metric:result())  --> 0.5
+M.RecallAtPrecision = define_at("RecallAtPrecision", "recall_at_precision", "recall", "precision")
+
 return M

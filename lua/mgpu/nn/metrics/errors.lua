@@ -26,8 +26,7 @@ local function define(class, name, extra)
     end,
     values = function(self, y_true, y_pred)
       local values, counted = self.loss:unreduced(y_true, y_pred)
-      if counted then return values end -- as in Keras, an ignored label counts with the value 0
-      return extra.sign and values * extra.sign or values
+      return extra.sign and values * extra.sign or values, counted
     end,
   }
 end
@@ -86,7 +85,7 @@ M.MeanAbsolutePercentageError = define("MeanAbsolutePercentageError", "mean_abso
 --     print(("%.3f"):format(msle:result()))  --> 0.480
 M.MeanSquaredLogarithmicError = define("MeanSquaredLogarithmicError", "mean_squared_logarithmic_error")
 
---- LogCoshError {name =}: the mean of the loss log_cosh, called "logcosh" as in Keras.
+--- LogCoshError {name =}, also log_cosh_error: the mean of the loss log_cosh, called "logcosh" as in Keras.
 -- y_true and y_pred have one shape.
 -- Example:
 --     local metric = mgpu.metrics.LogCoshError {}
@@ -94,8 +93,8 @@ M.MeanSquaredLogarithmicError = define("MeanSquaredLogarithmicError", "mean_squa
 --     print(metric.name, ("%.2f"):format(metric:result()))  --> logcosh 49.65
 M.LogCoshError = define("LogCoshError", "logcosh", { loss = "LogCosh" })
 
---- CosineSimilarity {axis = -1, name =}: the mean cosine between y_true and y_pred along an axis. As a name,
---- "cosine_similarity" in compile means the loss, which has the other sign.
+--- CosineSimilarity {axis = -1, name =}, also cosine_similarity: the mean cosine between y_true and y_pred along an
+--- axis. The loss of that name has the other sign.
 -- y_true and y_pred {rows, ..., n}. The axis cannot be 1, the batch.
 -- Example:
 --     local metric = mgpu.metrics.CosineSimilarity {}
@@ -106,21 +105,21 @@ M.CosineSimilarity = define("CosineSimilarity", "cosine_similarity", { sign = -1
 
 -- ---- of margins ---------------------------------------------------------------------------------
 
---- Hinge {name =}: the mean of the loss hinge.
+--- Hinge {name =}, also hinge: the mean of the loss hinge.
 -- Example:
 --     local metric = mgpu.metrics.Hinge {}
 --     metric:update(mgpu.tensor { { 1 }, { -1 } }, mgpu.tensor { { 0.5 }, { 0.5 } })
 --     print(metric:result())  --> 1
 M.Hinge = define("Hinge", "hinge")
 
---- SquaredHinge {name =}: the mean of the loss squared_hinge.
+--- SquaredHinge {name =}, also squared_hinge: the mean of the loss squared_hinge.
 -- Example:
 --     local metric = mgpu.metrics.SquaredHinge {}
 --     metric:update(mgpu.tensor { { 1 }, { -1 } }, mgpu.tensor { { 0.5 }, { 0.5 } })
 --     print(metric:result())  --> 1.25
 M.SquaredHinge = define("SquaredHinge", "squared_hinge")
 
---- CategoricalHinge {name =}: the mean of the loss categorical_hinge.
+--- CategoricalHinge {name =}, also categorical_hinge: the mean of the loss categorical_hinge.
 -- Example:
 --     local metric = mgpu.metrics.CategoricalHinge {}
 --     metric:update(mgpu.tensor { { 0, 1 }, { 0, 1 } }, mgpu.tensor { { 0, 2 }, { 0.5, 1 } })
@@ -129,7 +128,7 @@ M.CategoricalHinge = define("CategoricalHinge", "categorical_hinge")
 
 -- ---- of probabilities ---------------------------------------------------------------------------
 
---- Poisson {name =}: the mean of the loss poisson. As a name, "poisson" in compile means it too.
+--- Poisson {name =}, also poisson: the mean of the loss poisson. As a name, "poisson" in compile means it too.
 -- y_true and y_pred have one shape.
 -- Example:
 --     local metric = mgpu.metrics.Poisson {}
@@ -137,22 +136,23 @@ M.CategoricalHinge = define("CategoricalHinge", "categorical_hinge")
 --     print(metric:result())  --> 2
 M.Poisson = define("Poisson", "poisson")
 
---- KLDivergence {name =}: the mean of the loss kl_divergence.
+--- KLDivergence {name =}, also kl_divergence: the mean of the loss kl_divergence.
 -- Example:
 --     local metric = mgpu.metrics.KLDivergence {}
 --     metric:update(mgpu.tensor { { 0.5, 0.5 } }, mgpu.tensor { { 0.25, 0.75 } })
 --     print(("%.3f"):format(metric:result()))  --> 0.144
 M.KLDivergence = define("KLDivergence", "kl_divergence")
 
---- BinaryCrossentropy {from_logits = false, label_smoothing = 0, name =}: the mean of the loss binary_crossentropy.
+--- BinaryCrossentropy {from_logits = false, label_smoothing = 0, name =}, also binary_crossentropy: the mean of the loss
+--- of that name.
 -- Example:
 --     local metric = mgpu.metrics.BinaryCrossentropy { from_logits = true }
 --     metric:update(mgpu.tensor { { 1 }, { 0 } }, mgpu.zeros { 2, 1 })
 --     print(("%.3f"):format(metric:result()))  --> 0.693
 M.BinaryCrossentropy = define("BinaryCrossentropy", "binary_crossentropy", { declared = { FROM_LOGITS, SMOOTHING } })
 
---- CategoricalCrossentropy {from_logits = false, label_smoothing = 0, axis = -1, name =}: the mean of the loss
---- categorical_crossentropy.
+--- CategoricalCrossentropy {from_logits = false, label_smoothing = 0, axis = -1, name =}, also
+--- categorical_crossentropy: the mean of the loss of that name.
 -- Example:
 --     local metric = mgpu.metrics.CategoricalCrossentropy {}
 --     metric:update(mgpu.tensor { { 0, 1 } }, mgpu.tensor { { 0.5, 0.5 } })
@@ -160,8 +160,9 @@ M.BinaryCrossentropy = define("BinaryCrossentropy", "binary_crossentropy", { dec
 M.CategoricalCrossentropy = define("CategoricalCrossentropy", "categorical_crossentropy",
   { declared = { FROM_LOGITS, SMOOTHING, AXIS } })
 
---- SparseCategoricalCrossentropy {from_logits = false, ignore_class =, axis = -1, name =}: the mean of the loss
---- sparse_categorical_crossentropy. A label that is ignored counts with the value 0, as in Keras's metric.
+--- SparseCategoricalCrossentropy {from_logits = false, ignore_class =, axis = -1, name =}, also
+--- sparse_categorical_crossentropy: the mean of the loss of that name.
+-- As in Keras's metric, a label that is ignored counts with the value 0 without weights, and not at all with weights.
 -- Example:
 --     local metric = mgpu.metrics.SparseCategoricalCrossentropy {}
 --     metric:update(mgpu.tensor { 1 }, mgpu.tensor { { 0.5, 0.5 } })

@@ -113,47 +113,47 @@ local function define(class, name, declared, fixed)
 end
 
 --- IoU {num_classes =, target_class_ids =, ignore_class =, sparse_y_true = true, sparse_y_pred = true, axis = -1,
---- name =}, also iou: the mean of intersection over union of some classes. See iou.lua.
+--- name =}, also io_u: the mean of intersection over union of some classes. See iou.lua.
 -- Errors: target_class_ids beyond the classes; targets of another size than the predictions.
 -- Example:
 --     local iou = mgpu.metrics.IoU { num_classes = 2, target_class_ids = { 0 } }
 --     iou:update(mgpu.tensor { 0, 0, 1, 1 }, mgpu.tensor { 0, 1, 0, 1 })
 --     print(("%.3f"):format(iou:result()))  --> 0.333
-M.IoU = define("IoU", "iou", { CLASSES, TARGETS, IGNORE, SPARSE_TRUE, SPARSE_PRED, AXIS })
+M.IoU = define("IoU", "io_u", { CLASSES, TARGETS, IGNORE, SPARSE_TRUE, SPARSE_PRED, AXIS })
 
---- BinaryIoU {target_class_ids = {0, 1}, threshold = 0.5, name =}, also binary_iou: IoU of two classes, where a
+--- BinaryIoU {target_class_ids = {0, 1}, threshold = 0.5, name =}, also binary_io_u: IoU of two classes, where a
 --- prediction of at least the threshold is class 1. y_true of 0 and 1, y_pred of the same size.
 -- Example:
 --     local iou = mgpu.metrics.BinaryIoU { target_class_ids = { 1 }, threshold = 0.3 }
 --     iou:update(mgpu.tensor { 0, 1, 0, 1 }, mgpu.tensor { 0.1, 0.2, 0.4, 0.7 })
 --     print(("%.3f"):format(iou:result()))  --> 0.333
-M.BinaryIoU = define("BinaryIoU", "binary_iou", { { "target_class_ids", "table", default = { 0, 1 } },
+M.BinaryIoU = define("BinaryIoU", "binary_io_u", { { "target_class_ids", "table", default = { 0, 1 } },
   { "threshold", "number", default = 0.5 } }, { num_classes = 2, sparse_y_true = true })
 
 --- MeanIoU {num_classes =, ignore_class =, sparse_y_true = true, sparse_y_pred = true, axis = -1, name =}, also
---- mean_iou: the mean of intersection over union of all classes that occur. See iou.lua.
+--- mean_io_u: the mean of intersection over union of all classes that occur. See iou.lua.
 -- Example:
 --     local iou = mgpu.metrics.MeanIoU { num_classes = 2 }
 --     iou:update(mgpu.tensor { 0, 0, 1, 1 }, mgpu.tensor { 0, 1, 0, 1 })
 --     print(("%.3f"):format(iou:result()))  --> 0.333
-M.MeanIoU = define("MeanIoU", "mean_iou", { CLASSES, IGNORE, SPARSE_TRUE, SPARSE_PRED, AXIS })
+M.MeanIoU = define("MeanIoU", "mean_io_u", { CLASSES, IGNORE, SPARSE_TRUE, SPARSE_PRED, AXIS })
 
 --- OneHotIoU {num_classes =, target_class_ids =, ignore_class =, sparse_y_pred = false, axis = -1, name =}, also
---- one_hot_iou: IoU for one-hot targets and, unless sparse_y_pred, one prediction a class.
+--- one_hot_io_u: IoU for one-hot targets and, unless sparse_y_pred, one prediction a class.
 -- Example:
 --     local iou = mgpu.metrics.OneHotIoU { num_classes = 2, target_class_ids = { 1 } }
 --     iou:update(mgpu.tensor { { 1, 0 }, { 0, 1 } }, mgpu.tensor { { 0.4, 0.6 }, { 0.1, 0.9 } })
 --     print(("%.3f"):format(iou:result()))  --> 0.500
-M.OneHotIoU = define("OneHotIoU", "one_hot_iou", { CLASSES, TARGETS, IGNORE, DENSE_PRED, AXIS },
+M.OneHotIoU = define("OneHotIoU", "one_hot_io_u", { CLASSES, TARGETS, IGNORE, DENSE_PRED, AXIS },
   { sparse_y_true = false })
 
---- OneHotMeanIoU {num_classes =, ignore_class =, sparse_y_pred = false, axis = -1, name =}, also one_hot_mean_iou:
+--- OneHotMeanIoU {num_classes =, ignore_class =, sparse_y_pred = false, axis = -1, name =}, also one_hot_mean_io_u:
 --- MeanIoU for one-hot targets and, unless sparse_y_pred, one prediction a class.
 -- Example:
 --     local iou = mgpu.metrics.OneHotMeanIoU { num_classes = 2 }
 --     iou:update(mgpu.tensor { { 1, 0 }, { 0, 1 } }, mgpu.tensor { { 0.4, 0.6 }, { 0.1, 0.9 } })
 --     print(("%.3f"):format(iou:result()))  --> 0.250
-M.OneHotMeanIoU = define("OneHotMeanIoU", "one_hot_mean_iou", { CLASSES, IGNORE, DENSE_PRED, AXIS },
+M.OneHotMeanIoU = define("OneHotMeanIoU", "one_hot_mean_io_u", { CLASSES, IGNORE, DENSE_PRED, AXIS },
   { sparse_y_true = false })
 
 return M

@@ -30,11 +30,13 @@ local function zero_list(shape, axis)
 end
 
 -- From numbers, not by an op: resetting the state must not wait for the device.
-local function zeros(shape) return core.tensor(zero_list(shape, 1), { dtype = "float64" }) end
+local function zeros(shape, device)
+  return core.tensor(zero_list(shape, 1), { dtype = "float64", device = device })
+end
 
 -- A sum: float64, since float32 would round over a long epoch.
-local function new_sum(name, shape)
-  return core.variable(zeros(shape), { name = name, trainable = false })
+local function new_sum(name, shape, device)
+  return core.variable(zeros(shape, device), { name = name, trainable = false })
 end
 
 local function check_type(self, value)
@@ -49,9 +51,16 @@ end
 local function to_tensor(self, value)
   check_type(self, value)
   local t = type(value) == "userdata" and value or core.tensor(value)
-  local device = self.state[1]:device()
+  local device = self.state[1] and self.state[1]:device() or t:device()
   return (t:device() == device or core.tracing()) and t or t:to(device)
 end
+
+--- metric:tensor_of(value) -> a number, table, tensor or variable as a tensor on the device of the sums.
+-- Example:
+--     print(mgpu.metrics.Mean {}:tensor_of { 1, 2 })
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 2}
+Metric.tensor_of = to_tensor
 
 -- t, upcast to float32 if it is float16 or bfloat16, so that the metric's own arithmetic does not round again.
 local function upcast(t)
@@ -97,6 +106,45 @@ function Metric:add(values, weight)
   self.count:assign(ops.add(self.count, count))
 end
 
+--- Metric.BY_PREDICTION: as definition.size, the sums have the size of the predictions' last axis.
+function Metric.BY_PREDICTION() return nil end
+
+local function make_sums(self, shape, device)
+  for i, name in ipairs(self.sum_names) do
+    self.state[i] = new_sum(name, shape, device)
+    self[name] = self.state[i]
+  end
+end
+
+--- metric:build(shape, device): makes the sums of a metric whose size depends on the predictions, which have that shape.
+--- update does so too; sums that exist stay.
+-- Example:
+--     local f1 = mgpu.metrics.F1Score {}
+--     f1:build { 32, 10 }
+--     print(unpack(f1:variables()[1]:shape()))  --> 10
+function Metric:build(shape, device)
+  if not self.state[1] then make_sums(self, { shape[#shape] }, device) end
+end
+
+--- metric:add_to(name, amount): adds to the sum of that name.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:add_to("total", mgpu.tensor(6):cast "float64")
+--     mean:add_to("count", mgpu.tensor(2):cast "float64")
+--     print(mean:result())  --> 3
+function Metric:add_to(name, amount) self[name]:assign(ops.add(self[name], amount)) end
+
+--- metric:totals() -> the sums as numbers or arrays, in the order of variables(). Waits for the device.
+-- Example:
+--     local mean = mgpu.metrics.Mean {}
+--     mean:update(mgpu.tensor { 4, 5 })
+--     print(unpack(mean:totals()))  --> 9 2
+function Metric:totals()
+  local list = {}
+  for i, v in ipairs(self.state) do list[i] = v:rank() == 0 and v:item() or v:value():totable() end
+  return list
+end
+
 --- metric:update(y_true, y_pred, weight), also update_state: adds a batch. Data on another device are copied to the
 --- device of the sums. Values whose prediction is masked (nn/masks.lua) do not count.
 --- Errors: y_true that does not fit y_pred; values that the mask does not fit.
@@ -109,9 +157,12 @@ function Metric:update(y_true, y_pred, weight)
   y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
   if weight ~= nil then check_type(self, weight) end
   if type(weight) == "userdata" then weight = to_tensor(self, weight) end
-  local values = not self.observe and self:values(y_true, y_pred)
+  local values, counted
+  if not self.observe then values, counted = self:values(y_true, y_pred) end
+  if counted and weight ~= nil then weight = unmasked(self, weight, counted, values) end
   if mask then weight = unmasked(self, weight, mask, values or y_pred) end
   if values then return self:add(values, weight) end
+  self:build(y_pred:shape(), y_pred:device())
   self:observe(y_true, y_pred, weight)
 end
 
@@ -172,6 +223,7 @@ end
 --     validation:restore(epoch:save())
 --     print(validation:result())  --> 3
 function Metric:restore(saved)
+  if not saved[1] then return self:reset() end -- saved before the sums were made
   for i, v in ipairs(self.state) do v:assign(saved[i]) end
 end
 
@@ -200,9 +252,10 @@ end
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
 --   definition.direction "max" or "min": which values are better, for callbacks; nil: not known
---   definition.values    function(self, y_true, y_pred) -> tensor; further fields are methods
+--   definition.values    function(self, y_true, y_pred) -> tensor[, which of the values a weight multiplies]; further fields are methods
 --   definition.init      function(self): checks the options further, if there is more to check
---   definition.state     names of sums that replace total and count; their shape is definition.size(self).
+--   definition.state     names of sums that replace total and count; their shape is definition.size(self),
+--                        or that function is Metric.BY_PREDICTION.
 --                        Then also observe(self, y_true, y_pred, weight) and result(self)
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {
@@ -213,6 +266,7 @@ function Metric.define(definition)
   for key, value in pairs(definition) do
     if key ~= "state" then class[key] = value end
   end
+  class.sum_names = definition.state or { "total", "count" }
   want_colons(class)
   class.__index = class
   class.declared = { { "name", "string", default = definition.name },
@@ -222,10 +276,8 @@ function Metric.define(definition)
     local chosen = options.check(definition.class, class.declared, given or {})
     local self = setmetatable({ name = chosen.name, options = chosen, state = {} }, class)
     if self.init then self:init() end
-    local shape = definition.size and definition.size(self) or {}
-    for i, name in ipairs(definition.state or { "total", "count" }) do
-      self.state[i] = new_sum(name, shape)
-      self[name] = self.state[i]
+    if definition.size ~= Metric.BY_PREDICTION then
+      make_sums(self, definition.size and definition.size(self) or {})
     end
     return self
   end

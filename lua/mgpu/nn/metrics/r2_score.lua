@@ -60,11 +60,12 @@ return Metric.define {
     if not squares then return 0 end
     local scores, of_all, weighted, variance, seen = {}, 0, 0, 0, 0
     for i, s in ipairs(sums) do
-      local total = squares[i] - s * s / counts[i]
-      scores[i] = score(residuals[i], total)
+      local total = counts[i] == 0 and 0 or squares[i] - s * s / counts[i]
+      scores[i] = counts[i] == 0 and 0 or score(residuals[i], total)
       of_all, weighted, variance = of_all + scores[i], weighted + total * scores[i], variance + total
       seen = seen + samples[i]
     end
+    if seen == 0 then variance = 1 end
     local how = self.options.class_aggregation
     if how == "none" then
       for i, value in ipairs(scores) do scores[i] = adjusted(value, self.options, seen) end

@@ -201,8 +201,9 @@ end
 
 local ops = core.ops
 
--- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones. At inference dropout and
--- noise do nothing.
+for _, name in ipairs { "images", "recurrent" } do
+  for class, convert in pairs(require("mgpu.nn.onnx." .. name)) do M[class] = convert end
+end
 
 -- x computed in float32, if it is of a half type: fn(value) -> value.
 local function in_float32(g, v, dtype, fn)
