@@ -89,37 +89,49 @@ static mg_status explained(mg_status status) {
     return status == MG_COMM ? mg_world_explain() : status;
 }
 
-static mg_status post(batch *b, int peer, const void *from, void *to, size_t bytes) {
-    mg_message **m = &b->list[b->n];
-    if (!bytes) return MG_OK;
+mg_status mg_exchange_send(uint32_t tag, int to, const void *data, size_t bytes, mg_message **m) {
     pthread_mutex_lock(&ex.mutex);
-    const mg_status status = !ex.transport ? stopped()
-                             : to ? ex.api->receive(ex.transport, peer, b->tag, to, bytes, m)
-                                  : ex.api->send(ex.transport, peer, b->tag, from, bytes, m);
+    const mg_status status =
+        ex.transport ? ex.api->send(ex.transport, to, tag, data, bytes, m) : stopped();
     pthread_mutex_unlock(&ex.mutex);
-    if (status == MG_OK) b->n++;
+    return explained(status);
+}
+
+mg_status mg_exchange_receive(uint32_t tag, int from, void *data, size_t bytes, mg_message **m) {
+    pthread_mutex_lock(&ex.mutex);
+    const mg_status status =
+        ex.transport ? ex.api->receive(ex.transport, from, tag, data, bytes, m) : stopped();
+    pthread_mutex_unlock(&ex.mutex);
     return explained(status);
 }
 
 static mg_status start_send(batch *b, int to, const void *data, size_t bytes) {
-    return post(b, to, data, NULL, bytes);
+    if (bytes) MG_TRY(mg_exchange_send(b->tag, to, data, bytes, &b->list[b->n]));
+    b->n += bytes > 0;
+    return MG_OK;
 }
 
 static mg_status start_receive(batch *b, int from, void *data, size_t bytes) {
-    return post(b, from, NULL, data, bytes);
+    if (bytes) MG_TRY(mg_exchange_receive(b->tag, from, data, bytes, &b->list[b->n]));
+    b->n += bytes > 0;
+    return MG_OK;
+}
+
+static int count_left(mg_message *const *list, int n) {
+    int left = 0;
+    for (int i = 0; i < n; i++) left += list[i] != NULL;
+    return left;
 }
 
 /* Asks for each message that is not done. */
-static mg_status test_all(batch *b, int *left) {
+static mg_status test_all(mg_message **list, int n) {
     pthread_mutex_lock(&ex.mutex);
     mg_status status = ex.transport ? MG_OK : stopped();
-    for (int i = 0; i < b->n && status == MG_OK; i++) {
+    for (int i = 0; i < n && status == MG_OK; i++) {
         bool done = false;
-        if (!b->list[i]) continue;
-        status = ex.api->test(ex.transport, b->list[i], &done);
-        if (!done && status == MG_OK) continue;
-        b->list[i] = NULL;
-        --*left;
+        if (!list[i]) continue;
+        status = ex.api->test(ex.transport, list[i], &done);
+        if (done || status != MG_OK) list[i] = NULL;
     }
     pthread_mutex_unlock(&ex.mutex);
     return status;
@@ -149,35 +161,52 @@ static void pause_for(double waited) {
         nanosleep(&(struct timespec){.tv_nsec = waited > 10 * eager ? 200000 : 20000}, NULL);
 }
 
-/* Waits for all messages of the batch, which is then empty. After a failure the others may be in
- * the middle of this call, and the world cannot go on. */
-static mg_status wait_all(batch *b) {
-    int left = 0, before;
+/* Waits until no more than `rest` of the messages are left. */
+static mg_status wait_for(mg_message **list, int n, int rest, bool endless) {
+    int left = count_left(list, n), before;
     double since = 0, progress = 0;
-    for (int i = 0; i < b->n; i++) left += b->list[i] != NULL;
-    for (int rounds = 0; left; rounds++) {
+    for (int rounds = 0; left > rest; rounds++) {
         before = left;
-        mg_status status = explained(test_all(b, &left));
-        if (!left && status == MG_OK) break;
+        mg_status status = explained(test_all(list, n));
+        left = count_left(list, n);
+        if (left <= rest && status == MG_OK) break;
         if (rounds == 0) since = mg_seconds();
-        if (status == MG_OK && rounds % 256 == 255) status = check_wait(since, b->endless);
+        if (status == MG_OK && rounds % 256 == 255) status = check_wait(since, endless);
         if (status != MG_OK) return status;
         if (rounds < AT_ONCE) continue;
         const double now = mg_seconds();
         if (left < before || rounds == AT_ONCE) progress = now;
         pause_for(now - progress);
     }
+    return MG_OK;
+}
+
+/* Waits for all messages of the batch, which is then empty. After a failure the others may be in
+ * the middle of this call, and the world cannot go on. */
+static mg_status wait_all(batch *b) {
+    MG_TRY(wait_for(b->list, b->n, 0, b->endless));
     b->n = 0;
     return MG_OK;
+}
+
+mg_status mg_exchange_wait_any(mg_message **list, int n) {
+    const int left = count_left(list, n);
+    return left ? wait_for(list, n, left - 1, true) : MG_OK;
+}
+
+void mg_exchange_cancel(mg_message **list, int n) {
+    pthread_mutex_lock(&ex.mutex);
+    for (int i = 0; i < n; i++) {
+        if (list[i] && ex.transport) ex.api->cancel(ex.transport, list[i]);
+        list[i] = NULL;
+    }
+    pthread_mutex_unlock(&ex.mutex);
 }
 
 /* Frees the batch. Messages that are not done are given up, which ends the world. */
 static void free_batch(batch *b) {
     if (!b) return;
-    pthread_mutex_lock(&ex.mutex);
-    for (int i = 0; i < b->n; i++)
-        if (b->list[i] && ex.transport) ex.api->cancel(ex.transport, b->list[i]);
-    pthread_mutex_unlock(&ex.mutex);
+    mg_exchange_cancel(b->list, b->n);
     mg_free(b);
 }
 

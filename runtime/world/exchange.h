@@ -1,4 +1,4 @@
-/* Collectives among the ranks of the world, made of the transport's messages.
+/* Collectives among the ranks of the world, made of the transport's messages; and single messages.
  *
  * Every rank makes the same calls, with the same tags. Reductions add up in the
  * order of ranks, so all ranks get the same bits, and the same from run to run. A call fails with
@@ -43,6 +43,19 @@ mg_status mg_exchange_broadcast(uint32_t tag, int root, void *data, size_t bytes
 /* `in` becomes the peer's `out`; the peer makes the same call with this rank as its peer. -1: this
  * rank has none. */
 mg_status mg_exchange_swap(uint32_t tag, int peer, const void *out, void *in, size_t bytes);
+
+/* ---- single messages: mailbox.c ---- */
+
+/* Begin to send or receive; `data` must stay until the message is done. As in mg_transport_api, but
+ * a rank that has died is named. */
+mg_status mg_exchange_send(uint32_t tag, int to, const void *data, size_t bytes, mg_message **m);
+mg_status mg_exchange_receive(uint32_t tag, int from, void *data, size_t bytes, mg_message **m);
+/* Waits until at least one of the n messages is done; done ones become NULL. Without a deadline. */
+mg_status mg_exchange_wait_any(mg_message **list, int n);
+/* Gives up the messages of the list that are not NULL, which become so. */
+void mg_exchange_cancel(mg_message **list, int n);
+
+/* ---- measuring ---- */
 
 /* Ranks a and b send `bytes` to and fro, `rounds` times; *seconds becomes the time of one way on a.
  * The other ranks return at once. */
