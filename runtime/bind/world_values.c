@@ -29,24 +29,28 @@ static mg_variable **take_variables(lua_State *L, const char *who, int *n) {
     return list;
 }
 
-/* The variable's value as bytes on the host, from rank 0; elsewhere it becomes the variable's. */
-static mg_status send_value(mg_variable *v, char *bytes, size_t n) {
-    if (mg_world_rank() == 0) MG_TRY(mg_tensor_read(v->value, bytes));
-    MG_TRY(mg_world_broadcast(0, bytes, n));
-    if (mg_world_rank() == 0) return MG_OK;
+/* The variable's value as bytes on the host, from rank `root`; elsewhere it becomes the
+ * variable's. */
+static mg_status send_value(mg_variable *v, int root, char *bytes, size_t n) {
+    if (mg_world_rank() == root) MG_TRY(mg_tensor_read(v->value, bytes));
+    MG_TRY(mg_world_broadcast(root, bytes, n));
+    if (mg_world_rank() == root) return MG_OK;
     mg_tensor *t =
         mg_tensor_from_host(bytes, (mg_dtype)v->value->dtype, &v->value->shape, v->value->device);
     return t ? mg_variable_set(v, t) : mg_error_code();
 }
 
-/* world_send_values(variables): they get the values that they have on rank 0. */
+/* world_send_values(variables, root = 0): they get the values that they have on that rank. */
 static int core_world_send_values(lua_State *L) {
     int n;
+    const int root = (int)luaL_optinteger(L, 2, 0);
+    if (root < 0 || root >= mg_world_size())
+        return bind_fail(L, MG_USAGE, "world_send_values: there is no rank %d", root);
     mg_variable **list = take_variables(L, "world_send_values", &n);
     for (int i = 0; i < n; i++) {
         const size_t size = mg_tensor_bytes(list[i]->value);
         char *bytes = lua_newuserdata(L, size + 1);
-        bind_check(L, send_value(list[i], bytes, size));
+        bind_check(L, send_value(list[i], root, bytes, size));
         lua_pop(L, 1);
     }
     return 0;

@@ -144,13 +144,16 @@ end
 --
 --   "mirrored"    all devices have the same weights, and add up their gradients. compression (several processes): how
 --                 the gradients are sent: "float16", "bfloat16", or {top_k = 0.01} for the largest hundredth
---   "central"     the weights are kept and updated on the host
+--   "central"     the weights are kept and updated on the host; with several processes by rank 0
 --   "async"       the devices of one process do not wait for each other
 --   "local_sgd"   each process trains weights of its own; every `period` (16) steps they become their means
 --   "elastic"     likewise, but a center pulls them, and they the center, by `rate` (0.9) over the number of processes
 --   "adasum"      the changes of each step are added where they are orthogonal, and averaged where they are parallel
+--   "parameter_server"  some processes keep the weights, the others compute gradients. servers (1): the last so many
+--                 ranks, or the tasks "ps" of TF_CONFIG. staleness (0): all take a step together; n: each worker takes
+--                 batches of its own, and is at most n steps ahead of the slowest; "unbounded": it never waits
 -- devices: as in compile. Fields: name, devices, weights, options, num_replicas_in_sync. With several processes, each
--- gives its own devices, all must call this, and the replicas of all are counted. With one process, the last three and
+-- gives its own devices, all must call this, and the replicas of all are counted. With one process, the last four and
 -- compression make no difference. Errors: another name or option; no such device.
 -- Example:
 --     local strategy = mgpu.parallel.strategy("mirrored", { devices = { "cpu:0", "cpu:1" } })

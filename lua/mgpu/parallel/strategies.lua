@@ -7,6 +7,7 @@
 --   report(values)         adds to the logs of the epoch what the array `reports` names
 --   abandon()              at the end of the fit, after an error too
 --   in_step                whether all ranks take every step together
+--   takes_all              whether it takes the batches of all ranks on each of them, so that these are the steps
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local world = require "mgpu.parallel.world"
@@ -29,7 +30,26 @@ local function check_compression(given)
   end
 end
 
+-- The option staleness of "parameter_server".
+local function check_staleness(given)
+  local n = given.staleness
+  if n == "unbounded" or type(n) == "number" and n >= 0 and n % 1 == 0 and n < math.huge then return end
+  core.fail("usage", ('strategy: option "staleness" must be a whole number of steps from 0 on, or "unbounded", got %s')
+    :format(tostring(n)))
+end
+
+-- These train a replica on each rank; with one process there is nothing to bring together.
+local function replicas_trainer(compiled, model)
+  return world.is_joint() and require("mgpu.parallel.replicas").new(compiled, model) or nil
+end
+
+-- One process is server and worker at once, which is the ordinary step.
+local function servers_trainer(compiled, model)
+  return world.is_joint() and require("mgpu.parallel.servers").new(compiled, model) or nil
+end
+
 -- name, options, check(options) if they need more than options.check says; alone: it works in one process only;
+-- whole_batches: with several processes each rank reads all rows of a batch;
 -- trainer(compiled, model) -> its trainer, or nil if steps are those of all devices together.
 local LIST = {
   { name = "mirrored", options = { DEVICES, { "compression", "any" } }, check = check_compression,
@@ -37,26 +57,23 @@ local LIST = {
       return world.is_joint() and compiled.strategy_options.compression
         and require("mgpu.parallel.compression").new(compiled, model) or nil
     end },
-  { name = "central", options = { DEVICES }, alone = true },
+  { name = "central", options = { DEVICES }, whole_batches = true, trainer = servers_trainer },
   { name = "async", options = { DEVICES }, alone = true,
     trainer = function(compiled, model)
       return compiled.spread and require("mgpu.parallel.asynchronous").new(compiled, model) or nil
     end },
-  { name = "local_sgd", options = { DEVICES, PERIOD } },
-  { name = "elastic", options = { DEVICES, PERIOD, { "rate", "number", default = 0.9, above = 0, max = 1 } } },
-  { name = "adasum", options = { DEVICES } },
+  { name = "local_sgd", options = { DEVICES, PERIOD }, trainer = replicas_trainer },
+  { name = "elastic", options = { DEVICES, PERIOD, { "rate", "number", default = 0.9, above = 0, max = 1 } },
+    trainer = replicas_trainer },
+  { name = "adasum", options = { DEVICES }, trainer = replicas_trainer },
+  { name = "parameter_server", options = { DEVICES, { "servers", "integer", min = 1 },
+    { "staleness", "any", default = 0 } }, check = check_staleness, whole_batches = true, trainer = servers_trainer },
 }
-
--- These train a replica on each rank; with one process there is nothing to bring together.
-local function replicas_trainer(compiled, model)
-  return world.is_joint() and require("mgpu.parallel.replicas").new(compiled, model) or nil
-end
 
 local by_name, names = {}, {}
 for i, strategy in ipairs(LIST) do
   names[i], by_name[strategy.name] = strategy.name, strategy
   strategy.options = options.declare(strategy.options)
-  if i > 3 then strategy.trainer = replicas_trainer end
 end
 M.NAMES = names
 

@@ -154,9 +154,13 @@ end
 -- A step of a trainer. RETURNS false when it has trained all batches of the epoch.
 local function train_by_trainer(run, key)
   run.step = run.step + 1
-  if run.trainer:train_batch(function() return take_batch(run) end, key) then return true end
-  run.step = run.step - 1
-  return false
+  local more = run.trainer:train_batch(function() return take_batch(run) end, key)
+  if run.trainer.takes_all then
+    run.step = run.submitted
+  elseif not more then
+    run.step = run.step - 1
+  end
+  return more
 end
 
 local function call(backup, step, ...)

@@ -89,7 +89,7 @@ local function apply_devices(compiled, where)
   compiled.home = names and names[1]
   compiled.spread, compiled.groups, compiled.share = nil, nil, nil
   if not several and not joint then return end
-  local central = where.strategy == "central" and (where.home or central_device()) or nil
+  local central = not joint and where.strategy == "central" and (where.home or central_device()) or nil
   compiled.spread = { devices = names, weights = where.weights, local_norm = compiled.bn == "local",
     central = central, stages = where.stages, joint = joint }
   compiled.groups = where.stages and first_of_stages(names, where.stages)

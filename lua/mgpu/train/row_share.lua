@@ -3,6 +3,7 @@
 -- Batches keep their global shape, but only the rows of this rank have values: the others are undefined. So what looks
 -- at values on the host looks at a *window*, {first (from 0), count}, of the batch.
 local core = require "mgpu.core"
+local strategies = require "mgpu.parallel.strategies"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -12,6 +13,7 @@ local M = {}
 function M.of(compiled)
   local spread = compiled and compiled.spread
   if not (spread and spread.joint and world.is_joint()) then return nil end
+  if strategies.get(compiled.strategy).whole_batches then return nil end
   if not compiled.share then
     compiled.share = core.world_devices(#spread.devices / (spread.stages or 1), spread.weights)
   end
