@@ -3,11 +3,13 @@
 --
 --     TF_CONFIG='{"cluster": {"worker": ["a:2222", "b:2222"]}, "task": {"type": "worker", "index": 0}}' \
 --       mgpulua examples/multi_worker.lua                    on host a; with "index": 1 on host b
+--     TF_CONFIG='{"cluster": {"worker": ["a:2222", "b:2222"], "ps": ["c:2222"]}, "task": ...}' \
+--       mgpulua examples/multi_worker.lua                    with a parameter server on host c
 --     mgpulua --np 2 examples/multi_worker.lua               or by a launcher
 --     mgpulua examples/multi_worker.lua --help
 --
--- What it teaches: a strategy whose replicas are the devices of all machines, ModelCheckpoint, and continuing from its
--- file.
+-- What it teaches: a strategy whose replicas are the devices of all machines, or of all but the parameter servers;
+-- ModelCheckpoint, and continuing from its file.
 
 local mgpu = require "mgpu"
 local core = require "mgpu.core"
@@ -23,9 +25,8 @@ command_line.add_limit(parser)
 local options = command_line.read(parser)
 
 local world, role = mgpu.world(), core.launch().role
-if role == "ps" or role == "evaluator" then
-  command_line.stop("TF_CONFIG: this process is %q, but there are only workers and a chief yet: leave %q out of the "
-    .. "cluster", role, role)
+if role == "evaluator" then
+  command_line.stop("TF_CONFIG: this process is %q, but all workers evaluate: leave %q out of the cluster", role, role)
 end
 print(("Worker %d of %d%s, started by %s"):format(world.rank, world.size, role ~= "" and " (" .. role .. ")" or "",
   world.launcher))
@@ -36,7 +37,10 @@ local devices = #gpus == 0 and { mgpu.devices()[1] }
   or world.local_size == 1 and gpus or { gpus[world.local_rank % #gpus + 1] }
 
 mgpu.seed(1) -- the same weights and shuffles on all workers, and for any number of them
-local strategy = mgpu.parallel.strategy("mirrored", { devices = devices })
+local servers = 0 -- of all processes, those that TF_CONFIG calls "ps"
+for _, is_server in ipairs(world:gather(role == "ps" and 1 or 0)) do servers = servers + is_server end
+local strategy = mgpu.parallel.strategy(servers > 0 and "parameter_server" or "mirrored", { devices = devices })
+if servers > 0 then print("Parameter servers: " .. servers) end
 print("Number of replicas in sync: " .. strategy.num_replicas_in_sync)
 
 local model = strategy:scope(function()

@@ -47,7 +47,8 @@ return function(command_line)
         save_best_only = true, save_weights_only = true }
     end
     model:compile { optimizer = mgpu.optimizers.RMSprop { learning_rate = options.lr, decay = 1e-6 },
-      loss = "categorical_crossentropy", metrics = { "accuracy" }, devices = options.devices or { options.device } }
+      loss = "categorical_crossentropy", metrics = { "accuracy" }, devices = options.devices or { options.device },
+      strategy = options.strategy }
     if options.logdevp then print(mgpu.explain(model, { batch_size = options.batch_size })) end
     return model, callbacks
   end

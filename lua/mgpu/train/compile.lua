@@ -71,8 +71,8 @@ end
 --                     With several outputs an array in their order, or a table by their names
 --   loss_weights, metrics, weighted_metrics   likewise
 --   devices           default device if nil; see mgpu.parallel and lua/mgpu/parallel/devices.lua
---   strategy          "mirrored" (default), "central", "async", "local_sgd", "elastic", "adasum", or made by
---                     mgpu.parallel.strategy, which has their options
+--   strategy          "mirrored" (default), "central", "async", "local_sgd", "elastic", "adasum",
+--                     "parameter_server", or made by mgpu.parallel.strategy, which has their options
 --   bn                batch normalization on several devices: "sync" (default) or "local"
 --   precision         a dtype policy such as "mixed_bfloat16", of the layers that do not state one
 --   auto_scale_loss   true: a model that computes in float16 gets a LossScaleOptimizer

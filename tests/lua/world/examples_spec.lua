@@ -105,13 +105,21 @@ for _, more in ipairs { "", "--v2 " } do
   test("cifar10_cnn_distrib_slurm.lua " .. more .. "gives the numbers of one process on two", function()
     local output = compare({ name = "cifar10_cnn_distrib_slurm", last = CIFAR_LINE, rows = 60,
       one = CIFAR .. more .. "--batch_size 16 --lr " .. (more == "" and "2e-4" or "1e-4"),
-      two = CIFAR .. more .. "--batch_size 8 --lr 1e-4 --ps 1 --rdma --syncopt --enqueue --network x" }, "np")
+      two = CIFAR .. more .. "--batch_size 8 --lr 1e-4 --rdma --syncopt --enqueue --network x" }, "np")
     check.matches(output, 'CLUSTER_SPEC_DICT: {"worker": %["[^"]+", "[^"]+"%], "ps": %[%]}\n')
     check.matches(output, more == "" and "WGDEV_LIST %(number of devices%): /job:worker/task:0: 1, "
       .. "/job:worker/task:1: 1\nPSDEV_LIST: none\n" or "MYPS_DEVICE: none\nMYWGDEV_LIST: cpu:0\n")
-    check.matches(output, "There are no parameter servers yet: all processes train, with the strategy mirrored.\n")
   end)
 end
+
+test("cifar10_cnn_distrib_slurm.lua gives the numbers of one process on a worker and a parameter server", function()
+  local words = CIFAR .. "--batch_size 16 --lr 2e-4"
+  local output = compare({ name = "cifar10_cnn_distrib_slurm", last = CIFAR_LINE, rows = 60, one = words,
+    two = words .. " --ps 1" }, "np")
+  check.matches(output, 'CLUSTER_SPEC_DICT: {"worker": %["[^"]+"%], "ps": %["[^"]+"%]}\n')
+  check.matches(output, "PSDEV_LIST: /job:ps/task:0: 1\n")
+  output_of("cifar10_cnn_distrib_slurm", words .. " --v2 --ps 1 --staleness unbounded", "np", CIFAR_LINE)
+end)
 
 test("vae_deconv_horovod.lua gives the numbers and pictures of one process on two", function()
   local words = "--data digits --limit 60 --epochs 1 "
@@ -176,12 +184,14 @@ test("multi_worker.lua reads its place from TF_CONFIG", function()
   check.near(tonumber(output:match "\nTest loss: ([%d.]+)"), one[1], ROUNDING)
 end)
 
-test("multi_worker.lua refuses a parameter server by name", function()
+test("multi_worker.lua trains with a parameter server of TF_CONFIG", function()
   check.needs(built .. "/mgpu-ucx.so")
   local output, status = run_tasks(('{"worker": ["127.0.0.1:%d"], "ps": ["127.0.0.1:9"]}'):format(free_port()),
     { "worker 0", "ps 0" })
-  check.truthy(status ~= 0)
-  check.matches(output, 'multi_worker.lua: TF_CONFIG: this process is "ps", but there are only workers and a chief yet')
+  check.equal(status, 0, output)
+  check.matches(output, "Parameter servers: 1\n")
+  local _, one = output_of("multi_worker", WORDS, nil, LAST)
+  check.near(tonumber(output:match "\nTest loss: ([%d.]+)"), one[1], ROUNDING)
 end)
 
 -- ---- help ---------------------------------------------------------------------------------------

@@ -141,7 +141,6 @@ local DIFFERS = {
   draws = MADE .. "in the number of random numbers drawn so far: all ranks must make the same random draws",
   predict = "predict: x " .. OTHER .. "shape or dtype differs" .. SAME,
   ["alone: run_eagerly"] = "compile: run_eagerly works in one process only, but 3 run this script: leave it out",
-  ["alone: central"] = 'compile: strategy "central" works in one process only, but 3 run',
   ["alone: async"] = 'compile: strategy "async" works in one process only, but 3 run',
   ["alone: set_devices in a callback"] = "set_devices: a callback cannot change the devices of a model that several",
   ["alone: trainable in a callback"] = "a callback cannot change which layers are trainable while several processes",

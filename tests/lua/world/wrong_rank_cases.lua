@@ -197,7 +197,7 @@ end)
 
 -- ---- what several processes cannot do, on all ranks ----------------------------------------------------
 
-for _, case in ipairs { { "run_eagerly", "run_eagerly", true }, { "central", "strategy", "central" },
+for _, case in ipairs { { "run_eagerly", "run_eagerly", true },
   { "async", "strategy", "async" } } do
   add("alone: " .. case[1], function() compiled():compile { loss = "mse", [case[2]] = case[3] } end)
 end
