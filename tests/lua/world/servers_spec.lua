@@ -64,7 +64,7 @@ end
 
 for who, dying in pairs { ["a server"] = 2, ["a worker"] = 1 } do
   for _, staleness in ipairs { "0", "1", '"unbounded"' } do
-    test(("when %s dies, all end with status 76 and its name, staleness = %s"):format(who, staleness), function()
+    test(("when %s dies, all others end with a sentence naming it, staleness %s"):format(who, staleness), function()
       local output, status = run_script(3, ([[
         local ds = mgpu.data.from_tensors { x, y }:batch(2):map(function(a, b)
           if rank == %d and core.clock() > 1 then os.exit(3) end
