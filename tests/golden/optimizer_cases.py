@@ -10,6 +10,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras.src import ops
 
 import hashed
@@ -77,6 +78,18 @@ CASES = [
               "ema_momentum": 0.7, "ema_overwrite_frequency": 2}),
     ("Adagrad", {"learning_rate": 0.1, "gradient_accumulation_steps": 4}),
     ("Nadam", {"learning_rate": 0.01, "gradient_accumulation_steps": 3, "loss_scale_factor": 8.0}),
+    ("Lion", {}), ("Lion", {"learning_rate": 0.01, "beta_1": 0.7, "beta_2": 0.9, "weight_decay": 0.1}),
+    ("Lamb", {}), ("Lamb", {"learning_rate": 0.1, "beta_1": 0.8, "epsilon": 1e-4, "weight_decay": 0.1}),
+    ("Ftrl", {}), ("Ftrl", {"learning_rate": 0.1, "l1_regularization_strength": 0.05, "beta": 0.2,
+                            "l2_regularization_strength": 0.1}),
+    ("Ftrl", {"learning_rate": 0.05, "learning_rate_power": -0.7, "initial_accumulator_value": 0.3,
+              "l2_shrinkage_regularization_strength": 0.1}),
+    ("Adafactor", {}), ("Adafactor", {"learning_rate": 0.3, "beta_2_decay": -0.6, "clip_threshold": 0.5,
+                                      "relative_step": False, "weight_decay": 0.1}),
+    ("Adafactor", {"learning_rate": _schedule(
+        "PiecewiseConstantDecay", boundaries=[2, 6], values=[0.9, 0.5, 0.2])}),
+    ("ScheduleFreeAdamW", {}),
+    ("ScheduleFreeAdamW", {"learning_rate": 0.1, "beta_1": 0.8, "warmup_steps": 4, "weight_decay": 0.1}),
 ]
 
 
@@ -114,9 +127,18 @@ def _optimizer(name, args):
     return exact_fields(getattr(keras.optimizers, name)(**args))
 
 
+def _subtract_from_copy(variable, amount):
+    """Gives the variable a new tensor, so that who holds its old one keeps the old numbers."""
+    variable._value = tf.Variable(variable._value - amount)
+
+
 def _case(name, args):
     """The variables after the steps; with use_ema also after finalize_variable_values."""
     optimizer = _optimizer(name, args)
+    if name == "ScheduleFreeAdamW":
+        # Its step reads momentum.value after the assignment. With TensorFlow that is the variable itself,
+        # which has changed by then; with JAX it is the old value, as in the paper.
+        optimizer.assign_sub = _subtract_from_copy
     variables = [keras.Variable(hashed.array(shape, VALUE_SALT + k), dtype="float64")
                  for k, shape in enumerate(SHAPES)]
     for step in range(STEPS):

@@ -38,6 +38,7 @@ end
 -- function that applies a step.
 local function steps(opt, variables, dtype, from, to, step_of)
   local function step(...) opt:apply({ ... }, variables) end
+  opt:build(variables) -- a slot that starts as its variable cannot be made in a jitted step
   if step_of then step = step_of(step) end
   for s = from, to do
     step(unpack(tensors(golden.gradient_salt + 2 * s, 1 / (1 + s), dtype)))

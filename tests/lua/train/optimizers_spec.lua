@@ -441,3 +441,30 @@ test("wrong arguments of apply are errors at the user's line", function()
     end
   end
 end)
+
+test("a slot that starts as its variable cannot be made in a jitted step", function()
+  local v, opt = mgpu.variable(mgpu.tensor { 1 }, { name = "w" }), mgpu.optimizers.ScheduleFreeAdamW {}
+  local step = mgpu.jit(function(g) opt:apply({ g }, { v }) end)
+  check.raises(function() step(mgpu.tensor { 1 }) end,
+    'the slot "momentum" of w starts as the variable: call opt:build(variables) before the first jitted step', "usage")
+end)
+
+for _, name in ipairs { "Lion", "Lamb", "Ftrl", "ScheduleFreeAdamW" } do
+  test(name .. " goes on from a saved model as without saving, also on two devices", function()
+    mgpu.seed(1)
+    local x, y = mgpu.rand { 6, 4 }, mgpu.rand { 6, 2 }
+    local function fit(model)
+      return model:fit(x, y, { epochs = 3, batch_size = 6, shuffle = false, verbose = 0 }).history.loss
+    end
+    for _, ending in ipairs { "keras", "h5" } do
+      local model = mgpu.Sequential { mgpu.Input { 4 }, mgpu.layers.Dense { 5, activation = "tanh" },
+        mgpu.layers.Dense { 2 } }
+      model:compile { optimizer = mgpu.optimizers[name] { learning_rate = 0.01 }, loss = "mse",
+        devices = ending == "h5" and #mgpu.devices "cpu" > 0 and { "cpu:0", "cpu:1" } or nil }
+      fit(model)
+      local path = check.path("m." .. ending)
+      model:save(path)
+      check.near(fit(mgpu.load_model(path)), fit(model), 1e-6)
+    end
+  end)
+end

@@ -13,7 +13,9 @@ local M = {}
 -- The slots that are written for one variable after the other.
 local PER_VARIABLE = { SGD = { "momentum" }, RMSprop = {}, Adagrad = { "accumulator" },
   Adadelta = { "accumulated_grad", "accumulated_delta_var" }, Adamax = { "momentum", "norm" },
-  Adam = { "momentum", "velocity" }, AdamW = { "momentum", "velocity" }, Nadam = { "momentum", "velocity" } }
+  Adam = { "momentum", "velocity" }, AdamW = { "momentum", "velocity" }, Nadam = { "momentum", "velocity" },
+  Lion = { "momentum" }, Lamb = { "momentum", "velocity" }, Ftrl = { "accumulator", "linear" },
+  ScheduleFreeAdamW = { "momentum", "velocity" } }
 local GROUPED = { Adam = { "velocity_hat" }, AdamW = { "velocity_hat" },
   RMSprop = { "velocity", "momentum", "average_gradient" } }
 
@@ -27,6 +29,7 @@ local PATTERNS = {
   accumulator = { "_accumulator$", "^%w+/accumulator/", "/accumulator:0$" },
   accumulated_grad = { "_accumulated_grad$", "^%w+/accumulated_grad/", "/accum_grad:0$" },
   accumulated_delta_var = { "_accumulated_delta_var$", "^%w+/accumulated_delta_var/", "/accum_var:0$" },
+  linear = { "_linear$", "^%w+/linear/", "/linear:0$" },
   norm = { "_norm$", "^%w+/u/", "/v:0$" },
   average_gradient = { "_average_gradient$", "^%w+/average_gradient/", "/mg:0$" },
   learning_rate = { "learning_rate$", "/learning_rate:0$" },

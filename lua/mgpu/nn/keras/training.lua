@@ -188,17 +188,26 @@ local function schedule_from(value, at)
   return { class_name = class, config = fields_of(config) }
 end
 
--- Keras's optimizers that we do not have. Its .h5 files of Adafactor end within the optimizer's variables.
-local FOREIGN = { Adafactor = true, Ftrl = true, Lamb = true, Lion = true, Muon = true }
+-- Keras's optimizers that we do not have.
+local FOREIGN = { Muon = true, MultiOptimizer = true }
 
---- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have. Says that the model is loaded
---- without it.
+-- Keras's .h5 files of Adafactor end within the optimizer's variables: two of them have one name.
+local INCOMPLETE_H5 = { Adafactor = true }
+
+--- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one that Keras cannot write to
+--- the file. Says that the model is loaded without it.
 function M.is_foreign(config, at)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
-  if not FOREIGN[class] or known("optimizers", class) then return false end
-  require "mgpu".output(("load_model: %s: there is no optimizer %s here: the model is loaded without it, so call "
-    .. "compile before fit\n"):format(at.path, class))
+  local reason
+  if FOREIGN[class] and not known("optimizers", class) then
+    reason = ("there is no optimizer %s here"):format(class)
+  elseif INCOMPLETE_H5[class] and not at.path:find "%.keras$" then
+    reason = ("a file of this form does not hold the state of the optimizer %s"):format(class)
+  end
+  if not reason then return false end
+  require "mgpu".output(("load_model: %s: %s: the model is loaded without it, so call compile before fit\n"):format(
+    at.path, reason))
   return true
 end
 

@@ -13,7 +13,6 @@ local BETA_2 = { "beta_2", "number", default = 0.999, min = 0, below = 1 }
 local EPSILON = { "epsilon", "number", default = 1e-7, min = 0 }
 local AMSGRAD = { "amsgrad", "boolean", default = false }
 
--- Assigns the new running averages of the gradient and of its square, and RETURNS them.
 local function averages(self, g, slots)
   local m, square = slots.momentum:value(), slots.velocity:value()
   m = m + (g - m) * (1 - self.options.beta_1)

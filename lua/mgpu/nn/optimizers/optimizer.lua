@@ -278,11 +278,8 @@ local function update(self, grads, variables)
   for i, v in ipairs(variables) do
     local value = v:value()
     local now = scalars(v:dtype(), value:device())
-    local change = self:update(value, grads[i], self.slots[v], now)
-    if decay.applies(self, v) then
-      value = value - value * (self.options.weight_decay * now.rate)
-    end
-    v:assign(value - change)
+    local decayed = decay.applies(self, v) and value - value * (self.options.weight_decay * now.rate) or value
+    v:assign(decayed - self:update(decayed, grads[i], self.slots[v], now))
   end
 end
 
@@ -324,7 +321,7 @@ Optimizer.exclude_from_weight_decay = decay.exclude
 -- ---- what a rule overrides ------------------------------------------------------------------------
 
 --- rule:update(v, g, slots, now) -> the amount to subtract from v. Every rule must define it.
--- ARGS v, g: tensors, the variable's value and its gradient; slots: variables by name, to be assigned; now: see the
+-- ARGS v, g: tensors, the variable's value after weight decay, and its gradient; slots: variables by name, to be assigned; now: see the
 -- top.
 function Optimizer:update()
   core.fail("usage", ("the optimizer class %s has no function update"):format(self.class))
@@ -333,8 +330,11 @@ end
 --- rule:slot_names() -> the names of the slots (variables like v) that the rule keeps for each variable.
 function Optimizer.slot_names() return {} end
 
---- rule:slot_start(name) -> the number that the slot starts with.
+--- rule:slot_start(name) -> the number that the slot starts with, or "variable" for a copy of the variable.
 function Optimizer.slot_start() return 0 end
+
+--- rule.slot_shape(name, shape) -> the shape of the slot of a variable of that shape.
+function Optimizer.slot_shape(_, shape) return shape end
 
 --- rule:scalars(now): adds the rule's scalars of a step to `now`, which has now.rate and now.step (from 1).
 function Optimizer.scalars() end

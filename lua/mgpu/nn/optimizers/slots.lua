@@ -6,21 +6,32 @@ local core = require "mgpu.core"
 local ops = core.ops
 local M = {}
 
--- A tensor like v with `value` everywhere, on the device of v. It is not part of a trace: a slot may be made while a
--- step is being traced, and must outlive it.
-local function filled_like(v, value)
+-- A tensor of that shape with `value` everywhere, in the dtype and on the device of v. It is not part of a trace: a slot
+-- may be made while a step is being traced, and must outlive it.
+local function filled_like(v, shape, value)
   if not core.tracing() then
-    local full = core.place(ops.full { shape = v:shape(), value = value, dtype = v:dtype() }, v:device())
+    local full = core.place(ops.full { shape = shape, value = value, dtype = v:dtype() }, v:device())
     core.eval(full)
     return full
   end
-  local function nested(shape, axis)
+  local function nested(axis)
     local rows = {}
-    for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(shape, axis + 1) end
+    for i = 1, shape[axis] do rows[i] = axis == #shape and value or nested(axis + 1) end
     return rows
   end
-  return core.tensor(v:rank() == 0 and value or nested(v:shape(), 1),
+  return core.tensor(#shape == 0 and value or nested(1),
     { dtype = v:dtype(), device = v:device() })
+end
+
+-- What the slot of v starts with.
+local function start_of(self, v, name)
+  local value = self:slot_start(name)
+  if value ~= "variable" then return filled_like(v, self.slot_shape(name, v:shape()), value) end
+  if core.tracing() then
+    core.fail("usage", ("%s: the slot %q of %s starts as the variable: call opt:build(variables) before the first jitted "
+      .. "step"):format(self.name, name, v.name))
+  end
+  return v:value()
 end
 
 --- make(optimizer, v): makes the slots of a variable: those of the rule, its average with use_ema, and the sum of its
@@ -30,7 +41,7 @@ function M.make(self, v)
   if self.options.use_ema then names[#names + 1] = averages.SLOT end
   if self.options.gradient_accumulation_steps then names[#names + 1] = accumulation.SLOT end
   for _, name in ipairs(names) do
-    own[name] = core.variable(filled_like(v, self:slot_start(name)), {
+    own[name] = core.variable(start_of(self, v, name), {
       name = ("%s/%s"):format(v.name, name), trainable = false })
     self.state[#self.state + 1] = own[name]
   end
