@@ -34,7 +34,7 @@ function RunningMetrics.new(outputs)
   return self
 end
 
---- build(shapes, device): makes the sums of metrics whose size depends on the predictions; shapes: those of the outputs.
+--- build(shapes, device): makes the sums of metrics whose size depends on the predictions; shapes: of the outputs.
 function RunningMetrics:build(shapes, device)
   for i, output in ipairs(self.outputs) do
     for _, list in ipairs { output.metrics, output.weighted_metrics } do

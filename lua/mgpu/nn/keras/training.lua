@@ -194,8 +194,8 @@ local FOREIGN = { Muon = true, MultiOptimizer = true }
 -- Keras's .h5 files of Adafactor end within the optimizer's variables: two of them have one name.
 local INCOMPLETE_H5 = { Adafactor = true }
 
---- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one that Keras cannot write to
---- the file. Says that the model is loaded without it.
+--- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one that the file cannot
+--- hold. Says that the model is loaded without it.
 function M.is_foreign(config, at)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)

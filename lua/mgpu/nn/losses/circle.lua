@@ -3,8 +3,8 @@
 -- y_true {rows} of labels, y_pred {rows, n} of vectors with length 1 (see UnitNormalization) -> {rows}. With the
 -- distances d = max(1 - cosine, 0) of a row to the others: softplus(logsumexp over rows of the same label of
 -- gamma (d + margin) (d - margin) + logsumexp over the others of gamma (1 + margin - d) (1 - margin - d)). A row is its
--- own partner too if remove_diagonal is false. Rows of loss 0, as those without a partner, do not count in a mean,
--- as in Keras. Errors: y_pred with another number of axes than 2.
+-- own partner too if remove_diagonal is false. Rows whose loss is 0, as those without a partner, do not count in a
+-- mean, as in Keras. Errors: y_pred with another number of axes than 2.
 -- Source: Sun et al., Circle loss: a unified perspective of pair similarity optimization, 2020.
 -- Example:
 --     local labels, near = mgpu.tensor { 0, 0, 1 }, mgpu.tensor { { 1, 0 }, { 1, 0 }, { 0, 1 } }

@@ -7,9 +7,8 @@
 -- Example:
 --     local logits = mgpu.zeros { 1, 3, 2 } -- each of 3 steps: blank or class 1, with probability 1/2
 --     -- 6 of the 8 paths spell one 1: all but 000 and 101
---     local loss = mgpu.losses.ctc(mgpu.tensor { { 1, 0 } }, logits)
---     print(("%.4f"):format(loss:item()), ("%.4f"):format(math.log(8 / 6)))
---     --> 0.2877 0.2877
+--     print(("%.4f"):format(mgpu.losses.ctc(mgpu.tensor { { 1, 0 } }, logits):item())) -- log(8 / 6)
+--     --> 0.2877
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
 local shapes = require "mgpu.nn.losses.shapes"
@@ -79,8 +78,8 @@ M.CTC = Loss.define {
     local states = ids:shape()[2]
     -- log p of the id of each state, in each step
     local log_p = ops.permute(ops.log_softmax(y_pred, { axis = -1 }), { order = { 1, 3, 2 } })
-    local column = ops.reshape(ids, { shape = { rows, states, 1 } })
-    local wide = ops.broadcast_to(column, { shape = { rows, states, steps } })
+    local wide = ops.reshape(ids, { shape = { rows, states, 1 } })
+    wide = ops.broadcast_to(wide, { shape = { rows, states, steps } })
     log_p = ops.take_along_axis(log_p, wide, { axis = 2 })
     local function at(step) return ops.reshape(span(log_p, 3, step, step), { shape = { rows, states } }) end
     -- a label may follow the one before it directly unless they are equal: then a blank stands between them

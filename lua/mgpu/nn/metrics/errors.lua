@@ -143,8 +143,8 @@ M.Poisson = define("Poisson", "poisson")
 --     print(("%.3f"):format(metric:result()))  --> 0.144
 M.KLDivergence = define("KLDivergence", "kl_divergence")
 
---- BinaryCrossentropy {from_logits = false, label_smoothing = 0, name =}, also binary_crossentropy: the mean of the loss
---- of that name.
+--- BinaryCrossentropy {from_logits = false, label_smoothing = 0, name =}, also binary_crossentropy: the mean of the
+--- loss of that name.
 -- Example:
 --     local metric = mgpu.metrics.BinaryCrossentropy { from_logits = true }
 --     metric:update(mgpu.tensor { { 1 }, { 0 } }, mgpu.zeros { 2, 1 })

@@ -116,8 +116,8 @@ local function make_sums(self, shape, device)
   end
 end
 
---- metric:build(shape, device): makes the sums of a metric whose size depends on the predictions, which have that shape.
---- update does so too; sums that exist stay.
+--- metric:build(shape, device): makes the sums of a metric whose size depends on the predictions, which have that
+--- shape. update does so too; sums that exist stay.
 -- Example:
 --     local f1 = mgpu.metrics.F1Score {}
 --     f1:build { 32, 10 }
@@ -252,7 +252,8 @@ end
 --   definition.class     the class's name
 --   definition.declared  its options, as mgpu.options declares them; `name` is always one
 --   definition.direction "max" or "min": which values are better, for callbacks; nil: not known
---   definition.values    function(self, y_true, y_pred) -> tensor[, which of the values a weight multiplies]; further fields are methods
+--   definition.values    function(self, y_true, y_pred) -> tensor[, which of the values a weight multiplies];
+--                        further fields are methods
 --   definition.init      function(self): checks the options further, if there is more to check
 --   definition.state     names of sums that replace total and count; their shape is definition.size(self),
 --                        or that function is Metric.BY_PREDICTION.

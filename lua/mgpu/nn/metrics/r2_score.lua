@@ -1,8 +1,8 @@
---- R2Score {class_aggregation = "uniform_average", num_regressors = 0, name =}, or r2_score: the share of the targets'
---- variance that the predictions explain, 1 at best.
--- y_true and y_pred {rows, outputs}. class_aggregation: "uniform_average", "variance_weighted_average", "none" for an
--- array with a score an output (Keras's None). num_regressors: the number of inputs, for the adjusted score; it is not
--- adjusted while there are too few rows. Errors: predictions with another number of axes than 2.
+--- R2Score {class_aggregation = "uniform_average", num_regressors = 0, name =}, also r2_score: the share of the
+--- targets' variance that the predictions explain, 1 at best.
+-- y_true and y_pred {rows, outputs}. class_aggregation: "uniform_average", "variance_weighted_average", or "none" for
+-- an array with one score an output (Keras's None). num_regressors: the number of inputs, for the adjusted score; it is
+-- not adjusted while there are too few rows. Errors: predictions with another number of axes than 2.
 -- Example:
 --     local r2 = mgpu.metrics.R2Score {}
 --     r2:update(mgpu.tensor { { 1 }, { 2 }, { 3 } }, mgpu.tensor { { 1 }, { 2 }, { 4 } })

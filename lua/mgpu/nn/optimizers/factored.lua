@@ -6,8 +6,8 @@
 --     s = r / (mean of r over its last axis) * c          a vector: s <- b s + (1 - b) q
 --     u = g / sqrt(s);  u = u / max(1, rms(u) / clip_threshold)
 --     v <- v - max(epsilon_2, rms(v)) min(rate, 1 / sqrt(t)) u
--- Keras's rule: its relative_step changes nothing, since the bound 1 / sqrt(t) holds in any case; the slot velocity holds
--- s. Options of all optimizers: optimizer.lua. Source: Shazeer & Stern, Adafactor, 2018; Keras.
+-- Keras's rule: its relative_step changes nothing, since the bound 1 / sqrt(t) holds in any case; the slot velocity
+-- holds s. Options of all optimizers: optimizer.lua. Source: Shazeer & Stern, Adafactor, 2018; Keras.
 -- Example:
 --     local v = mgpu.variable(mgpu.ones { 2, 3 })
 --     mgpu.optimizers.Adafactor { learning_rate = 0.5 }:apply({ mgpu.full({ 2, 3 }, 7) }, { v })
@@ -70,7 +70,8 @@ local function of_rows_and_columns(square, slots, beta)
 end
 
 function Adafactor:update(v, g, slots, now)
-  local square, all = ops.square(g) + self.options.epsilon_1, nil
+  local all
+  local square = ops.square(g) + self.options.epsilon_1
   if v:rank() >= 2 then
     all = of_rows_and_columns(square, slots, now.beta)
   else

@@ -321,8 +321,8 @@ Optimizer.exclude_from_weight_decay = decay.exclude
 -- ---- what a rule overrides ------------------------------------------------------------------------
 
 --- rule:update(v, g, slots, now) -> the amount to subtract from v. Every rule must define it.
--- ARGS v, g: tensors, the variable's value after weight decay, and its gradient; slots: variables by name, to be assigned; now: see the
--- top.
+-- ARGS v, g: tensors, the variable's value after weight decay, and its gradient; slots: variables by name, to be
+-- assigned; now: see the top.
 function Optimizer:update()
   core.fail("usage", ("the optimizer class %s has no function update"):format(self.class))
 end

@@ -6,8 +6,8 @@ local core = require "mgpu.core"
 local ops = core.ops
 local M = {}
 
--- A tensor of that shape with `value` everywhere, in the dtype and on the device of v. It is not part of a trace: a slot
--- may be made while a step is being traced, and must outlive it.
+-- A tensor of that shape with `value` everywhere, in the dtype and on the device of v. It is not part of a trace: a
+-- slot may be made while a step is being traced, and must outlive it.
 local function filled_like(v, shape, value)
   if not core.tracing() then
     local full = core.place(ops.full { shape = shape, value = value, dtype = v:dtype() }, v:device())
@@ -28,8 +28,8 @@ local function start_of(self, v, name)
   local value = self:slot_start(name)
   if value ~= "variable" then return filled_like(v, self.slot_shape(name, v:shape()), value) end
   if core.tracing() then
-    core.fail("usage", ("%s: the slot %q of %s starts as the variable: call opt:build(variables) before the first jitted "
-      .. "step"):format(self.name, name, v.name))
+    core.fail("usage", ("%s: the slot %q of %s starts as the variable: call opt:build(variables) before the first "
+      .. "jitted step"):format(self.name, name, v.name))
   end
   return v:value()
 end
