@@ -93,6 +93,9 @@ local METRIC_FUNCTIONS = { accuracy = "Accuracy", acc = "Accuracy", binary_accur
   mean_squared_error = "MeanSquaredError", mean_absolute_error = "MeanAbsoluteError", MAE = "MeanAbsoluteError" }
 local UNUSED_METRIC = { dtype = true, fn = true, reduction = true }
 
+-- Keras's null of this option has a meaning: "none" here.
+local NULL_OPTION = { R2Score = "class_aggregation" }
+
 -- A metric that is the function `name`.
 local function metric_function(name, fields, at)
   if METRIC_FUNCTIONS[name] then
@@ -114,6 +117,8 @@ local function metric_from(value, prefix, at)
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "a metric has no class_name or config") end
   local fields = options_from(config, UNUSED_METRIC)
+  local option = NULL_OPTION[class]
+  if option and config[option] == core.null then fields[option] = "none" end
   if type(fields.name) == "string" and fields.name:sub(1, #prefix) == prefix then
     fields.name = fields.name:sub(#prefix + 1)
   end
@@ -151,7 +156,9 @@ local function metric_to(metric, output)
     local sparse = output.loss and output.loss.class_name == "SparseCategoricalCrossentropy"
     class = sparse and "SparseTopKCategoricalAccuracy" or "TopKCategoricalAccuracy"
   end
-  return objects.object(class, options_to(metric.config), "keras.metrics")
+  local fields, option = options_to(metric.config), NULL_OPTION[class]
+  if option and fields[option] == "none" then fields[option] = core.null end
+  return objects.object(class, fields, "keras.metrics")
 end
 
 -- ---- optimizers ---------------------------------------------------------------------------------
@@ -324,7 +331,7 @@ end
 -- JSON text of a configuration. Keras refuses these numbers without a decimal point.
 local function encode(config)
   local text = objects.encode(config)
-  for _, name in ipairs { "learning_rate", "momentum" } do
+  for _, name in ipairs { "learning_rate", "momentum", "beta", "threshold" } do
     text = text:gsub(('("%s":%%-?%%d+)([,}])'):format(name), "%1.0%2")
   end
   return text
