@@ -74,7 +74,8 @@ end
 local function make_sequential(config, custom, path)
   local parts = { name = config.name, trainable = config.trainable }
   if type(config.input_shape) == "table" then
-    parts[1] = require "mgpu.nn.layers".Input { config.input_shape, dtype = config.input_dtype }
+    parts[1] = require "mgpu.nn.layers".Input { config.input_shape, dtype = config.input_dtype,
+      batch_size = config.batch_size }
   end
   for _, entry in ipairs(config.layers) do parts[#parts + 1] = layer_from(entry, custom, path) end
   return require "mgpu.nn.sequential" (parts)

@@ -56,6 +56,7 @@ local function append(self, entry, position)
   check_layer(self, layer, position)
   if layer.is_input then
     self.sample_shape, self.input_dtype = layer.shape, layer.states_policy and layer.compute_dtype or nil
+    self.batch_size = rawget(layer, "batch_size")
     return
   end
   if #self.layers == 0 and not self.sample_shape then
@@ -122,6 +123,7 @@ end
 function Sequential:build(shape)
   self.shapes = {}
   for _, layer in ipairs(self.layers) do
+    layer.known_batch = rawget(self, "batch_size") or rawget(self, "known_batch")
     layer:ensure_built(shape)
     shape = layer:output_shape(shape)
     self.shapes[layer] = shape
@@ -202,6 +204,7 @@ end
 --     print(config.name, config.input_shape[1], config.layers[1].class_name)  --> tiny 2 Dense
 function Sequential:get_config()
   return { name = self.name, trainable = self.trainable, dtype = self.dtype_policy.name, input_dtype = self.input_dtype,
+    batch_size = rawget(self, "batch_size"),
     input_shape = self.sample_shape or (self.built_shape and { select(2, unpack(self.built_shape)) }),
     layers = self:layer_configs() }
 end

@@ -102,11 +102,20 @@ local function new(node, index, shape, dtype)
   return setmetatable({ node = node, index = index, sizes = shape, kind = dtype }, Symbol)
 end
 
+-- The size of the batches that Input states, or nil: shapes have -1 in its place, since only layers that keep states
+-- between batches need it.
+local function batch_of(inputs)
+  for _, s in ipairs(inputs) do
+    if s.batch_size then return s.batch_size end
+  end
+end
+
 --- input(layer, shape with the batch, dtype) -> the symbolic tensor that stands for data given to a model.
 function M.input(layer, shape, dtype)
   made = made + 1
   local node = { layer = layer, inputs = {}, outputs = {}, number = made }
   node.outputs[1] = new(node, 1, shape, dtype)
+  node.outputs[1].batch_size = rawget(layer, "batch_size")
   layer.nodes = { node }
   return node.outputs[1]
 end
@@ -127,6 +136,7 @@ function M.connect(layer, x, training)
     shapes[i], dtypes[i] = inputs[i]:shape(), inputs[i]:dtype()
   end
   local given = listed and shapes or shapes[1]
+  layer.known_batch = batch_of(inputs)
   layer:ensure_built(given)
   local out = layer:output_shape(given, dtypes)
   made = made + 1
@@ -136,6 +146,7 @@ function M.connect(layer, x, training)
   layer.nodes[#layer.nodes + 1] = node
   for i, shape in ipairs(is_shape(out) and { out } or out) do
     node.outputs[i] = new(node, i, shape, layer:output_dtype(i))
+    node.outputs[i].batch_size = layer.known_batch
   end
   node.several = not is_shape(out)
   return node.several and { unpack(node.outputs) } or node.outputs[1]

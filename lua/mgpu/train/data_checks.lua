@@ -5,6 +5,7 @@
 -- table by their names.
 local core = require "mgpu.core"
 local label_checks = require "mgpu.train.label_checks"
+local trial = require "mgpu.nn.trial"
 
 local ops = core.ops
 local M = {}
@@ -142,7 +143,7 @@ local function predict_first(model, x, rows)
     first[i] = M.first_rows(t, rows)
     if home and first[i]:device() ~= home then first[i] = first[i]:to(home) end
   end
-  local y = model(#first == 1 and first[1] or first)
+  local y = trial.call(model, #first == 1 and first[1] or first)
   local shapes, predictions = {}, type(y) == "table" and y or { y }
   for i, t in ipairs(predictions) do
     shapes[i] = t:shape()

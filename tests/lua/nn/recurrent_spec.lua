@@ -165,6 +165,40 @@ test("a stateful layer goes on where the batch before ended, in calls, predict a
   check.equal(#stateful.variables, 3) -- the states are no weights
 end)
 
+test("Input tells a stateful layer the size of the batches, in models of all kinds and from files", function()
+  local function check_states(model, layer)
+    local x = mgpu.rand { 2, 3, 4 }
+    local first = model:predict(x)
+    check.truthy((model:predict(x) - first):abs():max():item() > 1e-4, "the second batch went on")
+    layer:reset_state()
+    check.near((model:predict(x) - first):abs():max(), 0, 1e-6)
+  end
+  local model = mgpu.Sequential { mgpu.Input { { 3, 4 }, batch_size = 2 }, L.Dense { 3 }, L.GRU { 3, stateful = true } }
+  check_states(model, model.layers[2])
+  for _, ending in ipairs { "keras", "h5", "safetensors" } do
+    model:save(check.path("s." .. ending))
+    local again = mgpu.load_model(check.path("s." .. ending))
+    check_states(again, again.layers[2])
+  end
+  local x = mgpu.Input { { 3, 4 }, batch_size = 2 }
+  local both = L.Bidirectional { L.SimpleRNN { 2, stateful = true } }
+  check_states(mgpu.Model { inputs = x, outputs = both(L.Dense { 3 } (x)) }, both)
+end)
+
+test("a stateful layer trains to the same weights on 1 and 2 devices", function()
+  local function trained(devices)
+    mgpu.seed(3)
+    local model = mgpu.Sequential { mgpu.Input { { 3, 2 }, batch_size = 4 }, L.GRU { 3, stateful = true },
+      L.Dense { 1 } }
+    model:compile { optimizer = "sgd", loss = "mse", devices = devices }
+    local x, y = mgpu.rand { 8, 3, 2 }, mgpu.rand { 8, 1 }
+    model:fit(x, y, { epochs = 2, batch_size = 4, verbose = 0, shuffle = false })
+    return model.layers[1].cell.kernel:value():to "cpu:0":reshape({ -1 }):totable()
+  end
+  -- rounding of float32 sums in another order
+  check.near(trained { "cpu:0", "cpu:1" }, trained { "cpu:0" }, 2e-6)
+end)
+
 test("Bidirectional shares no weights with the layer it was given, and has a layer's states in order", function()
   local inner = L.GRU { 2, return_state = true }
   local both = L.Bidirectional { inner }

@@ -10,7 +10,7 @@ test("require sets no global, and an unknown name is an error with the nearest o
   check.equal(rawget(_G, "mgpu"), nil)
   check.raises(function() return mgpu.Sequentiall end, 'did you mean "Sequential"?', "usage")
   check.raises(function() return mgpu.models.lenet6 end,
-    'unknown model "lenet6" %(did you mean "lenet5"%?%); .*/models has cifar10_cnn, ', "usage")
+    'unknown model "lenet6" %(did you mean "lenet5"%?%); .*/models has char_lstm, cifar10_cnn, ', "usage")
 end)
 
 test("a model with an Input has its weights at once, a model without one at the first call", function()

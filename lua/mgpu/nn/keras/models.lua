@@ -37,6 +37,7 @@ local function sequential_from(config, at)
     local layer = M.from_keras(entry, at)
     if layer.class_name == "Input" and i == 1 then
       ours.input_shape, ours.input_dtype = layer.config.shape, layer.config.dtype
+      ours.batch_size = layer.config.batch_size
     else
       list[#list + 1] = layer
     end
@@ -331,7 +332,7 @@ local function sequential_to(model, style)
   local config, list = model:get_config(), {}
   if config.input_shape then
     list[1] = layers.to_input({ name = model.layers[1] and model.layers[1].name .. "_input" or "input_layer",
-      shape = config.input_shape, dtype = config.input_dtype }, style)
+      shape = config.input_shape, dtype = config.input_dtype, batch_size = config.batch_size }, style)
   end
   for _, layer in ipairs(model.layers) do list[#list + 1] = to_entry(layer, style) end
   return model_entry("Sequential", { name = config.name, trainable = config.trainable,

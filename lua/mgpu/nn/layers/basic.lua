@@ -15,7 +15,7 @@ local M = {}
 --- Input {28, 28, 1}: the shape of one sample, without the batch.
 -- The first entry of a Sequential, or the start of a functional model (symbolic_tensor.lua).
 -- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it), name, batch_size
--- (accepted as in Keras and ignored: any batch fits). RETURNS a symbolic tensor {-1, sizes...}.
+-- (any batch fits, but layers with stateful = true learn it from here). RETURNS a symbolic tensor {-1, sizes...}.
 -- Example:
 --     local x = mgpu.Input { 28, 28, 1 }
 --     local model = mgpu.Model { inputs = x, outputs = L.Dense { 10 } (L.Flatten {} (x)) }

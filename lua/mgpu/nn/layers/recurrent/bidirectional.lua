@@ -91,7 +91,7 @@ Bidirectional.reset_states = Bidirectional.reset_state
 
 function Bidirectional:build(shape)
   for _, layer in ipairs { self.forward_layer, self.backward_layer } do
-    layer.batch_size = rawget(self, "batch_size")
+    layer.known_batch = rawget(self, "known_batch")
     layer:ensure_built(type(shape[1]) == "table" and shape[1] or shape)
   end
 end

@@ -20,6 +20,7 @@ local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local loop = require "mgpu.nn.layers.recurrent.loop"
 local masks = require "mgpu.nn.masks"
+local trial = require "mgpu.nn.trial"
 
 local ops = core.ops
 
@@ -93,7 +94,7 @@ RNN.reset_states = RNN.reset_state
 local function first_states(self, given, x)
   local shapes, dtype, n, states = cells.state_shapes(self.cell), self.compute_dtype, x:shape()[1], {}
   if #given > 0 and #given ~= #shapes then self:fail("takes the input and %d states, got %d", #shapes, #given) end
-  local kept = self.stateful and kept_states(self, n)
+  local kept = self.stateful and not trial.running() and kept_states(self, n)
   for i, shape in ipairs(shapes) do
     local state = given[i]
     if state then
@@ -118,7 +119,7 @@ end
 function RNN:build(shape)
   shape = sequence_shape(self, shape)
   self.cell:ensure_built { shape[1], unpack(shape, 3) }
-  local n = shape[1] > 0 and shape[1] or rawget(self, "batch_size")
+  local n = shape[1] > 0 and shape[1] or rawget(self, "known_batch")
   if self.stateful and n then kept_states(self, n) end
 end
 
@@ -144,7 +145,7 @@ function RNN:call(x, training)
   local last, all, states = loop.run(self.cell, x, first_states(self, given, x), { mask = mask, training = training,
     dtype = self.compute_dtype, reverse = self.go_backwards, sequences = self.return_sequences,
     zero = self.zero_output_for_mask })
-  for i, v in ipairs(self.stateful and self.state_variables or {}) do
+  for i, v in ipairs(self.stateful and not trial.running() and self.state_variables or {}) do
     v:assign(ops.cast(states[i], { dtype = v:dtype() }))
   end
   local y = self.return_sequences and all or last
