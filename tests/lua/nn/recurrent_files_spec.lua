@@ -40,3 +40,45 @@ for _, path in ipairs(paths) do
 end
 
 test("there are files to compare", function() check.truthy(#paths > 6, "model files") end)
+
+-- The configuration of keras3_masked.keras, after change(config of the layers, by name).
+local function changed(change)
+  local archive = core.zip_read(FOLDER .. "keras3_masked.keras")
+  local config, by_name = core.json_decode(archive:read "config.json"), {}
+  archive:close()
+  for _, layer in ipairs(config.config.layers) do by_name[layer.name] = layer end
+  change(by_name)
+  return core.json_encode(config)
+end
+
+local function find(by_name, class)
+  for _, layer in pairs(by_name) do
+    if layer.class_name == class then return layer end
+  end
+end
+
+test("a mask in a call of Keras 3 is refused unless it arrives anyway", function()
+  local function refused(change, message)
+    local text = changed(change)
+    check.raises(function() mgpu.model_from_json(text) end, message)
+  end
+  refused(function(layers) find(layers, "Embedding").config.mask_zero = false end,
+    "is called with the argument mask, which is not supported")
+  refused(function(layers) find(layers, "GRU").inbound_nodes[1].kwargs.mask = 5 end, "mask, which is no tensor")
+  check.equal(mgpu.model_from_json(changed(function() end)).layers[2].mask_zero, true)
+end)
+
+test("a layer inside a layer must be one", function()
+  local text = changed(function(layers) find(layers, "Bidirectional").config.layer = 5 end)
+  check.raises(function() mgpu.model_from_json(text) end, "layer is not a layer")
+end)
+
+test("a GRU of Keras 2 without reset_after resets before, one of Keras 3 after", function()
+  local function loaded(shape_name)
+    local gru = { name = "g", units = 2, [shape_name] = { core.null, 3, 2 } }
+    return mgpu.model_from_json(core.json_encode { class_name = "Sequential", config = { name = "s", layers = {
+      { class_name = "InputLayer", config = { name = "i", [shape_name] = { core.null, 3, 2 } } },
+      { class_name = "GRU", config = gru } } } }).layers[1].reset_after
+  end
+  check.equal({ loaded "batch_input_shape", loaded "batch_shape" }, { false, true })
+end)
