@@ -19,6 +19,7 @@
 local core = require "mgpu.core"
 local ranks = require "mgpu.parallel.replicas".common
 local row_share = require "mgpu.train.row_share"
+local roles = require "mgpu.parallel.server_roles"
 local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
 
@@ -27,64 +28,6 @@ local ops = core.ops
 -- The numbers before the values of a message from a worker, besides one for each variable: whether it has a value.
 local PUSHED = 2 -- rows (-1: the worker has no more batches), whether a value is not finite
 local PULLED = 1 -- whether a value is not finite
-
--- ---- who does what --------------------------------------------------------------------------------
-
-local M = {}
-
---- roles(strategy, chosen) -> arrays of the servers' ranks and of the workers'. All ranks call it together.
-function M.roles(strategy, chosen)
-  local size, servers, workers = core.world().size, {}, {}
-  if strategy == "central" then
-    for r = 0, size - 1 do workers[#workers + 1] = r end
-    return { 0 }, workers
-  end
-  local is_server, named = {}, 0
-  for r, flag in ipairs(core.world_gather(core.launch().role == "ps" and 1 or 0)) do
-    is_server[r], named = flag == 1, named + flag
-  end
-  local n = chosen.servers or 1
-  for r = 1, size do
-    if named == 0 then is_server[r] = r > size - n end
-    local list = is_server[r] and servers or workers
-    list[#list + 1] = r - 1
-  end
-  if #workers == 0 then
-    core.fail("usage", ("strategy %q: %d of %d processes would be servers, so none is left to work"):format(strategy,
-      math.max(n, named), size))
-  elseif named > 0 and chosen.servers and chosen.servers ~= named then
-    core.fail("usage", ("strategy %q: servers = %d, but TF_CONFIG names %d tasks \"ps\": leave servers out")
-      :format(strategy, chosen.servers, named))
-  end
-  return servers, workers
-end
-
--- The variables of the model for each of n servers, the largest first to whom has least. In the order of the model.
-local function deal(model, n)
-  local order, loads, owner, shards = {}, {}, {}, {}
-  for i, v in ipairs(model.variables) do order[i] = { v = v, i = i, size = v:value():count() } end
-  table.sort(order, function(a, b) return a.size > b.size or a.size == b.size and a.i < b.i end)
-  for s = 1, n do loads[s], shards[s] = 0, {} end
-  for _, each in ipairs(order) do
-    local least = 1
-    for s = 2, n do least = loads[s] < loads[least] and s or least end
-    loads[least], owner[each.v] = loads[least] + each.size, least
-  end
-  for _, v in ipairs(model.variables) do table.insert(shards[owner[v]], v) end
-  return shards
-end
-
--- The optimizer's variables that are not of a variable of the model: its counters and rates.
-local function counters_of(optimizer)
-  local is_slot, list = {}, {}
-  for _, own in pairs(optimizer.slots) do
-    for _, slot in pairs(own) do is_slot[slot] = true end
-  end
-  for _, v in ipairs(optimizer:variables()) do
-    if not is_slot[v] then list[#list + 1] = v end
-  end
-  return list
-end
 
 local function values_of(variables)
   local list = {}
@@ -414,39 +357,17 @@ local function check(compiled, servers)
   end
 end
 
--- Which of the workers' devices are this rank's: they share the rows of a batch. All ranks call it together.
-local function share_of(devices, is_worker)
-  local share = { first = 0, n = devices, total = 0 }
-  for r, n in ipairs(core.world_gather(is_worker and devices or 0)) do
-    if r <= core.world().rank then share.first = share.first + n end
-    share.total = share.total + n
-  end
-  return share
-end
-
--- The names of the optimizer's slots, in an order that is the same on all ranks.
-local function slot_names_of(optimizer)
-  local seen, names = {}, {}
-  for _, own in pairs(optimizer.slots) do
-    for name in pairs(own) do
-      if not seen[name] then names[#names + 1], seen[name] = name, true end
-    end
-  end
-  table.sort(names)
-  return names
-end
-
 --- new(compiled, model) -> the trainer of strategy "parameter_server" or "central".
-function M.new(compiled, model)
+local function new(compiled, model)
   local chosen, rank = compiled.strategy_options, core.world().rank
-  local servers, workers = M.roles(compiled.strategy, chosen)
+  local servers, workers = roles.of(compiled.strategy, chosen)
   check(compiled, servers)
   compiled.optimizer:build(model.trainable_variables)
   local bound = chosen.staleness == "unbounded" and math.huge or chosen.staleness or 0
   local self = setmetatable({ compiled = compiled, model = model, rank = rank, servers = servers, workers = workers,
     is_server = index_of(servers, rank) ~= nil, is_worker = index_of(workers, rank) ~= nil,
-    number = index_of(workers, rank), bound = bound > 0 and bound or nil, shards = deal(model, #servers), pulled = {},
-    counters = counters_of(compiled.optimizer), slot_names = slot_names_of(compiled.optimizer), bad = 0,
+    number = index_of(workers, rank), bound = bound > 0 and bound or nil, shards = roles.deal(model, #servers), pulled = {},
+    counters = roles.counters_of(compiled.optimizer), slot_names = roles.slot_names_of(compiled.optimizer), bad = 0,
     staleness = { sum = 0, n = 0, max = 0 }, sums = ranks.metric_sums(compiled), box = core.mailbox() },
     bound > 0 and Async or Sync)
   for s, shard in ipairs(self.shards) do
@@ -458,9 +379,9 @@ function M.new(compiled, model)
   for _, v in ipairs(model.trainable_variables) do
     if mine and index_of(self.shard, v) then table.insert(self.trained, v) end
   end
-  self.share = share_of(#compiled.devices, self.is_worker)
+  self.share = roles.share_of(#compiled.devices, self.is_worker)
   self.step, self.apply = gradient_step(self), apply_step(self)
   return self
 end
 
-return M
+return { new = new }

@@ -126,8 +126,8 @@ test("tasks of TF_CONFIG whose type is ps are the servers", function()
   check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
   local path, port, list = check.path "tf.lua", free_port(), {}
   check.write(path, SCRIPT .. [[
-    local servers, workers = require("mgpu.parallel.servers").roles("parameter_server", {})
-    local ok, message = pcall(require("mgpu.parallel.servers").roles, "parameter_server", { servers = 1 })
+    local servers, workers = require("mgpu.parallel.server_roles").of("parameter_server", {})
+    local ok, message = pcall(require("mgpu.parallel.server_roles").of, "parameter_server", { servers = 1 })
     if rank == 0 then print(table.concat(servers, " "), table.concat(workers, " "), message) end]])
   for i, task in ipairs { { "worker", 0 }, { "ps", 0 }, { "ps", 1 } } do
     list[i] = ([[TF_CONFIG='{"cluster": {"worker": ["127.0.0.1:%d"], "ps": ["127.0.0.1:1", "127.0.0.1:2"]}, ]]

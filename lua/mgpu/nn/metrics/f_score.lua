@@ -79,7 +79,7 @@ end
 --- (1 + beta^2) precision recall / (beta^2 precision + recall) of each class; beta > 1 favours recall.
 -- y_true {rows, classes} of 0 and 1, y_pred likewise. A row's largest prediction is positive; with a threshold all
 -- above it. average: not given, an array of one score a class; "macro", their mean; "weighted", their mean by the
--- number of targets; "micro", the score of all classes together. Errors: predictions with another number of axes than 2.
+-- number of targets; "micro", the score of all classes together. Errors: predictions with other than 2 axes.
 -- Example:
 --     local score = mgpu.metrics.FBetaScore { beta = 2, threshold = 0.5 }
 --     score:update(mgpu.tensor { { 1, 1 }, { 1, 0 } }, mgpu.tensor { { 0.6, 0.2 }, { 0.2, 0.6 } })
