@@ -366,7 +366,8 @@ local function new(compiled, model)
   local bound = chosen.staleness == "unbounded" and math.huge or chosen.staleness or 0
   local self = setmetatable({ compiled = compiled, model = model, rank = rank, servers = servers, workers = workers,
     is_server = index_of(servers, rank) ~= nil, is_worker = index_of(workers, rank) ~= nil,
-    number = index_of(workers, rank), bound = bound > 0 and bound or nil, shards = roles.deal(model, #servers), pulled = {},
+    number = index_of(workers, rank), bound = bound > 0 and bound or nil, shards = roles.deal(model, #servers),
+    pulled = {},
     counters = roles.counters_of(compiled.optimizer), slot_names = roles.slot_names_of(compiled.optimizer), bad = 0,
     staleness = { sum = 0, n = 0, max = 0 }, sums = ranks.metric_sums(compiled), box = core.mailbox() },
     bound > 0 and Async or Sync)

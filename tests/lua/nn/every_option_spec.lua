@@ -12,6 +12,7 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   ["function"] = function(x) return x end, decay_steps = 10, decay_rate = 0.5, initial_learning_rate = 0.1,
   boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd", height = 3,
   width = 3, factor = 0.5, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2,
+  num_classes = 3, target_class_ids = { 1 }, recall = 0.5, precision = 0.5, specificity = 0.5, sensitivity = 0.5,
   op = "Negative", arguments = { x = { input = 1 } },
   cell = mgpu.layers.GRUCell { 2 }, cells = { mgpu.layers.GRUCell { 2 } }, layer = mgpu.layers.GRU { 2 } }
 
