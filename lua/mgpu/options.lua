@@ -6,9 +6,9 @@
 --       { "kernel_size", "pair" },
 --       { "padding", "string", default = "valid", values = { "valid", "same" } },
 --     }
---   type      any integer number boolean string table function single integers pair pair0 margins shape initializer
---             regularizer constraint activation layer layers; several with "|": "string|function". nil always means
---             "not given".
+--   type      any integer number boolean string table function single integers pair pair0 triple triple0 margin margins
+--             margins3 shape initializer regularizer constraint activation layer layers; several with "|":
+--             "string|function". nil always means "not given".
 --   default   taken when the option is not given (tables are shared: do not change them)
 --   required  not giving it is an error
 --   min max   inclusive bounds; above below: exclusive ones; values: the allowed ones
@@ -56,6 +56,24 @@ end
 
 local MARGINS = "a whole number, {rows, columns}, or {{top, bottom}, {left, right}}, from 0 on"
 
+local MARGINS_3 = "a whole number, {depth, rows, columns}, or {{front, back}, {top, bottom}, {left, right}}, from 0 on"
+
+-- n pairs of whole numbers from 0 on, or nil.
+local function margins(value, n)
+  if type(value) == "number" then
+    local list = {}
+    for i = 1, n do list[i] = value end
+    value = list
+  end
+  if type(value) ~= "table" or #value ~= n then return nil end
+  local list = {}
+  for i, v in ipairs(value) do
+    list[i] = integers(type(v) == "number" and { v, v } or v, 2, 0)
+    if not list[i] then return nil end
+  end
+  return list
+end
+
 local types = {
   any = function(value) return value end,
   number = plain("number", "a number"),
@@ -80,6 +98,16 @@ local types = {
     if type(value) == "number" and value % 1 == 0 and value >= 0 then return { value, value } end
     return integers(value, 2, 0), "a whole number of at least 0, or two of them"
   end,
+  --- {depth, rows, columns}; one number stands for all
+  triple = function(value)
+    if type(value) == "number" and value % 1 == 0 and value >= 1 then return { value, value, value } end
+    return integers(value, 3, 1), "a whole number of at least 1, or three of them"
+  end,
+  --- the same from 0 on
+  triple0 = function(value)
+    if type(value) == "number" and value % 1 == 0 and value >= 0 then return { value, value, value } end
+    return integers(value, 3, 0), "a whole number of at least 0, or three of them"
+  end,
   --- a list of whole numbers, negative ones among them
   integers = function(value)
     return type(value) == "table" and integers(value, #value, -math.huge) or nil,
@@ -92,15 +120,12 @@ local types = {
     return nil, "a whole number"
   end,
   --- {{top, bottom}, {left, right}}; {rows, columns} and one number stand for equal ones
-  margins = function(value)
-    if type(value) == "number" then value = { value, value } end
-    if type(value) ~= "table" or #value ~= 2 then return nil, MARGINS end
-    local list = {}
-    for i, v in ipairs(value) do
-      list[i] = integers(type(v) == "number" and { v, v } or v, 2, 0)
-      if not list[i] then return nil, MARGINS end
-    end
-    return list
+  margins = function(value) return margins(value, 2), MARGINS end,
+  --- {{front, back}, {top, bottom}, {left, right}}, likewise
+  margins3 = function(value) return margins(value, 3), MARGINS_3 end,
+  --- {before, after}; one number stands for both
+  margin = function(value)
+    return integers(type(value) == "number" and { value, value } or value, 2, 0), "a whole number, or {before, after}"
   end,
   --- a list of sizes; -1 is unknown
   shape = function(value)
@@ -131,8 +156,9 @@ types.activation = function(value)
   if type(value) == "string" or type(value) == "function" then return value end
   return nil, "the name of an activation, or a function"
 end
+-- A layer; in configurations it is {class_name =, config =}. A class has no name.
 types.layer = function(value)
-  if type(value) == "table" and value.add_weight then return value end
+  if type(value) == "table" and value.add_weight and value.name then return value end
   return nil, "a layer"
 end
 types.layers = function(value)
@@ -145,7 +171,8 @@ end
 M.types = types
 
 -- The types that are arrays: holes and named fields in them are errors, since they would be lost silently.
-local LISTS = { integers = true, pair = true, pair0 = true, single = true, margins = true, shape = true }
+local LISTS = { integers = true, pair = true, pair0 = true, triple = true, triple0 = true, single = true, margin = true,
+  margins = true, margins3 = true, shape = true }
 
 -- The value converted to the first of the option's types that accepts it.
 local function convert(who, option, value)

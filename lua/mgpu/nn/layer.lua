@@ -53,8 +53,8 @@ end
 -- The `build` of a class, after which the layer is built, whether ensure_built or the user has called it. A frozen
 -- layer freezes the weights that it has made.
 local function marks_built(build)
-  return function(self, shape)
-    build(self, shape)
+  return function(self, shape, chosen)
+    build(self, shape, chosen)
     self.built, self.built_shape = true, shape
     if not self.trainable then self.trainable = false end
   end
@@ -114,7 +114,7 @@ function Layer:make(chosen)
   layer.is_trainable, layer.trainable, layer.dtype = layer.trainable, nil, nil
   setmetatable(layer, self.meta)
   local stream_name = layer.name
-  if not layer.name then layer.name, stream_name = layer_names.new(self.class_name) end
+  if not layer.name then layer.name, stream_name = layer_names.new(self.python_name or self.class_name) end
   layer.stream_name = layer.stream_name or stream_name
   layer.states_policy, layer.dtype_policy = dtype ~= nil, mixed_precision.get(dtype, tostring(layer))
   layer.weights = {} -- of this layer without inner layers, in the order they were made

@@ -1,10 +1,10 @@
 --- Using a layer: building it at the first call, checking and moving its input, running `call`, inferring shapes.
 -- These are methods of every layer; layer.lua takes them over.
+local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
 local masks = require "mgpu.nn.masks"
 local mixed_precision = require "mgpu.nn.mixed_precision"
-local options = require "mgpu.options"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local M = {}
@@ -24,12 +24,12 @@ local training_now
 --     print(mgpu.Layer.in_call())  --> false
 function M.in_call() return training_now ~= nil end
 
--- layer:call(x, training) under the layer's dtype policy.
-local function run_call(self, x, training)
-  if training == training_now then return mixed_precision.call(self, x, training) end
+-- layer:call(x, training, options) under the layer's dtype policy.
+local function run_call(self, x, training, options)
+  if training == training_now then return mixed_precision.call(self, x, training, options) end
   local before = training_now
   training_now = training
-  local ok, y = pcall(mixed_precision.call, self, x, training)
+  local ok, y = pcall(mixed_precision.call, self, x, training, options)
   training_now = before
   if not ok then error(y, 0) end
   return y
@@ -54,26 +54,20 @@ local function check_array_of_tensors(self, y)
   if y[1] == nil then refuse_output(self, "a table without tensors") end
 end
 
-local CALL_OPTIONS = options.declare { { "training", "boolean" } }
-
 --- layer:stated_training(how) -> true, false, or nil if the second argument of layer(x, how) does not say.
 -- Example:
 --     local layer = L.Dropout { 0.5 }
 --     print(layer:stated_training { training = true }, layer:stated_training(false), layer:stated_training())
 --     --> true false nil
 function M:stated_training(how)
-  if how == nil or type(how) == "boolean" then return how end
-  if type(how) ~= "table" or getmetatable(how) then
-    self:fail("after the input come options such as {training = true}, got %s; several inputs are given as "
-      .. "one array", type(how) == "table" and tostring(how) or "a " .. type(how))
-  end
-  return options.check(("%s %q"):format(self.class_name, self.name), CALL_OPTIONS, how).training
+  local _, training = call_arguments.read(self, nil, how)
+  return training
 end
 
 -- ---- shapes -------------------------------------------------------------------------------------
 
 -- The shape of what call returns for zeros of these sizes. The call is lazy: nothing is computed.
-local function shape_of_call(self, sizes)
+local function shape_of_call(self, sizes, options)
   local function zeros(size) return core.ops.full(size, 0, self.compute_dtype) end
   local x
   if type(sizes[1]) == "table" then
@@ -82,7 +76,7 @@ local function shape_of_call(self, sizes)
   else
     x = zeros(sizes)
   end
-  local y = core.no_grad(function() return run_call(self, x, false) end)
+  local y = core.no_grad(function() return run_call(self, x, false, options) end)
   check_output(self, y)
   if is_tensor(y) then return y:shape() end
   check_array_of_tensors(self, y)
@@ -109,15 +103,16 @@ local function common_shape(a, b)
   return out
 end
 
---- layer:output_shape(shape) -> the output's shape for an input's; arrays of shapes for several inputs or outputs.
+--- layer:output_shape(shape, dtypes, options) -> the output's shape for an input's; arrays of shapes for several
+--- inputs or outputs.
 --- Unknown sizes, such as the batch, are -1. This default calls the layer lazily with two different sizes in the
---- unknown places; a class for which these sizes matter overrides it.
+--- unknown places; a class for which these sizes matter overrides it. options: of the call (call_arguments.lua).
 -- Example:
 --     print(unpack(L.Conv2D { 8, 3 }:output_shape { -1, 28, 28, 1 }))  --> -1 26 26 8
-function M:output_shape(shape)
+function M:output_shape(shape, _, options)
   local losses = rawget(self, "call_losses")
-  local a = shape_of_call(self, with_unknown(shape, 24))
-  local out = common_shape(a, shape_of_call(self, with_unknown(shape, 36)))
+  local a = shape_of_call(self, with_unknown(shape, 24), options)
+  local out = common_shape(a, shape_of_call(self, with_unknown(shape, 36), options))
   self.call_losses = losses
   return out
 end
@@ -144,14 +139,15 @@ local function shapes_with_batch(self, x)
   return shapes
 end
 
---- layer:ensure_built(shape): calls build(shape) if it has not been called yet; the batch is -1.
+--- layer:ensure_built(shape, options): calls build if it has not been called yet; the batch is -1. options: of the
+--- call (call_arguments.lua).
 -- Example:
 --     local dense = L.Dense { 3 }
 --     dense:ensure_built { 32, 2 }
 --     print(dense.built, unpack(dense.kernel:shape()))  --> true 2 3
-function M:ensure_built(shape)
+function M:ensure_built(shape, options)
   if self.built then return end
-  self:build(shape)
+  self:build(shape, options)
   self.built, self.built_shape = true, shape -- also if the class has no `build`
 end
 
@@ -246,23 +242,24 @@ end
 --     -- the ones that stay are doubled
 --     print(drop(mgpu.ones { 1, 100 }, { training = true }):max():item())  --> 2
 function M:apply(x, how)
-  local training = self:stated_training(how)
+  local training, options
+  x, training, options = call_arguments.read(self, x, how)
   if symbolic_tensor.any(x) then
     if not symbolic_tensor.is_symbol(x) then check_array(self, x) end
     check_number_of_inputs(self, x)
-    return symbolic_tensor.connect(self, x, training)
+    return symbolic_tensor.connect(self, x, training, options)
   end
   x = self:tensors(x)
   if not core.is_tensor(x) and not core.is_variable(x) and type(x) ~= "table" then
     self:fail("expected a tensor, got %s", type(x))
   end
   check_number_of_inputs(self, x)
-  if not self.built then self:ensure_built(shapes_with_batch(self, x)) end
+  if not self.built then self:ensure_built(shapes_with_batch(self, x), options) end
   if training == nil then training = training_now or false end
   local mask = masks.of(x)
   x = on_device(self, x)
   if mask then mask = masks.beside(mask, x) end
-  local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, x), training)
+  local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, x), training, options)
   check_output(self, y)
   mask_output(self, x, mask, y)
   if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end

@@ -146,20 +146,21 @@ function M.inputs(layer, x)
   return list
 end
 
---- call(layer, x, training) -> layer:call(x, training), with variables read in the layer's compute dtype.
+--- call(layer, x, training, options) -> layer:call(x, training, options), with variables read in the layer's compute
+-- dtype.
 -- Example:
 --     local dense = L.Dense { 3, dtype = "mixed_float16" }
 --     dense:ensure_built { -1, 2 }
 --     print(mgpu.mixed_precision.call(dense, mgpu.ones({ 1, 2 }, { dtype = "float16" })):dtype())  --> float16
-function M.call(layer, x, training)
+function M.call(layer, x, training, options)
   local policy, wanted = layer.dtype_policy, nil
   if layer.autocast and policy.floating and (reading or policy.compute_dtype ~= policy.variable_dtype) then
     wanted = policy.compute_dtype
   end
-  if wanted == reading then return layer:call(x, training) end
+  if wanted == reading then return layer:call(x, training, options) end
   local before = reading
   read_as(wanted)
-  local ok, y = pcall(layer.call, layer, x, training)
+  local ok, y = pcall(layer.call, layer, x, training, options)
   read_as(before)
   if not ok then error(y, 0) end
   return y

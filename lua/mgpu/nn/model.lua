@@ -11,6 +11,7 @@
 --     local model = mgpu.Model { inputs = { a, b }, outputs = L.Dense { 1 } (h), name = "two" }
 --     print(unpack(model:predict { mgpu.rand { 5, 8 }, mgpu.rand { 5, 4 } }:shape()))  --> 5 1
 local build_graph = require "mgpu.nn.model_graph"
+local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
@@ -54,7 +55,7 @@ function Model:output_shape(given)
   for _, node in ipairs(self.order) do
     local list = {}
     for i, s in ipairs(node.inputs) do list[i] = shapes[s] end
-    local out = node.layer:output_shape(node.listed and list or list[1])
+    local out = node.layer:output_shape(node.listed and list or list[1], nil, node.options)
     for i, s in ipairs(node.outputs) do shapes[s] = node.several and out[i] or out end
   end
   local list = {}
@@ -70,7 +71,7 @@ function Model:call(x, training)
     for i, s in ipairs(node.inputs) do list[i] = values[s] end
     local stated = node.training
     if stated == nil then stated = training end
-    local y = node.layer:apply(node.listed and list or list[1], stated)
+    local y = node.layer:apply(node.listed and list or list[1], call_arguments.how(stated, node.options))
     for i, s in ipairs(node.outputs) do values[s] = node.several and y[i] or y end
   end
   local list = {}
@@ -126,7 +127,8 @@ end
 -- ---- saving -------------------------------------------------------------------------------------
 
 --- model:get_config() -> name, trainable, dtype, layers, and the uses of the layers in order: {layer = position,
---- inputs = {{use, output}, ...}, training = if the use states it}; use 0, output i is input i of the model.
+--- inputs = {{use, output}, ...}, training = and options = if the use states them}; use 0, output i is input i of the
+--- model.
 function Model:get_config()
   local position, source = {}, {}
   for i, layer in ipairs(self.layers) do position[layer] = i end
@@ -136,7 +138,7 @@ function Model:get_config()
     local inputs = {}
     for i, s in ipairs(node.inputs) do inputs[i] = source[s] end
     uses[n] = { layer = position[node.layer], inputs = inputs, listed = node.listed,
-      training = node.training }
+      training = node.training, options = node.options }
     for i, s in ipairs(node.outputs) do source[s] = { n, i } end
   end
   local inputs, outputs = {}, {}

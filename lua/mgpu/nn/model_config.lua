@@ -2,6 +2,7 @@
 --
 -- A configuration is data from outside: class names are looked up among the known ones, options are checked like a
 -- user's, and no code of the file is run.
+local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
 local error_line = require "mgpu.error_line"
 local mixed_precision = require "mgpu.nn.mixed_precision"
@@ -107,7 +108,9 @@ local function make_functional(config, custom, path)
     if type(use) ~= "table" then damaged(path, "a use of a layer is not described") end
     local layer, list = layers[use.layer], symbols_at(use.inputs, made, path)
     if not layer then damaged(path, "a use names no layer") end
-    local y = layer(use.listed and list or list[1], use.training)
+    local options = type(use.options) == "table" and use.options or nil
+    call_arguments.check_names(layer, options)
+    local y = layer(use.listed and list or list[1], call_arguments.how(use.training, options))
     made[n] = require "mgpu.nn.symbolic_tensor".is_symbol(y) and { y } or y
   end
   local outputs = symbols_at(config.outputs, made, path)

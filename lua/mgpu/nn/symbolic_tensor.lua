@@ -123,10 +123,10 @@ end
 -- Whether shapes is one shape (numbers) rather than an array of them.
 local function is_shape(shapes) return type(shapes[1]) ~= "table" end
 
---- connect(layer, x, training) -> the output of the layer for a symbolic tensor or an array of them: a symbolic tensor,
---- or an array if the layer has several outputs. Builds the layer. training: if not nil, this use of the layer is
---- always called with it.
-function M.connect(layer, x, training)
+--- connect(layer, x, training, options) -> the output of the layer for a symbolic tensor or an array of them: a
+--- symbolic tensor, or an array if the layer has several outputs. Builds the layer. training: if not nil, this use of
+--- the layer is always called with it. options: the others of the call (call_arguments.lua), or nil.
+function M.connect(layer, x, training, options)
   local listed = not M.is_symbol(x)
   local inputs, shapes, dtypes = listed and { unpack(x) } or { x }, {}, {}
   for i = 1, #inputs do
@@ -137,11 +137,11 @@ function M.connect(layer, x, training)
   end
   local given = listed and shapes or shapes[1]
   layer.known_batch = batch_of(inputs)
-  layer:ensure_built(given)
-  local out = layer:output_shape(given, dtypes)
+  layer:ensure_built(given, options)
+  local out = layer:output_shape(given, dtypes, options)
   made = made + 1
   local node = { layer = layer, inputs = inputs, listed = listed, outputs = {}, number = made,
-    training = training }
+    training = training, options = options }
   layer.nodes = rawget(layer, "nodes") or {}
   layer.nodes[#layer.nodes + 1] = node
   for i, shape in ipairs(is_shape(out) and { out } or out) do

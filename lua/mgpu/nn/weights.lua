@@ -94,7 +94,8 @@ local function is_layer(value) return type(value) == "table" and value.add_weigh
 local NOT_CONTENTS = { weights = true, nodes = true, container = true, state_variables = true }
 
 --- layer:each_content(fn): calls fn(item, field, whether it is in an array) for the layers and variables in its fields,
---- or in arrays in its fields, sorted by field name.
+--- or in arrays in its fields, sorted by field name; of a class with `contents_in_order`, in the order of this array
+--- of field names.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 3, name = "first" } }
 --     model.layers[1]:each_content(function(item, field) print(field, item.name) end)
@@ -102,12 +103,13 @@ local NOT_CONTENTS = { weights = true, nodes = true, container = true, state_var
 --     --> kernel first/kernel
 function M:each_content(fn)
   local keys = {}
-  for key, value in pairs(self) do
+  for i, key in ipairs(self.contents_in_order or {}) do keys[i] = key end
+  for key, value in pairs(self.contents_in_order and {} or self) do
     if not NOT_CONTENTS[key] and type(key) == "string" and value ~= self then
       keys[#keys + 1] = key
     end
   end
-  table.sort(keys)
+  if not self.contents_in_order then table.sort(keys) end
   for _, key in ipairs(keys) do
     local value = rawget(self, key)
     if is_layer(value) or core.is_variable(value) then

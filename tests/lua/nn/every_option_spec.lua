@@ -13,15 +13,17 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd", height = 3,
   width = 3, factor = 0.5, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2,
   num_classes = 3, target_class_ids = { 1 }, recall = 0.5, precision = 0.5, specificity = 0.5, sensitivity = 0.5,
-  op = "Negative", arguments = { x = { input = 1 } },
+  equation = "ab,bc->ac", output_shape = 4, num_heads = 2, key_dim = 3, head_dim = 3, num_query_heads = 4,
+  num_key_value_heads = 2, n = 2, output_size = 2, op = "Negative", arguments = { x = { input = 1 } },
   cell = mgpu.layers.GRUCell { 2 }, cells = { mgpu.layers.GRUCell { 2 } }, layer = mgpu.layers.GRU { 2 } }
 
 -- A value whose type is none of the declared ones.
 local function wrong_for(kind)
   if kind:find "any" then return nil end
   local takes = { number = kind:find "number" or kind:find "integer" or kind:find "single" or kind:find "pair"
-    or kind:find "margins" or kind:find "shape", table = kind:find "table" or kind:find "shape"
-    or kind:find "pair" or kind:find "margins" or kind:find "initializer" or kind:find "regularizer" }
+    or kind:find "margin" or kind:find "triple" or kind:find "shape", table = kind:find "table" or kind:find "shape"
+    or kind:find "pair" or kind:find "margin" or kind:find "triple"
+    or kind:find "initializer" or kind:find "regularizer" }
   if kind:find "boolean" then return 5 end
   if kind:find "string" or kind:find "initializer" or kind:find "activation" or kind:find "regularizer" then
     return true

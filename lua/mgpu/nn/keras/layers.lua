@@ -12,37 +12,51 @@ local given = objects.given
 
 -- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras 2's
 -- name of an option; newer: options that Keras 2 does not have, left out where they have their default; null: what None
--- means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; module: where Keras has
--- the class, if not in keras.layers.
+-- means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; needed: fields that
+-- Keras 2 wants and that may be null; module: where Keras has the class, if not in keras.layers.
 local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
 local ROWS = {
-  Bidirectional = { null = { merge_mode = "none" } },
   BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
+  Bidirectional = { null = { merge_mode = "none" } },
   Concatenate = { axes = { axis = true } },
+  Conv1DTranspose = { unused = { groups = 1 } },
   Conv2DTranspose = { unused = { groups = 1 } },
+  Conv3DTranspose = { unused = { groups = 1 } },
   ConvLSTM1D = RECURRENT,
   ConvLSTM2D = RECURRENT,
   CustomScaleLayer = { module = "keras.src.applications.inception_resnet_v2" },
+  DepthwiseConv1D = { unused = { groups = 1 } },
   DepthwiseConv2D = { unused = { groups = 1 } },
   Dot = { axes = { axes = true } },
   Embedding = { unused = { input_length = "any" } },
   GRU = { newer = RECURRENT.newer, unused = RECURRENT.unused, absent = { reset_after = false } },
   GRUCell = { unused = RECURRENT.unused, absent = { reset_after = false } },
+  GroupNormalization = { axes = { axis = true } },
   LSTM = RECURRENT,
   LSTMCell = RECURRENT,
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
   LayerScale = { module = "keras.src.applications.convnext" },
   LeakyReLU = { renamed = { negative_slope = "alpha" } },
+  MultiHeadAttention = { axes = { attention_axes = true }, newer = { use_gate = true, flash_attention = true },
+    unused = { query_shape = "any", key_shape = "any", value_shape = "any" },
+    needed = { "query_shape", "key_shape", "value_shape" } },
   Normalization = { axes = { axis = true } },
   PReLU = { axes = { shared_axes = true } },
-  RandomRotation = { unused = { value_range = "any" } },
+  RMSNormalization = { axes = { axis = true } },
   RNN = RECURRENT,
+  RandomRotation = { unused = { value_range = "any" } },
+  SeparableConv1D = { unused = { groups = 1, kernel_initializer = "any" } },
   SeparableConv2D = { unused = { groups = 1, kernel_initializer = "any" } },
   SimpleRNN = RECURRENT,
   SimpleRNNCell = RECURRENT,
   Softmax = { axes = { axis = true } },
+  UnitNormalization = { axes = { axis = true } },
+  ZeroPadding1D = { newer = { data_format = true } },
 }
 local NO_ROW = {}
+
+-- Names of classes in files, where they are not those of ours.
+local OTHER_NAMES = { GroupedQueryAttention = "GroupQueryAttention" }
 
 -- Of every layer.
 local UNUSED = { name = "any", trainable = "any", dtype = "any", batch_input_shape = "any", batch_shape = "any",
@@ -88,12 +102,13 @@ function M.input_from(config, at)
     dtype = dtype ~= core.floatx() and dtype or nil }
 end
 
--- A layer, or an array of layers, that an option holds.
+-- A layer or model, or an array of layers, that an option holds.
 local function inner_layers_from(value, at, where)
   if type(value) ~= "table" then objects.damaged(at, "%s is not a layer", where) end
-  if not value[1] then return M.from_layer(value, at) end
+  local from_keras = require "mgpu.nn.keras.models".from_keras
+  if not value[1] then return from_keras(value, at) end
   local list = {}
-  for i, entry in ipairs(value) do list[i] = M.from_layer(entry, at) end
+  for i, entry in ipairs(value) do list[i] = from_keras(entry, at) end
   return list
 end
 
@@ -143,6 +158,7 @@ function M.from_layer(entry, at)
   local name, config = objects.class_and_config(entry)
   if not name or type(config) ~= "table" then objects.damaged(at, "a layer has no class_name or config") end
   if name == "InputLayer" then return { class_name = "Input", config = M.input_from(config, at) } end
+  name = not at.custom[name] and OTHER_NAMES[name] or name
   local class, row = class_of(name, at), ROWS[name] or NO_ROW
   local who = ("%s %q"):format(name, tostring(config.name))
   local ours = { name = given(config.name), trainable = given(config.trainable),
@@ -196,9 +212,9 @@ function M.to_input(config, style)
       [style == "h5" and "batch_input_shape" or "batch_shape"] = M.shape_to(config.shape, config.batch_size) } }
 end
 
--- Keras's form of a layer, or an array of layers, that an option holds.
+-- Keras's form of a layer or model, or an array of layers, that an option holds.
 local function inner_layers_to(value, style)
-  if value.add_weight then return M.to_layer(value, value:get_config(), style) end
+  if value.add_weight then return require "mgpu.nn.keras.models".to_entry(value, style) end
   local list = {}
   for i, layer in ipairs(value) do list[i] = inner_layers_to(layer, style) end
   return list
@@ -226,19 +242,22 @@ function M.to_layer(layer, config, style)
   if out.trainable then out.trainable = nil end -- the default; not all of Keras's layers have the option
   for _, option in ipairs(layer.own_declared) do
     local key, value = option[1], config[option[1]]
-    if key == "data_format" and value == nil then value = require "mgpu.nn.layers.images".default_format end
-    if row.newer and row.newer[key] and value == option.default then value, out[key] = nil, nil end
-    if value ~= nil then
+    if row.newer and row.newer[key] and value == option.default then
+      value, out[key] = nil, nil
+    elseif key == "data_format" and value == nil then
+      value = require "mgpu.nn.layers.images".default_format
+    end
+    if value ~= nil and option[2]:find "layer" then
+      out[key] = inner_layers_to(rawget(layer, key), style)
+    elseif value ~= nil then
       out[key] = nil
-      if option[2]:find "layer" then
-        out[key] = inner_layers_to(layer[key], style)
-      else
-        out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row, style)
-      end
+      out[style == "h5" and row.renamed and row.renamed[key] or key] = option_to(option, value, row, style)
     elseif kind_of(option) == "activation" then
       out[key] = "linear"
     end
   end
+  for _, key in ipairs(style == "h5" and row.needed or NO_ROW) do out[key] = core.null end
+  if ours and style == "h5" and layer.python_name then name = layer.python_name end
   return { class_name = name, config = out, module = ours and (row.module or "keras.layers") or core.null,
     registered_name = ours and not row.module and core.null or name }
 end

@@ -12,7 +12,7 @@ local weights = require "mgpu.nn.keras.weights"
 local M = { by_layer = {}, by_path = {} }
 
 -- The axes of a kernel along which Theano slides it.
-local TURNED = { Conv1D = { 1 }, Conv2D = { 1, 2 }, Conv2DTranspose = { 1, 2 } }
+local TURNED = { Conv1D = { 1 }, Conv3D = { 1, 2, 3 }, Conv2D = { 1, 2 }, Conv2DTranspose = { 1, 2 } }
 
 local function join(root, path) return root == "" and path or root .. "/" .. path end
 
@@ -110,6 +110,9 @@ local function is_other(path)
     or path:find "^_" and path:sub(1, #weights.FIRST_FOLDER + 1) ~= weights.FIRST_FOLDER .. "/"
 end
 
+-- Keras 3 has properties for some fields that begin with "_", and Keras 2 has none: the paths differ in that only.
+local function public(path) return (path:gsub("/_", "/")) end
+
 --- by_path.load(model, file, how).
 function M.by_path.load(model, file, how)
   local groups, layers, seen = {}, {}, {}
@@ -117,13 +120,13 @@ function M.by_path.load(model, file, how)
     local owner = path:match "^(.*)/vars$" or path == "vars" and ""
     local tensors = owner and not is_other(path) and numbered(file, owner) or {}
     if #tensors > 0 then
-      local name = how and how.by_name and file:text(path, "name") or owner
+      local name = how and how.by_name and file:text(path, "name") or public(owner)
       groups[#groups + 1] = { name = name, tensors = tensors }
     end
   end
   weights.each_path(model, "", function(path, layer, variables)
     if #variables > 0 and not seen[layer] then
-      layers[#layers + 1] = { name = how and how.by_name and layer.name or path, variables = variables }
+      layers[#layers + 1] = { name = how and how.by_name and layer.name or public(path), variables = variables }
     end
     seen[layer] = true
   end, file.groups[weights.FIRST_FOLDER] and weights.FIRST_FOLDER)

@@ -2,13 +2,14 @@
 --
 -- A functional model of Keras names the inputs of each use (node) of a layer by {layer's name, which use of it, which
 -- output}, counted from 0; ours numbers the uses in an order in which they can be made.
-local origin = require "mgpu.nn.keras.origin"
+local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
 local keras1 = require "mgpu.nn.keras.keras1"
 local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
 local operations = require "mgpu.nn.keras.operations"
+local origin = require "mgpu.nn.keras.origin"
 local recorded_masks = require "mgpu.nn.keras.recorded_masks"
 local tf_functions = require "mgpu.nn.keras.tf_functions"
 local tf_graph_ops = require "mgpu.nn.keras.tf_graph_ops"
@@ -84,41 +85,87 @@ local function tensor_place(value)
   return type(value.config) == "table" and plain_place(value.config.keras_history) or nil
 end
 
--- `training` of a use, from the keyword arguments of the call. Errors: other arguments.
-local function training_of(options, name, at)
-  for key, value in pairs(options) do
-    if key ~= "training" and key ~= "initial_state" and key ~= "mask" and given(value) ~= nil then
+-- Adds the keyword arguments of a call to a use: training as `recorded`, mask, options of the layer's call, and its
+-- named tensors and initial states, which join the inputs. ARGS place: recognises a place. Errors: other arguments.
+local function add_arguments(use, arguments, class, place, name, at)
+  local options, tensors = {}, use.tensors
+  local function take(key, value)
+    local found = class and call_arguments.is_tensor(class, key) and place(value)
+    if found then
+      use.inputs[#use.inputs + 1], tensors[#tensors + 1], use.listed = found, key, true
+    elseif key == "training" then
+      use.recorded = value
+    elseif key == "initial_state" and class and class.takes_states then -- inputs behind the first
+      collect_places(value, place, use.inputs, at)
+      use.listed = true
+    elseif key == "mask" and value ~= false then
+      use.mask = place(value)
+        or objects.fail(at, "layer %q is called with the argument mask, which is no tensor", name)
+    elseif class and call_arguments.is_option(class, key) then
+      options[key] = value
+    elseif value ~= false then
       objects.fail(at, "layer %q is called with the argument %s, which is not supported", name, tostring(key))
     end
   end
-  return given(options.training)
+  local seen = {}
+  for _, key in ipairs(class and call_arguments.parameters(class) or {}) do -- tensors in their order
+    seen[key] = true
+    if given(arguments[key]) ~= nil then take(key, arguments[key]) end
+  end
+  for key, value in pairs(arguments) do
+    if not seen[key] and given(value) ~= nil then take(key, value) end
+  end
+  for i, tensor in ipairs(tensors) do
+    if tensor ~= class.call_tensors[i] then options.tensors = tensors end
+  end
+  use.options = next(options) ~= nil and options or nil
 end
 
--- One use: {inputs = places, listed =, recorded = the argument training}.
-local function use_from(node, name, at)
-  if type(node) ~= "table" then objects.damaged(at, "a use of %q is not a list", name) end
-  if node.args then -- Keras 3
-    if type(node.args) ~= "table" or #node.args ~= 1 then
+-- The arguments of a call of Keras 3 by name, without its first one.
+local function named_arguments(node, class, name, at)
+  local names, arguments = call_arguments.parameters(class or {}), {}
+  for key, value in pairs(given(node.kwargs) or {}) do arguments[key] = value end
+  for i = 2, #node.args do
+    if not names[i] or not class or not (class.call_tensors or class.call_parameters) then
       objects.fail(at, "layer %q is called with several arguments, not with one list", name)
     end
+    arguments[names[i]] = node.args[i]
+  end
+  return arguments
+end
+
+-- One use: {inputs = places, listed =, recorded = the argument training, options = of the call}. ARGS class: of the
+-- layer; nil for a model.
+local function use_from(node, name, class, at)
+  if type(node) ~= "table" then objects.damaged(at, "a use of %q is not a list", name) end
+  local first = class and class.call_tensors and class.call_tensors[1]
+  if node.args then -- Keras 3
+    local kwargs = type(node.args) == "table" and given(node.kwargs)
+    if type(kwargs) == "table" and #node.args == 0 and given(kwargs[first or "inputs"]) ~= nil then
+      node = { args = { kwargs[first or "inputs"] }, kwargs = kwargs }
+      kwargs[first or "inputs"] = nil
+    end
+    if type(node.args) ~= "table" or #node.args == 0 or kwargs and type(kwargs) ~= "table" then
+      objects.fail(at, "layer %q is called without inputs", name)
+    end
     local use = { inputs = collect_places(node.args[1], tensor_place, {}, at), listed = not tensor_place(node.args[1]),
-      recorded = training_of(given(node.kwargs) or {}, name, at) }
-    local mask = given((given(node.kwargs) or {}).mask)
-    if mask then
-      use.mask = tensor_place(mask) or objects.fail(at, "layer %q is called with the argument mask, which is no tensor",
-        name)
-    end
-    local states = given((given(node.kwargs) or {}).initial_state) -- of a recurrent layer: inputs behind the first
-    if states then
-      collect_places(states, tensor_place, use.inputs, at)
-      use.listed = true
-    end
+      tensors = { first } }
+    add_arguments(use, named_arguments(node, class, name, at), class, tensor_place, name, at)
     return use
   end
   local single = plain_place(node)
   local places = single and { single } or collect_places(node, plain_place, {}, at)
   if #places == 0 then objects.damaged(at, "a use of %q has no inputs", name) end
-  return { inputs = places, listed = #places > 1, recorded = training_of(places[1].options or {}, name, at) }
+  local use = { inputs = places, listed = #places > 1, tensors = { first } }
+  add_arguments(use, places[1].options or {}, class, plain_place, name, at)
+  return use
+end
+
+-- The class of a layer in our form, or nil.
+local function class_at(layer, at)
+  local name = type(layer) == "table" and layer.class_name
+  if at.custom[name] then return at.custom[name] end
+  return name and layers.knows(name) and require "mgpu.nn.layers"[name] or nil
 end
 
 -- The function that reads a use of an entry which is an operation and no layer, and the function that recognises a
@@ -177,7 +224,7 @@ local function uses_from(config, list, at)
         use = operation_use(read, entry, node, n, place, at)
         list[n == 1 and i or #list + 1] = use.operation
       else
-        use = use_from(node, name, at)
+        use = use_from(node, name, class_at(list[i], at), at)
         use.training = origin.fixed(node, use.recorded, list[i], at)
       end
       use.layer = n > 1 and read and #list or i
@@ -280,7 +327,8 @@ local function functional_from(config, at)
   end
   local our_uses = {}
   for n, use in ipairs(order) do
-    our_uses[n] = { layer = use.layer, inputs = ours(use.inputs), listed = use.listed, training = use.training }
+    our_uses[n] = { layer = use.layer, inputs = ours(use.inputs), listed = use.listed, training = use.training,
+      options = use.options }
   end
   local outputs = ours(output_places)
   if #inputs == 0 or #outputs == 0 then objects.damaged(at, "the model has no inputs or no outputs") end
@@ -312,8 +360,9 @@ end
 
 -- ---- to Keras -----------------------------------------------------------------------------------
 
--- A layer or inner model. Each layer states its policy, since layers do not inherit one from the model in Keras.
-local function to_entry(layer, style)
+--- to_entry(layer, style) -> Keras's form of a layer or inner model. Each layer states its policy, since layers do not
+--- inherit one from the model in Keras.
+function M.to_entry(layer, style)
   if layer.is_network then return M.to_keras(layer, style) end
   if layer.class_name == "Operation" then return operations.to_entry(layer) end
   local config = layer:get_config()
@@ -334,7 +383,7 @@ local function sequential_to(model, style)
     list[1] = layers.to_input({ name = model.layers[1] and model.layers[1].name .. "_input" or "input_layer",
       shape = config.input_shape, dtype = config.input_dtype, batch_size = config.batch_size }, style)
   end
-  for _, layer in ipairs(model.layers) do list[#list + 1] = to_entry(layer, style) end
+  for _, layer in ipairs(model.layers) do list[#list + 1] = M.to_entry(layer, style) end
   return model_entry("Sequential", { name = config.name, trainable = config.trainable,
     layers = #list > 0 and list or core.empty_array,
     build_input_shape = config.input_shape and layers.shape_to(config.input_shape) or nil }, style)
@@ -347,16 +396,28 @@ local function place_of(place, names, input_names)
   return { use.name, use.number, place[2] - 1 }
 end
 
+-- The keyword arguments of a use, and how many of its inputs are the first argument; the others are among the keyword
+-- arguments, by name. ARGS list: what stands for each input.
+local function arguments_of(use, layer, list)
+  local arguments, inputs = { training = use.training }, #list
+  for key, value in pairs(use.options or {}) do
+    if key ~= "tensors" then arguments[key] = value end
+  end
+  if layer.call_tensors then
+    inputs = 1
+    local names = call_arguments.names(layer, #list, use.options)
+    for i = 2, #list do arguments[names[i]] = list[i] end
+  end
+  return arguments, inputs
+end
+
 -- A use of a layer as Keras 2 or 3 writes it. Operations are Keras 3's in both.
 local function node_of(use, layer, list, style, shape_of)
   local is_operation = layer.class_name == "Operation"
   if style == "h5" and not is_operation then
+    local arguments, inputs = arguments_of(use, layer, list)
     local node = {}
-    for i, place in ipairs(list) do
-      local options = {}
-      if i == 1 then options.training = use.training end
-      node[i] = { place[1], place[2], place[3], options }
-    end
+    for i = 1, inputs do node[i] = { list[i][1], list[i][2], list[i][3], arguments } end
     return node
   end
   local tensors = {}
@@ -366,19 +427,19 @@ local function node_of(use, layer, list, style, shape_of)
       shape = layers.shape_to { unpack(s:shape(), 2) } } }
   end
   if is_operation then return operations.to_node(layer, tensors) end
-  local arguments, first = { training = use.training }, use.listed and tensors or tensors[1]
-  if use.listed and layer.takes_states then
-    arguments.initial_state, first = { unpack(tensors, 2) }, tensors[1]
-    if #tensors == 1 then arguments.initial_state = nil end
+  local arguments = arguments_of(use, layer, tensors)
+  local several = use.listed and not layer.call_tensors
+  if several and layer.takes_states then
+    several, arguments.initial_state = false, tensors[2] and { unpack(tensors, 2) }
   end
-  return origin.mark({ args = { first }, kwargs = arguments }, use.training)
+  return origin.mark({ args = { several and tensors or tensors[1] }, kwargs = arguments }, use.training)
 end
 
 -- Keras's entries of the layers, by layer, and the names of the inputs. An input that is the output of a layer outside
 -- the model becomes an InputLayer.
 local function entries_of(model, style)
   local by_layer, outside, input_names = {}, {}, {}
-  for _, layer in ipairs(model.layers) do by_layer[layer] = to_entry(layer, style) end
+  for _, layer in ipairs(model.layers) do by_layer[layer] = M.to_entry(layer, style) end
   for i, input in ipairs(model.inputs) do
     local layer = input.node.layer
     input_names[i] = by_layer[layer] and layer.name or model.input_names[i] .. "_input"

@@ -17,6 +17,7 @@ end
 
 -- The variables of the layer itself, the trainable ones first.
 local function own_variables(layer)
+  if layer.stored_variables then return layer:stored_variables() end
   local list = {}
   for _, trainable in ipairs { true, false } do
     for _, v in ipairs(layer.weights) do
@@ -39,7 +40,7 @@ M.FOLDER, M.FIRST_FOLDER = "layers", "_layer_checkpoint_dependencies"
 local function numbering(folder)
   local counts = {}
   return function(layer)
-    local name = M.snake_case(layer.class_name)
+    local name = M.snake_case(layer.python_name or layer.class_name)
     local n = counts[name]
     local twice = folder == M.FIRST_FOLDER and #M.variables_of(layer) > 0
     counts[name] = (n or 0) + (twice and 2 or 1)
@@ -57,6 +58,7 @@ local function inner_layers(layer, folder)
   end
   layer:each_content(function(inner, field, in_array)
     if core.is_variable(inner) then return end
+    field = layer.keras_fields and layer.keras_fields[field] or field
     names[field] = names[field] or numbering()
     list[#list + 1] = { inner, in_array and field .. "/" .. names[field](inner) or field }
   end)

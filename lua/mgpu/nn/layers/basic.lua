@@ -1,4 +1,4 @@
---- Layers of no family: Input, Lambda, Dense, and Embedding with Masking, as in the folder "core" of Keras.
+--- Layers of no family: Input, Lambda, Dense, the embeddings and Masking, as in the folder "core" of Keras.
 local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local kernels = require "mgpu.nn.layers.kernels"
@@ -142,12 +142,6 @@ end
 
 M.Dense = Dense
 
--- ---- Embedding, Masking -------------------------------------------------------------------------
-
--- Layers of sequences that make masks (nn/masks.lua).
--- RETURNS the classes by name.
-
-
 -- ---- Embedding ----------------------------------------------------------------------------------
 
 --- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =,
@@ -200,6 +194,69 @@ function Embedding:call(x)
 end
 
 M.Embedding = Embedding
+
+-- ---- ReversibleEmbedding ------------------------------------------------------------------------
+
+--- ReversibleEmbedding {input_dim, output_dim, tie_weights = true, embeddings_initializer = "uniform",
+-- embeddings_regularizer =, embeddings_constraint =, mask_zero = false, reverse_dtype =, logit_soft_cap =}
+-- An Embedding that also goes back: with the call option reverse = true x {batch, ..., output_dim} -> scores of all ids
+-- {batch, ..., input_dim}, the products with the rows of the table; with tie_weights = false with the columns of a
+-- weight reverse_embeddings {output_dim, input_dim}. logit_soft_cap: scores become cap * tanh(scores / cap).
+-- reverse_dtype: the dtype of these products. Errors: as Embedding.
+-- Source: Press & Wolf, Using the output embedding to improve language models, 2016.
+-- Example:
+--     local words = L.ReversibleEmbedding { 1000, 16 }
+--     local vectors = words(mgpu.tensor { { 4, 8, 15 } })
+--     print(unpack(words(vectors, { reverse = true }):shape()))  --> 1 3 1000
+local ReversibleEmbedding = Layer:extend("ReversibleEmbedding", { positional = 2,
+  { "input_dim", "integer", min = 1, required = true },
+  { "output_dim", "integer", min = 1, required = true },
+  { "tie_weights", "boolean", default = true },
+  { "embeddings_initializer", "initializer", default = "uniform" },
+  { "embeddings_regularizer", "regularizer" },
+  { "embeddings_constraint", "constraint" },
+  { "mask_zero", "boolean", default = false },
+  { "reverse_dtype", "string" },
+  { "logit_soft_cap", "number" },
+})
+
+ReversibleEmbedding.takes_integers, ReversibleEmbedding.autocast = true, false
+ReversibleEmbedding.call_options = { { "reverse", "boolean" } }
+ReversibleEmbedding.call_parameters = { "reverse", "training" }
+
+function ReversibleEmbedding:build()
+  Embedding.build(self)
+  if self.tie_weights then return end
+  self.reverse_embeddings = self:add_weight { name = "reverse_embeddings",
+    shape = { self.output_dim, self.input_dim }, initializer = self.embeddings_initializer }
+end
+
+function ReversibleEmbedding:output_shape(shape, _, options)
+  if not (options and options.reverse) then return Embedding.output_shape(self, shape) end
+  local out = { unpack(shape) }
+  if out[#out] ~= self.output_dim then
+    self:fail("with reverse = true the input must have %d features, got shape %s", self.output_dim,
+      self.shape_text(shape))
+  end
+  out[#out] = self.input_dim
+  return out
+end
+
+function ReversibleEmbedding:compute_mask(x)
+  return self.mask_zero and not x:dtype():find "float" and ops.ne(x, 0) or nil
+end
+
+function ReversibleEmbedding:call(x, training, options)
+  if not (options and options.reverse) then return Embedding.call(self, x, training) end
+  self:output_shape(x:shape(), nil, options)
+  local dtype = self.reverse_dtype or self.compute_dtype
+  local kernel = ops.cast((self.reverse_embeddings or self.embeddings):value(), { dtype = dtype })
+  local y = ops.matmul(ops.cast(x, { dtype = dtype }), kernel, { transpose_b = self.tie_weights })
+  local cap = self.logit_soft_cap
+  return cap and ops.tanh(y * (1 / cap)) * cap or y
+end
+
+M.ReversibleEmbedding = ReversibleEmbedding
 
 -- ---- Masking ------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
---- Layers that merge several tensors: element by element (Add, Subtract, Multiply, Average, Maximum), one after
---- another (Concatenate), and by products (Dot).
+--- Layers that merge several tensors: element by element (Add, Subtract, Multiply, Average, Maximum, Minimum), one
+--- after another (Concatenate), and by products (Dot).
 --
 -- They are called with an array: L.Add {} { a, b }. Element by element, inputs {batch, ...} must broadcast against each
 -- other; the result has the broadcast shape and the inputs' common dtype. As in Keras, an input with fewer axes gets
@@ -169,6 +169,13 @@ M.Average = define_merge("Average", ops.add, function(sum, n) return sum / n end
 --     --> tensor {1, 2} float32 cpu:0
 --     --> {{3, 6}}
 M.Maximum = define_merge("Maximum", ops.maximum)
+
+--- Minimum {} {a, b, ...}: the smallest of the inputs.
+-- Example:
+--     print(L.Minimum {} { mgpu.tensor { { 1, 6 } }, mgpu.tensor { { 3, 2 } } })
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{1, 2}}
+M.Minimum = define_merge("Minimum", ops.minimum)
 
 -- ---- Concatenate --------------------------------------------------------------------------------
 

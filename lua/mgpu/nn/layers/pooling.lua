@@ -10,6 +10,7 @@ local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"
 local sequences = require "mgpu.nn.layers.sequences"
+local spaces = require "mgpu.nn.layers.spaces"
 
 local M = {}
 
@@ -142,10 +143,10 @@ local function masked_mean(x, mask, axis, keepdims)
   return sum / core.ops.sum(core.ops.cast(kept, { dtype = x:dtype() }), how)
 end
 
--- A class that reduces `axes` (1 or 2) axes of steps or of rows and columns.
+--- define_global(class_name, reduction, axes) -> a class that reduces that many axes of steps, rows, columns, ...
 local function define_global(class_name, reduction, axes)
   local rank = axes + 2
-  local meaning = axes == 1 and SEQUENCE_AXES or IMAGE_AXES
+  local meaning = spaces.AXES[axes]
   local Pool = Layer:extend(class_name, { positional = 0,
     images.data_format,
     { "keepdims", "boolean", default = false },
@@ -176,6 +177,7 @@ local function define_global(class_name, reduction, axes)
 
   return Pool
 end
+M.define_global = define_global
 
 --- GlobalMaxPooling2D {data_format =, keepdims = false}: the largest of each channel.
 -- x {batch, rows, columns, channels} -> {batch, channels}; with keepdims {batch, 1, 1, channels}.

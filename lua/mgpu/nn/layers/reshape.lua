@@ -123,4 +123,42 @@ end
 
 M.Permute = Permute
 
+-- ---- RepeatVector, Identity ---------------------------------------------------------------------
+
+--- RepeatVector {n}: x {batch, features} -> {batch, n, features}, the same features n times.
+-- Example:
+--     print(L.RepeatVector { 2 } (mgpu.tensor { { 1, 2 } }))
+--     --> tensor {1, 2, 2} float32 cpu:0
+--     --> {{{1, 2},
+--     -->   {1, 2}}}
+local RepeatVector = Layer:extend("RepeatVector", { positional = 1, { "n", "integer", min = 1, required = true } })
+
+function RepeatVector:build(shape) self:need_rank(shape, 2, "batch, features") end
+
+function RepeatVector:output_shape(shape) return { shape[1], self.n, shape[2] } end
+
+function RepeatVector:call(x)
+  local shape = x:shape()
+  self:need_rank(shape, 2, "batch, features")
+  local y = core.ops.reshape(x, { shape = { shape[1], 1, shape[2] } })
+  return core.ops.broadcast_to(y, { shape = { shape[1], self.n, shape[2] } })
+end
+
+M.RepeatVector = RepeatVector
+
+--- Identity {}: x of any shape and dtype -> x.
+-- Example:
+--     print(L.Identity {} (mgpu.tensor { 1, 2 }))
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 2}
+local Identity = Layer:extend("Identity", { positional = 0 })
+
+Identity.supports_masking = true
+
+function Identity:output_shape(shape) return shape end -- luacheck: no self
+
+function Identity:call(x) return x end -- luacheck: no self
+
+M.Identity = Identity
+
 return M

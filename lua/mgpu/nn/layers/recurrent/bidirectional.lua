@@ -21,6 +21,8 @@ local Bidirectional = Layer:extend("Bidirectional", { positional = 1,
   { "backward_layer", "layer" },
 })
 Bidirectional.supports_masking, Bidirectional.takes_states = true, true
+Bidirectional.call_parameters = { "initial_state", "mask", "training" }
+Bidirectional.contents_in_order = { "forward_layer", "backward_layer" }
 
 local MERGE = {
   concat = function(a, b) return ops.concat({ a, b }, { axis = -1 }) end,
@@ -68,12 +70,6 @@ function Bidirectional:init()
   for _, layer in ipairs { self.forward_layer, self.backward_layer } do
     layer.zero_output_for_mask = layer.return_sequences
   end
-end
-
--- The forward layer comes first, also among the weights.
-function Bidirectional:each_content(fn)
-  fn(self.forward_layer, "forward_layer", false)
-  fn(self.backward_layer, "backward_layer", false)
 end
 
 --- layer:reset_state(), also reset_states(): the states of a stateful layer become 0.

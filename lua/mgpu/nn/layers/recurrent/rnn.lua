@@ -37,6 +37,7 @@ local SEQUENCE = {
 local RNN = Layer:extend("RNN", { positional = 1, { "cell", "layer|layers", required = true }, unpack(SEQUENCE) })
 RNN.SEQUENCE = SEQUENCE
 RNN.supports_masking, RNN.takes_states = true, true
+RNN.call_parameters = { "initial_state", "mask", "training" }
 RNN.axes = "batch, steps, features"
 RNN.rank = 3
 
