@@ -407,3 +407,10 @@ test("LayerNormalization over unsorted axes keeps its weights in Keras's order",
   plain.gamma:assign(mgpu.arange(12):reshape { 3, 4 })
   check.near(layer(x), plain(x):totable(), 1e-6)
 end)
+
+test("Keras's other names of layers mean the same classes", function()
+  check.equal(L.Convolution2D == L.Conv2D, true)
+  check.equal(L.MaxPool3D == L.MaxPooling3D, true)
+  check.equal(tostring(L.GlobalAvgPool1D {}):match "^%w+", "GlobalAveragePooling1D")
+  for _, name in ipairs(L()) do check.falsy(name == "MaxPool2D", "an alias is not among the names") end
+end)

@@ -123,9 +123,10 @@ for i, case in ipairs(load_golden("mixed_layers").cases) do
   end)
 end
 
-local IMAGE, STEPS, ROW = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }
+local IMAGE, STEPS, ROW, VOLUME = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }, { 2, 4, 4, 4, 2 }
 
--- For each class its options and the shape of its input, or an array of shapes for several inputs.
+-- For each class its options, or a function that makes them, and the shape of its input, or an array of shapes for
+-- several inputs.
 local CASES = {
   ActivityRegularization = { { 0.1 }, ROW }, LocallyConnected1D = { { 3, 2 }, STEPS },
   LocallyConnected2D = { { 3, 2, implementation = 3 }, IMAGE }, ThresholdedReLU = { { 0.1 }, ROW },
@@ -151,7 +152,23 @@ local CASES = {
   SpatialDropout2D = { { 0.5 }, IMAGE }, Subtract = { {}, { ROW, ROW } },
   Bidirectional = { { L.LSTM { 2 } }, STEPS }, ConvLSTM1D = { { 2, 2 }, IMAGE },
   ConvLSTM2D = { { 2, 2 }, { 2, 2, 3, 3, 1 } }, GRU = { { 2 }, STEPS }, LSTM = { { 2 }, STEPS },
-  RNN = { {}, STEPS }, SimpleRNN = { { 2 }, STEPS },
+  RNN = { function() return { L.GRUCell { 2 } } end, STEPS }, SimpleRNN = { { 2 }, STEPS },
+  AdditiveAttention = { {}, { STEPS, STEPS } }, Attention = { { use_scale = true }, { STEPS, STEPS } },
+  MultiHeadAttention = { { 2, 3 }, { STEPS, STEPS } }, GroupQueryAttention = { { 3, 4, 2 }, { STEPS, STEPS } },
+  EinsumDense = { { "ab,bc->ac", 3, bias_axes = "c" }, ROW }, ReversibleEmbedding = { { 300, 3 }, ROW },
+  GroupNormalization = { { 2 }, IMAGE }, RMSNormalization = { {}, ROW }, UnitNormalization = { {}, ROW },
+  AlphaDropout = { { 0.2 }, ROW }, GaussianDropout = { { 0.2 }, ROW }, SpatialDropout1D = { { 0.2 }, STEPS },
+  SpatialDropout3D = { { 0.2 }, VOLUME }, Identity = { {}, ROW }, RepeatVector = { { 2 }, ROW },
+  Minimum = { {}, { ROW, ROW } }, Conv1DTranspose = { { 3, 2 }, STEPS }, DepthwiseConv1D = { { 2 }, STEPS },
+  SeparableConv1D = { { 3, 2 }, STEPS }, Conv3D = { { 3, 2 }, VOLUME }, Conv3DTranspose = { { 3, 2 }, VOLUME },
+  MaxPooling3D = { {}, VOLUME }, AveragePooling3D = { {}, VOLUME }, GlobalMaxPooling3D = { {}, VOLUME },
+  GlobalAveragePooling3D = { {}, VOLUME }, ZeroPadding1D = { {}, STEPS }, ZeroPadding3D = { {}, VOLUME },
+  Cropping1D = { {}, STEPS }, Cropping3D = { {}, VOLUME }, UpSampling1D = { {}, STEPS }, UpSampling3D = { {}, VOLUME },
+  AdaptiveAveragePooling1D = { { 2 }, STEPS }, AdaptiveAveragePooling2D = { { 2 }, IMAGE },
+  AdaptiveAveragePooling3D = { { 2 }, VOLUME }, AdaptiveMaxPooling1D = { { 2 }, STEPS },
+  AdaptiveMaxPooling2D = { { 2 }, IMAGE }, AdaptiveMaxPooling3D = { { 2 }, VOLUME },
+  TimeDistributed = { function() return { L.Dense { 3 } } end, STEPS },
+  SpectralNormalization = { function() return { L.Dense { 3 } } end, ROW },
   UpSampling2D = { { 2, interpolation = "bilinear" }, IMAGE }, ZeroPadding2D = { { 1 }, IMAGE },
 }
 
@@ -160,10 +177,9 @@ local function sample(shape) return mgpu.Input { { select(2, unpack(shape)) } } 
 -- A model with a layer of the class between layers that have weights.
 local function model_around(name, case)
   local options = {}
-  for key, value in pairs(case[1]) do options[key] = value end
-  if name == "RNN" then options.cell = L.GRUCell { 2 } end -- it holds weights, so each model has its own
+  for key, value in pairs(type(case[1]) == "function" and case[1]() or case[1]) do options[key] = value end
   local layer = L[name](options)
-  if name == "Embedding" then
+  if name:find "Embedding" then
     local x = sample(case[2])
     return mgpu.Model { inputs = x, outputs = L.Dense { 1 } (L.Flatten {} (layer(x))) }, layer
   end
@@ -179,7 +195,7 @@ end
 local function data_for(name, case)
   local x = {}
   for i, shape in ipairs(type(case[2][1]) == "table" and case[2] or { case[2] }) do
-    x[i] = name == "Embedding" and mgpu.randint(0, 300, shape) or mgpu.rand(shape)
+    x[i] = name:find "Embedding" and mgpu.randint(0, 300, shape) or mgpu.rand(shape)
   end
   return #x > 1 and x or x[1]
 end

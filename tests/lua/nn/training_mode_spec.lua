@@ -200,8 +200,11 @@ end)
 -- The options of the layers whose call depends on the mode, and the shape of a sample.
 local IMAGE = { 6, 6, 2 }
 local RANDOM = {
-  BatchNormalization = { {}, { 3 } }, Dropout = { { rate = 0.5 }, { 30 } }, GaussianNoise = { { stddev = 1 }, { 3 } },
-  SpatialDropout2D = { { rate = 0.5 }, { 4, 4, 20 } },
+  BatchNormalization = { {}, { 3 } }, Dropout = { { rate = 0.5 }, { 30 } },
+  AlphaDropout = { { rate = 0.5 }, { 30 } }, GaussianDropout = { { rate = 0.5 }, { 3 } },
+  GaussianNoise = { { stddev = 1 }, { 3 } },
+  SpatialDropout1D = { { rate = 0.5 }, { 4, 20 } }, SpatialDropout2D = { { rate = 0.5 }, { 4, 4, 20 } },
+  SpatialDropout3D = { { rate = 0.5 }, { 2, 2, 2, 20 } },
   RandomBrightness = { { factor = 0.5 }, IMAGE }, RandomContrast = { { factor = 0.5 }, IMAGE },
   RandomCrop = { { height = 3, width = 3 }, IMAGE }, RandomFlip = { {}, IMAGE },
   RandomRotation = { { factor = 0.4 }, IMAGE },
@@ -213,7 +216,11 @@ RANDOM.Bidirectional = { { layer = { class_name = "LSTM", config = { units = 4, 
 RANDOM.ConvLSTM1D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 2 } }
 RANDOM.ConvLSTM2D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 6, 2 } }
 RANDOM.RNN = { { cell = { class_name = "GRUCell", config = { units = 4, dropout = 0.5 } } }, { 4, 5 } }
-local SAME_IN_BOTH = { Lambda = true, CenterCrop = true, Rescaling = true, Resizing = true }
+-- Layers whose call takes the mode and does the same in both, and those with several inputs or a layer inside, whose
+-- dropout attention_spec.lua tests.
+local SAME_IN_BOTH = { AdditiveAttention = true, Attention = true, MultiHeadAttention = true,
+  GroupQueryAttention = true, ReversibleEmbedding = true, TimeDistributed = true, SpectralNormalization = true,
+  Lambda = true, CenterCrop = true, Rescaling = true, Resizing = true }
 
 -- A model of the layer alone in the form of Keras 3, with this recorded mode.
 local function recorded(name, options, shape, training)

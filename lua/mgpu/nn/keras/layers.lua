@@ -16,7 +16,8 @@ local given = objects.given
 -- Keras 2 wants and that may be null; module: where Keras has the class, if not in keras.layers.
 local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
 local ROWS = {
-  BatchNormalization = { axes = { axis = true }, unused = { renorm_momentum = "any" } },
+  BatchNormalization = { axes = { axis = true },
+    newer = { synchronized = true, renorm = true, renorm_momentum = true } },
   Bidirectional = { null = { merge_mode = "none" } },
   Concatenate = { axes = { axis = true } },
   Conv1DTranspose = { unused = { groups = 1 } },

@@ -1,6 +1,7 @@
 --- Normalization of batches and of rows, with learned scales and offsets.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
+local initializers = require "mgpu.nn.initializers"
 local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"
@@ -19,8 +20,14 @@ local M = {}
 -- Options: beta_initializer = "zeros", gamma_initializer = "ones", moving_mean_initializer = "zeros",
 -- moving_variance_initializer = "ones", beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint.
 -- Weights {channels}: gamma, beta, moving_mean, moving_variance. With float16 or bfloat16 x all but x and y is
--- computed in float32. Errors: an axis that x lacks; an x with another number of channels than at the first call.
--- Source: Ioffe & Szegedy, Batch normalization, 2015; formulas of Keras.
+-- computed in float32. synchronized is accepted and changes nothing: statistics are those of the whole batch, on any
+-- number of devices. renorm: training uses r * (x - mean) / sqrt(variance + epsilon) + d in place of the normalized x,
+-- with r = deviation / renorm_stddev and d = (mean - renorm_mean) / renorm_stddev, which renorm_clipping limits ({rmin
+-- =, rmax =, dmax =}) and no gradient passes; the weights moving_stddev, renorm_mean and renorm_stddev, the last two
+-- moved by renorm_momentum = 0.99, come after the others. Errors: an axis that x lacks; an x with another number of
+-- channels than at the first call.
+-- Source: Ioffe & Szegedy, Batch normalization, 2015; Ioffe, Batch renormalization, 2017;
+-- formulas of Keras.
 -- Example:
 --     local bn = L.BatchNormalization {}
 --     local y = bn(mgpu.tensor { { 1 }, { 3 } }, { training = true }) -- mean 2, variance 1
@@ -44,12 +51,32 @@ local BatchNormalization = Layer:extend("BatchNormalization", { positional = 0,
   { "gamma_regularizer", "regularizer" },
   { "beta_constraint", "constraint" },
   { "gamma_constraint", "constraint" },
+  { "synchronized", "boolean", default = false },
+  { "renorm", "boolean", default = false },
+  { "renorm_clipping", "table" },
+  { "renorm_momentum", "number", default = 0.99, min = 0, max = 1 },
 })
 
 --- The end of the message of a step that would make the moving statistics infinite.
 BatchNormalization.BAD_STATISTICS = "the moving statistics are not finite (NaN or infinite)"
 
 BatchNormalization.supports_masking = true
+
+local CLIPPING = { rmin = true, rmax = true, dmax = true }
+
+function BatchNormalization:init()
+  local clipping = self.renorm_clipping or {}
+  for key, value in pairs(clipping) do
+    if not CLIPPING[key] or type(value) ~= "number" then
+      self:fail("renorm_clipping has the entry %s, which is none of the numbers rmin, rmax and dmax", tostring(key))
+    end
+  end
+  if clipping.rmin and clipping.rmax and clipping.rmax < clipping.rmin then
+    self:fail("renorm_clipping: rmax = %g is below rmin = %g", clipping.rmax, clipping.rmin)
+  elseif (clipping.dmax or 0) < 0 then
+    self:fail("renorm_clipping: dmax = %g is below 0", clipping.dmax)
+  end
+end
 
 -- The permutation that moves the channels to the last axis, and its inverse.
 local function permutations(axis, rank)
@@ -67,15 +94,21 @@ function BatchNormalization:build(shape)
   end
   if axis ~= #shape then self.to_last, self.from_last = permutations(axis, #shape) end
   self.channels, self.at, self.rank = shape[axis], axis, #shape
-  local function weight(name, trainable)
+  local function weight(name, trainable, initializer)
     return self:add_weight { name = name, shape = { self.channels }, trainable = trainable,
-      initializer = self[name .. "_initializer"], regularizer = self[name .. "_regularizer"],
+      initializer = initializer or self[name .. "_initializer"], regularizer = self[name .. "_regularizer"],
       constraint = self[name .. "_constraint"], autocast = false }
   end
   if self.scale then self.gamma = weight "gamma" end
   if self.center then self.beta = weight "beta" end
   self.moving_mean = weight("moving_mean", false)
   self.moving_variance = weight("moving_variance", false)
+  if not self.renorm then return end
+  local variance = initializers.get(self.moving_variance_initializer)
+  local function deviation(...) return ops.sqrt(variance(...)) end
+  self.moving_stddev = weight("moving_stddev", false, deviation)
+  self.renorm_mean = weight("renorm_mean", false, self.moving_mean_initializer)
+  self.renorm_stddev = weight("renorm_stddev", false, deviation)
 end
 
 -- Mean and variance of the steps that count, {2, channels}, by Keras's formula.
@@ -91,23 +124,54 @@ local function masked_moments(self, x, mask)
   return ops.concat({ row(mean), row(variance) }, { axis = 1 })
 end
 
--- The batch's mean and variance, {2, channels}. Updates the moving statistics; a jitted step fails if they would not be
--- finite. Activations in float16 may overflow in a step that the loss scale skips: then the statistics stay.
-local function batch_moments(self, x)
-  local mask = masks.now()
-  local moments = mask and masked_moments(self, x, mask) or ops.moments(x)
-  local half = self.compute_dtype == "float16"
-  local function move(variable, row)
-    local batch = ops.stop_gradient(moments[row])
-    local value = variable * self.momentum + batch * (1 - self.momentum)
-    if half then value = ops.where(ops.isfinite(value), value, variable) end
-    variable:assign(value)
-    return value
+-- What batch renormalization makes of the batch's moments: the factors for gamma and beta, and the new values of the
+-- moving statistics by name.
+local function renormalized(self, moments)
+  local mean, stddev = ops.stop_gradient(moments[1]), ops.sqrt(ops.stop_gradient(moments[2]) + self.epsilon)
+  local scale, clipping = ops.maximum(self.renorm_stddev, math.sqrt(self.epsilon)), self.renorm_clipping or {}
+  local r, d = stddev / scale, (mean - self.renorm_mean) / scale
+  if clipping.rmin then r = ops.maximum(r, clipping.rmin) end
+  if clipping.rmax then r = ops.minimum(r, clipping.rmax) end
+  if clipping.dmax then d = ops.maximum(ops.minimum(d, clipping.dmax), -clipping.dmax) end
+  local function moved(name, value, momentum) return self[name] * momentum + value * (1 - momentum) end
+  local moving = moved("moving_stddev", stddev, self.momentum)
+  return r, d, { renorm_mean = moved("renorm_mean", mean, self.renorm_momentum),
+    renorm_stddev = moved("renorm_stddev", stddev, self.renorm_momentum),
+    moving_mean = moved("moving_mean", mean, self.momentum), moving_stddev = moving,
+    moving_variance = ops.relu(ops.square(moving) - self.epsilon) }
+end
+
+-- Gives the moving statistics their new values, by name; a jitted step fails if these would not be finite. Activations
+-- in float16 may overflow in a step that the loss scale skips: then the statistics stay.
+local function move(self, values)
+  local half, moved = self.compute_dtype == "float16", {}
+  for _, name in ipairs { "moving_mean", "moving_variance", "moving_stddev", "renorm_mean", "renorm_stddev" } do
+    local value, variable = values[name], self[name]
+    if value then
+      if half then value = ops.where(ops.isfinite(value), value, variable) end
+      variable:assign(value)
+      moved[#moved + 1] = value
+    end
   end
-  local moved = { move(self.moving_mean, 1), move(self.moving_variance, 2) }
   if core.tracing() and not half then
     core.guard_finite(moved, ("%s %q: %s"):format(self.class_name, self.name, BatchNormalization.BAD_STATISTICS))
   end
+end
+
+-- The batch's mean and variance, {2, channels}, and the factors of renormalization, if the layer has it. Updates the
+-- moving statistics.
+local function batch_moments(self, x)
+  local mask = masks.now()
+  local moments = mask and masked_moments(self, x, mask) or ops.moments(x)
+  if self.renorm then
+    local r, d, values = renormalized(self, moments)
+    move(self, values)
+    return moments, r, d
+  end
+  local function moved(variable, row)
+    return variable * self.momentum + ops.stop_gradient(moments[row]) * (1 - self.momentum)
+  end
+  move(self, { moving_mean = moved(self.moving_mean, 1), moving_variance = moved(self.moving_variance, 2) })
   return moments
 end
 
@@ -129,10 +193,12 @@ function BatchNormalization:call(x, training)
       self.shape_text(self.built_shape))
   end
   if self.to_last then x = ops.permute(x, { order = self.to_last }) end
-  local moments = training and self.trainable and batch_moments(self, x) or moving_moments(self)
+  local moments, r, d
+  if training and self.trainable then moments, r, d = batch_moments(self, x) else moments = moving_moments(self) end
   local dtype = x:dtype()
   local gamma = self.gamma or ops.full({ self.channels }, 1, dtype)
   local beta = self.beta or ops.full({ self.channels }, 0, dtype)
+  if r then gamma, beta = r * gamma, d * gamma + beta end
   local y = ops.batch_norm(x, moments, gamma, beta, { epsilon = self.epsilon })
   return self.from_last and ops.permute(y, { order = self.from_last }) or y
 end
