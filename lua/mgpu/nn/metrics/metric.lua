@@ -47,20 +47,18 @@ local function check_type(self, value)
   end
 end
 
--- The value as a tensor on the device of the sums. (In a traced step, placement is up to the step.)
-local function to_tensor(self, value)
+--- metric:tensor_of(value) -> a number, table, tensor or variable as a tensor on the device of the sums. (In a traced
+--- step, placement is up to the step.)
+-- Example:
+--     print(mgpu.metrics.Mean {}:tensor_of { 1, 2 })
+--     --> tensor {2} float32 cpu:0
+--     --> {1, 2}
+function Metric:tensor_of(value)
   check_type(self, value)
   local t = type(value) == "userdata" and value or core.tensor(value)
   local device = self.state[1] and self.state[1]:device() or t:device()
   return (t:device() == device or core.tracing()) and t or t:to(device)
 end
-
---- metric:tensor_of(value) -> a number, table, tensor or variable as a tensor on the device of the sums.
--- Example:
---     print(mgpu.metrics.Mean {}:tensor_of { 1, 2 })
---     --> tensor {2} float32 cpu:0
---     --> {1, 2}
-Metric.tensor_of = to_tensor
 
 -- t, upcast to float32 if it is float16 or bfloat16, so that the metric's own arithmetic does not round again.
 local function upcast(t)
@@ -76,7 +74,7 @@ local function unmasked(self, weight, mask, t)
     core.fail("usage", ("%s: the predictions have a mask of shape %s, but the metric has values of shape %s: it must "
       .. "give a value for each element of the mask"):format(self.name, shapes.show(mask:shape()), shapes.show(shape)))
   end
-  mask = ops.cast(masks.aligned(to_tensor(self, mask), t), { dtype = "float64" })
+  mask = ops.cast(masks.aligned(self:tensor_of(mask), t), { dtype = "float64" })
   return weight == nil and mask or shapes.weight(self.name, weight, shape, "float64") * mask
 end
 
@@ -88,7 +86,7 @@ end
 --     print(mean:result())  --> 2
 function Metric:add(values, weight)
   local mask = masks.get(values)
-  values = ops.cast(to_tensor(self, values), { dtype = "float64" })
+  values = ops.cast(self:tensor_of(values), { dtype = "float64" })
   if mask then weight = unmasked(self, weight, mask, values) end
   local shape = values:shape()
   local count, in_row = values:count(), shapes.product(shape, 2)
@@ -154,9 +152,9 @@ end
 --     print(mae:result())  --> 1
 function Metric:update(y_true, y_pred, weight)
   local mask = masks.get(y_pred)
-  y_true, y_pred = upcast(to_tensor(self, y_true)), upcast(to_tensor(self, y_pred))
+  y_true, y_pred = upcast(self:tensor_of(y_true)), upcast(self:tensor_of(y_pred))
   if weight ~= nil then check_type(self, weight) end
-  if type(weight) == "userdata" then weight = to_tensor(self, weight) end
+  if type(weight) == "userdata" then weight = self:tensor_of(weight) end
   local values, counted
   if not self.observe then values, counted = self:values(y_true, y_pred) end
   if counted and weight ~= nil then weight = unmasked(self, weight, counted, values) end
