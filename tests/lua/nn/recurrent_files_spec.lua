@@ -68,6 +68,26 @@ test("a mask in a call of Keras 3 is refused unless it arrives anyway", function
   check.equal(mgpu.model_from_json(changed(function() end)).layers[2].mask_zero, true)
 end)
 
+test("initial states may stand behind the sequence or by name, and only recurrent layers take them", function()
+  local x, h = mgpu.Input { 3, 2 }, mgpu.Input { 4 }
+  local gru = mgpu.layers.GRU { 4, name = "gru" }
+  local model = mgpu.Model { inputs = { x, h }, outputs = gru { x, h } }
+  local config = core.json_decode(model:to_json())
+  local layer
+  for _, each in ipairs(config.config.layers) do layer = each.class_name == "GRU" and each or layer end
+  local node = layer.inbound_nodes[1]
+  check.equal({ #node.args, #node.kwargs.initial_state }, { 1, 1 })
+  node.args[2], node.kwargs.initial_state = node.kwargs.initial_state, nil
+  local loaded = mgpu.model_from_json(core.json_encode(config))
+  loaded:set_weights(model:get_weights())
+  local data = { mgpu.rand { 2, 3, 2 }, mgpu.rand { 2, 4 } }
+  check.equal(loaded(data):totable(), model(data):totable())
+  layer.class_name, layer.config = "Dense", { name = "gru", units = 4 }
+  node.args[2], node.kwargs.initial_state = nil, node.args[2]
+  check.raises(function() mgpu.model_from_json(core.json_encode(config)) end,
+    'layer "gru" is called with the argument initial_state, which is not supported')
+end)
+
 test("a layer inside a layer must be one", function()
   local text = changed(function(layers) find(layers, "Bidirectional").config.layer = 5 end)
   check.raises(function() mgpu.model_from_json(text) end, "layer is not a layer")
