@@ -230,11 +230,25 @@ end
 
 -- ---- source ---------------------------------------------------------------------------------------
 
+-- The source of a class: the section of its file that has its name as the title, or the whole file.
+local function class_source(path, value)
+  local lines = docstrings.lines_of(path)
+  local title, first = "-- ---- " .. tostring(type(value) == "table" and value.class_name) .. " ", nil
+  for i, line in ipairs(lines) do
+    if first and line:sub(1, 8) == "-- ---- " then
+      return ("%s:%d\n%s"):format(path, first, (table.concat(lines, "\n", first, i - 1):gsub("%s+$", "")))
+    end
+    if line:sub(1, #title) == title then first = i end
+  end
+  return first and ("%s:%d\n%s"):format(path, first, table.concat(lines, "\n", first))
+    or path .. "\n" .. table.concat(lines, "\n")
+end
+
 --- source(prompt, found) -> the source as text, after its place.
 function M.source(prompt, found)
   local value = found.value
   local path = found.path or (type(value) == "table" and class_path(value))
-  if path then return path .. "\n" .. table.concat(docstrings.lines_of(path), "\n") end
+  if path then return class_source(path, value) end
   if type(value) == "table" then
     local _, file = module_of(value)
     if file then return file .. "\n" .. table.concat(docstrings.lines_of(file), "\n") end

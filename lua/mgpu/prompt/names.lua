@@ -79,7 +79,7 @@ end
 function M.each(terminal, value, visit)
   each(value, visit, 0)
   local mgpu = package.loaded["mgpu"]
-  if mgpu and value == rawget(mgpu, "models") then each_model(terminal, visit) end
+  if mgpu and value ~= nil and value == rawget(mgpu, "models") then each_model(terminal, visit) end
 end
 
 --- get(value, name) -> the field of that name, or nil.

@@ -141,7 +141,7 @@ test("?name explains layers, ops, functions, methods and one's own functions", f
   check.matches(prompt "?mgpu.arange\n", "^arange%(n, options%).*tensor/init.lua:%d+\n$")
   check.matches(prompt "?mgpu.grad\n", "^grad%(fn%) %-> ")
   check.matches(prompt "?mgpu.data.csv\n", "^csv%(path, {label.*Errors, with file, line.*data/csv.lua:%d+\n$")
-  check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^shapes%(n = 1000.*\n.*datasets/shapes.lua:%d+\n$")
+  check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^load_shapes%(n = 1000.*\n.*datasets/drawn.lua:%d+\n$")
   check.matches(prompt "?fit\n", "^model:fit%(x, y")
   check.matches(prompt "?Callback\n", "^Callback: the base of all callbacks")
   check.matches(prompt "?mgpu.losses.bce\n", "^BinaryCrossentropy {from_logits.*losses/crossentropy.lua\n$")
@@ -193,7 +193,10 @@ test("?name shows the example of a name, after its options", function()
 end)
 
 test("??name shows the source of a class, a function, and a function from the prompt", function()
-  check.matches(prompt "??L.Dense\n", "layers/dense.lua\n.*function Dense:build")
+  local dense = prompt "??L.Dense\n"
+  check.matches(dense, "layers/basic.lua:%d+\n%-%- %-%-%-%- Dense .*function Dense:build")
+  check.falsy(dense:find "Embedding:build") -- which follows in the file
+  check.matches(prompt "??L.LayerScale\n", "layers/scaling.lua.*function LayerScale:build")
   check.matches(prompt "??mgpu.arange\n", "tensor/init.lua:%d+\nfunction M.arange.*\nend\n$")
   check.equal(prompt "function f()\n  return 1\nend\n??f\n", "stdin[1]:1\nfunction f()\n  return 1\nend\n")
   check.matches(prompt "??softmax\n", "softmax is written in C; %?softmax")

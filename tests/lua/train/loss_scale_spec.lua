@@ -83,6 +83,7 @@ test("a skipped step changes no state of the inner optimizer", function()
       local inner = optimizers[name] { use_ema = true, weight_decay = 0.1 }
       local opt, v = optimizers.LossScaleOptimizer { inner }, variable { 1, 2 }
       local step = mgpu.jit(function(g) opt:apply({ g }, { v }) end)
+      opt:build { v }
       step(mgpu.tensor { 3, 4 })
       local before = { v:value():totable() }
       for _, s in ipairs(inner:variables()) do before[#before + 1] = s:value():totable() end

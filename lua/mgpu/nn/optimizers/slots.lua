@@ -23,8 +23,9 @@ local function filled_like(v, shape, value)
     { dtype = v:dtype(), device = v:device() })
 end
 
--- What the slot of v starts with.
-local function start_of(self, v, name)
+-- What a slot of v starts with: of the rule, or one that every optimizer may have.
+local function start_of(self, v, name, is_common)
+  if is_common then return filled_like(v, v:shape(), 0) end
   local value = self:slot_start(name)
   if value ~= "variable" then return filled_like(v, self.slot_shape(name, v:shape()), value) end
   if core.tracing() then
@@ -38,10 +39,11 @@ end
 --- gradients with gradient_accumulation_steps.
 function M.make(self, v)
   local own, names = {}, self:slot_names()
+  local n_of_rule = #names
   if self.options.use_ema then names[#names + 1] = averages.SLOT end
   if self.options.gradient_accumulation_steps then names[#names + 1] = accumulation.SLOT end
-  for _, name in ipairs(names) do
-    own[name] = core.variable(start_of(self, v, name), {
+  for i, name in ipairs(names) do
+    own[name] = core.variable(start_of(self, v, name, i > n_of_rule), {
       name = ("%s/%s"):format(v.name, name), trainable = false })
     self.state[#self.state + 1] = own[name]
   end
