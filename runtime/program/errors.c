@@ -69,12 +69,20 @@ int mg_main_exit_status(const char *message) {
     }
 }
 
-/* Prints the message on standard error, with its control characters visible. */
+/* Prints the message on standard error, with its control characters visible. In one write, since
+ * other ranks may print at the same time: fprintf makes several with some C libraries. */
 static void complain(const char *message, const char *more) {
+    static const char who[] = "mgpulua: ";
     const size_t n = strlen(message), room = MG_PRINTABLE_MOST * n + 1;
-    char *line = malloc(room);
-    if (line) mg_printable(message, n, false, line, room);
-    fprintf(stderr, "mgpulua: %s%s\n", line ? line : "not enough memory", more);
+    char *line = malloc(sizeof who + room + strlen(more) + 1);
+    if (!line) {
+        fputs("mgpulua: not enough memory\n", stderr);
+        return;
+    }
+    strcpy(line, who);
+    mg_printable(message, n, false, line + strlen(who), room);
+    strcat(strcat(line, more), "\n");
+    fputs(line, stderr);
     free(line);
 }
 
