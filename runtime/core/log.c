@@ -21,17 +21,19 @@ bool mg_log_on(const char *topic) {
     return false;
 }
 
-/* Makes control characters of the line visible, and writes it to stderr or to the sink that a host
- * program has set. Without memory, a long line is cut. */
+/* Makes control characters of the line visible, and writes it to stderr, in one write, or to the
+ * sink that a host program has set. Without memory, a long line is cut. */
 static void write_line(const char *text) {
-    char room[1024], *line = room;
-    const size_t length = mg_printable(text, strlen(text), false, room, sizeof room);
-    char *longer = length >= sizeof room ? mg_alloc(length + 1) : NULL;
+    char room[1024 + 1], *line = room; /* and room for the newline */
+    const size_t length = mg_printable(text, strlen(text), false, room, sizeof room - 1);
+    char *longer = length >= sizeof room - 1 ? mg_alloc(length + 2) : NULL;
     if (longer) mg_printable(text, strlen(text), false, line = longer, length + 1);
-    if (sink)
+    if (sink) {
         sink(line, sink_context);
-    else
-        fprintf(stderr, "%s\n", line);
+    } else {
+        strcpy(line + strlen(line), "\n");
+        fputs(line, stderr);
+    }
     mg_free(longer);
 }
 

@@ -180,13 +180,14 @@ local function move_optimizer(compiled, where, homes)
   if compiled.sum_rows then move({ compiled.sum_rows }, homes) end
 end
 
--- Makes the sums of metrics whose size depends on the predictions. A model that is not built has no predictions yet:
--- then the first batch makes them.
+-- Makes the sums of metrics whose size depends on the predictions, unless they are there. A model that is not built has
+-- no predictions yet: then the first batch makes them.
 local function build_metrics(compiled, model)
-  if not (model.inputs or model.built_shape) then return end
+  local inputs = rawget(model, "inputs") -- of a functional model
+  if compiled.metrics:is_built() or not (inputs or model.built and model.built_shape) then return end
   local shapes = {}
-  for i, input in ipairs(model.inputs or {}) do shapes[i] = input:shape() end
-  if not model.inputs then shapes = { model.built_shape } end
+  for i, input in ipairs(inputs or {}) do shapes[i] = input:shape() end
+  if not inputs then shapes = { model.built_shape } end
   local out = model:output_shape(#shapes == 1 and not model.listed and shapes[1] or shapes)
   compiled.metrics:build(type(out[1]) == "table" and out or { out }, compiled.home)
 end

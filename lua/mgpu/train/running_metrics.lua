@@ -34,6 +34,13 @@ function RunningMetrics.new(outputs)
   return self
 end
 
+--- is_built(): whether all metrics have their sums.
+function RunningMetrics:is_built()
+  local built = true
+  self:each(function(metric) built = built and #metric:variables() > 0 end)
+  return built
+end
+
 --- build(shapes, device): makes the sums of metrics whose size depends on the predictions; shapes: of the outputs.
 function RunningMetrics:build(shapes, device)
   for i, output in ipairs(self.outputs) do
