@@ -17,6 +17,14 @@ for _, name in ipairs { "resnet18", "resnet34", "resnet50", "resnet101", "resnet
   MODELS[name] = { CIFAR, slow = true }
 end
 
+-- Models of sequences: how they are made, what they get, and their targets.
+local SEQUENCES = {
+  char_lstm = { "{ classes = 10, units = 8, layers = 1, embedding = 4 }", "mgpu.zeros({ 4, 5 }, { dtype = 'int32' })",
+    "mgpu.zeros({ 4, 5 }, { dtype = 'int32' })" },
+  seq2seq = { "{ classes = 5, units = 8 }", "{ mgpu.rand { 4, 3, 5 }, mgpu.rand { 4, 2, 5 } }",
+    "mgpu.zeros({ 4, 2 }, { dtype = 'int32' })" },
+}
+
 -- The targets and the loss of the models whose targets are not class ids.
 local TARGETS = {
   unet = { "mgpu.zeros({ 4, 32, 32 }, { dtype = 'int32' })", "'sparse_categorical_crossentropy'" },
@@ -32,25 +40,37 @@ local function fallbacks(script)
   return out
 end
 
+-- The model is made by a call with `arguments`; x, y and loss are Lua text.
+local function check_model(name, arguments, x, y, loss)
+  for _, precision in ipairs { "float32", "mixed_float16" } do
+    local out = fallbacks(([[
+package.path = "./?.lua;" .. package.path
+require("mgpu.core").default_device "cuda:0"
+local mgpu = require "mgpu"
+local model = mgpu.models.%s %s
+local x = %s
+local y = %s
+model:compile { loss = %s, optimizer = "adam", precision = "%s" }
+model:fit(x, y, { batch_size = 2, epochs = 1, verbose = 0, validation_data = { x, y } })
+model:predict(x)
+]]):format(name, arguments, x, y, loss, precision))
+    check.equal(out, "")
+  end
+end
+
 for name, case in pairs(MODELS) do
   test(name .. " trains and predicts without host fallback", function()
     if case.slow and not device.real then check.skip "too slow on the fake CUDA" end
     local target = TARGETS[name] or { "mgpu.zeros({ 4 }, { dtype = 'int32' })", "'sparse_categorical_crossentropy'" }
     local shape = table.concat(case[1], ", ")
-    for _, precision in ipairs { "float32", "mixed_float16" } do
-      local out = fallbacks(([[
-package.path = "./?.lua;" .. package.path
-require("mgpu.core").default_device "cuda:0"
-local mgpu = require "mgpu"
-local model = mgpu.models.%s { input_shape = { %s }%s }
-local x = mgpu.rand { 4, %s }
-local y = %s
-model:compile { loss = %s, optimizer = "adam", precision = "%s" }
-model:fit(x, y, { batch_size = 2, epochs = 1, verbose = 0, validation_data = { x, y } })
-model:predict(x)
-]]):format(name, shape, name ~= "vae_deconv" and ", classes = 10" or "", shape, target[1], target[2], precision))
-      check.equal(out, "")
-    end
+    check_model(name, ("{ input_shape = { %s }%s }"):format(shape, name ~= "vae_deconv" and ", classes = 10" or ""),
+      ("mgpu.rand { 4, %s }"):format(shape), target[1], target[2])
+  end)
+end
+
+for name, case in pairs(SEQUENCES) do
+  test(name .. " trains and predicts without host fallback", function()
+    check_model(name, case[1], case[2], case[3], "'sparse_categorical_crossentropy'")
   end)
 end
 
@@ -60,6 +80,6 @@ test("every model of the zoo is tested", function()
     local name = file:match "^(.*)%.lua$"
     if name and name ~= "init" then listed[#listed + 1] = name end
   end
-  for _, name in ipairs(listed) do check.truthy(MODELS[name], name) end
+  for _, name in ipairs(listed) do check.truthy(MODELS[name] or SEQUENCES[name], name) end
   check.truthy(mgpu.models.lenet5)
 end)
