@@ -3,6 +3,7 @@ local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local Flow = require "mgpu.data.flow.flow"
 local joins = require "mgpu.data.flow.operators.joins"
+local ordered_keys = require "mgpu.ordered_keys"
 local structure = require "mgpu.data.flow.structure"
 
 local M = {}
@@ -50,7 +51,7 @@ local function numbered(given, inputs, path)
     checks.fail("zip", "entry %s is %s, not a dataset", path, structure.kind_of(given))
   end
   local made = {}
-  for _, key in ipairs(structure.keys(given)) do
+  for _, key in ipairs(ordered_keys(given)) do
     made[key] = numbered(given[key], inputs, path == "" and tostring(key) or path .. "." .. key)
   end
   return made

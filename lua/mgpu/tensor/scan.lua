@@ -2,23 +2,13 @@
 local arguments = require "mgpu.tensor.arguments"
 local core = require "mgpu.core"
 local movement = require "mgpu.tensor.movement"
+local ordered_keys = require "mgpu.ordered_keys"
 local slice = require "mgpu.tensor.slicing"
 
 local M, ops = {}, core.ops
 local fail = arguments.fail
 
 local function is_tensor(value) return core.is_tensor(value) or core.is_variable(value) end
-
--- The keys of a table of tensors in an order that does not depend on the run.
-local function sorted_keys(t)
-  local keys = {}
-  for key in pairs(t) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
-  return keys
-end
 
 -- A structure like `value`, a tensor or nested tables of them, with fn(tensor, path) for each tensor.
 local function map(value, fn, path)
@@ -27,7 +17,9 @@ local function map(value, fn, path)
     fail("scan: %s must be a tensor or a table of tensors, got a %s", path, type(value))
   end
   local out = {}
-  for _, key in ipairs(sorted_keys(value)) do out[key] = map(value[key], fn, ("%s[%s]"):format(path, tostring(key))) end
+  for _, key in ipairs(ordered_keys(value)) do
+    out[key] = map(value[key], fn, ("%s[%s]"):format(path, tostring(key)))
+  end
   return out
 end
 
@@ -72,7 +64,7 @@ local function check_carry(before, after, path)
   end
   if type(after) ~= "table" then fail("scan: %s was a table of tensors, fn returned a %s for it", path, type(after)) end
   for _, keys in ipairs { before, after } do
-    for _, key in ipairs(sorted_keys(keys)) do
+    for _, key in ipairs(ordered_keys(keys)) do
       local inner = ("%s[%s]"):format(path, tostring(key))
       if before[key] == nil or after[key] == nil then
         fail("scan: %s is missing %s fn", inner, after[key] == nil and "after" or "before")

@@ -4,6 +4,7 @@
 -- an array or by name, such as {image = x, mask = m}. What is not a table is a leaf; so is a batch of text, an array of
 -- strings with a metatable of its own, in which a row may also be a list of strings.
 local core = require "mgpu.core"
+local ordered_keys = require "mgpu.ordered_keys"
 
 local M = {}
 
@@ -26,23 +27,12 @@ function M.is_text(value) return type(value) == "string" or getmetatable(value) 
 
 local function is_inner(value) return type(value) == "table" and getmetatable(value) == nil end
 
---- keys(value) -> the keys of a table of components in a fixed order: positions, then names.
-function M.keys(value)
-  local keys = {}
-  for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b)
-    if type(a) == type(b) then return a < b end
-    return type(a) == "number"
-  end)
-  return keys
-end
-
 local function collect(value, path, leaves, paths)
   if not is_inner(value) then
     leaves[#leaves + 1], paths[#paths + 1] = value, path
     return
   end
-  for _, key in ipairs(M.keys(value)) do
+  for _, key in ipairs(ordered_keys(value)) do
     collect(value[key], path == "" and tostring(key) or path .. "." .. key, leaves, paths)
   end
 end
@@ -76,7 +66,7 @@ local function rebuild(value, leaves, at)
     return leaves[at.leaf]
   end
   local made = {}
-  for _, key in ipairs(M.keys(value)) do made[key] = rebuild(value[key], leaves, at) end
+  for _, key in ipairs(ordered_keys(value)) do made[key] = rebuild(value[key], leaves, at) end
   return made
 end
 

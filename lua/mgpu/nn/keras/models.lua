@@ -9,6 +9,7 @@ local layers = require "mgpu.nn.keras.layers"
 local model_config = require "mgpu.nn.model_config"
 local objects = require "mgpu.nn.keras.objects"
 local operations = require "mgpu.nn.keras.operations"
+local ordered_keys = require "mgpu.ordered_keys"
 local origin = require "mgpu.nn.keras.origin"
 local recorded_masks = require "mgpu.nn.keras.recorded_masks"
 local tf_functions = require "mgpu.nn.keras.tf_functions"
@@ -59,13 +60,7 @@ local function collect_places(value, place, list, at)
   if found then
     list[#list + 1] = found
   elseif type(value) == "table" then
-    local keys = {}
-    for key in pairs(value) do keys[#keys + 1] = key end
-    table.sort(keys, function(a, b)
-      if type(a) == type(b) then return a < b end
-      return type(a) == "number"
-    end)
-    for _, key in ipairs(keys) do collect_places(value[key], place, list, at) end
+    for _, key in ipairs(ordered_keys(value)) do collect_places(value[key], place, list, at) end
   elseif given(value) ~= nil then
     objects.fail(at, "a layer is called with %s: only outputs of layers can be inputs", tostring(value))
   end

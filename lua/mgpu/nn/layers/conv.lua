@@ -260,8 +260,7 @@ DepthwiseConv2D.init = init_depthwise
 
 function DepthwiseConv2D:build(shape)
   build_image(self, shape)
-  self.kernel = kernels.add(self, "kernel",
-    { self.kernel_size[1], self.kernel_size[2], self.channels, self.depth_multiplier }, "depthwise")
+  kernels.add_depthwise(self, "kernel")
   kernels.add_bias(self, self.channels * self.depth_multiplier)
 end
 
@@ -299,11 +298,7 @@ SeparableConv2D.init = init_depthwise
 
 function SeparableConv2D:build(shape)
   build_image(self, shape)
-  self.depthwise_kernel = kernels.add(self, "depthwise_kernel",
-    { self.kernel_size[1], self.kernel_size[2], self.channels, self.depth_multiplier }, "depthwise")
-  self.pointwise_kernel = kernels.add(self, "pointwise_kernel",
-    { 1, 1, self.channels * self.depth_multiplier, self.filters }, "pointwise")
-  kernels.add_bias(self, self.filters)
+  kernels.add_separable(self)
 end
 
 function SeparableConv2D:output_shape(shape) return window_shape(self, shape, self.filters) end

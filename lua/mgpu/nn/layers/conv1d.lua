@@ -118,7 +118,7 @@ DepthwiseConv1D.init = init_depthwise
 
 function DepthwiseConv1D:build(shape)
   build_sequence(self, shape)
-  self.kernel = kernels.add(self, "kernel", { self.kernel_size, self.channels, self.depth_multiplier }, "depthwise")
+  kernels.add_depthwise(self, "kernel")
   kernels.add_bias(self, self.channels * self.depth_multiplier)
 end
 
@@ -150,11 +150,7 @@ SeparableConv1D.init = init_depthwise
 
 function SeparableConv1D:build(shape)
   build_sequence(self, shape)
-  self.depthwise_kernel = kernels.add(self, "depthwise_kernel",
-    { self.kernel_size, self.channels, self.depth_multiplier }, "depthwise")
-  self.pointwise_kernel = kernels.add(self, "pointwise_kernel",
-    { 1, self.channels * self.depth_multiplier, self.filters }, "pointwise")
-  kernels.add_bias(self, self.filters)
+  kernels.add_separable(self)
 end
 
 function SeparableConv1D:output_shape(shape) return window_shape(self, shape, self.filters) end

@@ -17,19 +17,12 @@ local einsum = require "mgpu.tensor.einsum"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 
-local EinsumDense = Layer:extend("EinsumDense", { positional = 2,
+local EinsumDense = Layer:extend("EinsumDense", kernels.weight_options({ positional = 2,
   { "equation", "string", required = true },
   { "output_shape", "shape", required = true },
   { "activation", "activation" },
   { "bias_axes", "string" },
-  { "kernel_initializer", "initializer", default = "glorot_uniform" },
-  { "bias_initializer", "initializer", default = "zeros" },
-  { "kernel_regularizer", "regularizer" },
-  { "bias_regularizer", "regularizer" },
-  { "activity_regularizer", "regularizer" },
-  { "kernel_constraint", "constraint" },
-  { "bias_constraint", "constraint" },
-})
+}, { { "kernel", "glorot_uniform" }, { "bias", "zeros" } }, true))
 
 -- The letters of x, of the kernel and of y, and where "..." stands: "left", "right" or nil.
 local function parse(self)

@@ -3,6 +3,7 @@
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local is_half = require "mgpu.nn.mixed_precision".is_half
+local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 
 local ops = core.ops
@@ -53,19 +54,13 @@ local function same_shape(_, shape) return shape end
 --     print(y:round())
 --     --> tensor {1, 4} float32 cpu:0
 --     --> {{-1,  1, -1,  1}}
-local GroupNormalization = Layer:extend("GroupNormalization", { positional = 1,
+local GroupNormalization = Layer:extend("GroupNormalization", kernels.weight_options({ positional = 1,
   { "groups", "integer", default = 32, min = -1 },
   { "axis", "integer", default = -1 },
   { "epsilon", "number", default = 1e-3, min = 0 },
   { "center", "boolean", default = true },
   { "scale", "boolean", default = true },
-  { "beta_initializer", "initializer", default = "zeros" },
-  { "gamma_initializer", "initializer", default = "ones" },
-  { "beta_regularizer", "regularizer" },
-  { "gamma_regularizer", "regularizer" },
-  { "beta_constraint", "constraint" },
-  { "gamma_constraint", "constraint" },
-})
+}, { { "beta", "zeros" }, { "gamma", "ones" } }))
 
 GroupNormalization.supports_masking, GroupNormalization.output_shape = true, same_shape
 

@@ -11,6 +11,7 @@
 local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
 local EinsumDense = require "mgpu.nn.layers.einsum_dense"
+local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 local mixed_precision = require "mgpu.nn.mixed_precision"
 local scores_of = require "mgpu.nn.layers.attention_scores"
@@ -19,19 +20,12 @@ local ops = core.ops
 local M = {}
 
 -- The options of both after their sizes.
-local SHARED = {
+local SHARED = kernels.weight_options({
   { "sliding_window", "integer", min = 1 },
   { "flash_attention", "boolean" },
-  { "kernel_initializer", "initializer", default = "glorot_uniform" },
-  { "bias_initializer", "initializer", default = "zeros" },
-  { "kernel_regularizer", "regularizer" },
-  { "bias_regularizer", "regularizer" },
-  { "activity_regularizer", "regularizer" },
-  { "kernel_constraint", "constraint" },
-  { "bias_constraint", "constraint" },
   { "use_gate", "boolean", default = false },
   { "seed", "integer", min = 0 },
-}
+}, { { "kernel", "glorot_uniform" }, { "bias", "zeros" } }, true)
 
 local function with_shared(own)
   for _, option in ipairs(SHARED) do own[#own + 1] = option end

@@ -3,6 +3,7 @@
 local core = require "mgpu.core"
 local initializers = require "mgpu.nn.initializers"
 local is_half = require "mgpu.nn.mixed_precision".is_half
+local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 local masks = require "mgpu.nn.masks"
 
@@ -223,19 +224,13 @@ M.BatchNormalization = BatchNormalization
 --     --> tensor {2, 3} float32 cpu:0
 --     --> {{-12,   0,  12},
 --     -->  {-12,   0,  12}}
-local LayerNormalization = Layer:extend("LayerNormalization", { positional = 0,
+local LayerNormalization = Layer:extend("LayerNormalization", kernels.weight_options({ positional = 0,
   { "axis", "integer|integers", default = -1 },
   { "epsilon", "number", default = 1e-3, min = 0 },
   { "center", "boolean", default = true },
   { "scale", "boolean", default = true },
   { "rms_scaling", "boolean", default = false },
-  { "beta_initializer", "initializer", default = "zeros" },
-  { "gamma_initializer", "initializer", default = "ones" },
-  { "beta_regularizer", "regularizer" },
-  { "gamma_regularizer", "regularizer" },
-  { "beta_constraint", "constraint" },
-  { "gamma_constraint", "constraint" },
-})
+}, { { "beta", "zeros" }, { "gamma", "ones" } }))
 
 LayerNormalization.supports_masking = true
 LayerNormalization.autocast = false -- as in Keras: weights are read as they are, and the result is cast

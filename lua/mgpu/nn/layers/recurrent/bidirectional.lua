@@ -92,15 +92,17 @@ function Bidirectional:build(shape)
   end
 end
 
+-- What the two directions give, tensors or shapes: their outputs, and the states of both in an array.
+local function parted(self, one, other)
+  if not self.forward_layer.return_state then return one, other, {} end
+  local states = { unpack(one, 2) }
+  for i = 2, #other do states[#states + 1] = other[i] end
+  return one[1], other[1], states
+end
+
 function Bidirectional:output_shape(shape)
-  local one, other = self.forward_layer:output_shape(shape), self.backward_layer:output_shape(shape)
-  local states = {}
-  if self.forward_layer.return_state then
-    for _, each in ipairs { one, other } do
-      for i = 2, #each do states[#states + 1] = each[i] end
-    end
-    one, other = one[1], other[1]
-  end
+  local one, other, states = parted(self, self.forward_layer:output_shape(shape),
+    self.backward_layer:output_shape(shape))
   if self.merge_mode == "none" then return { one, other, unpack(states) } end
   if self.merge_mode == "concat" then one[#one] = one[#one] + other[#other] end
   return #states > 0 and { one, unpack(states) } or one
@@ -124,15 +126,8 @@ end
 function Bidirectional:call(x, training)
   local n = type(x) == "table" and #x - 1 or 0
   if n % 2 == 1 then self:fail("takes the same number of initial states for both directions, got %d", n) end
-  local one = self.forward_layer:apply(input_of(x, 2, 1 + n / 2), training)
-  local other = self.backward_layer:apply(input_of(x, 2 + n / 2, 1 + n), training)
-  local states = {}
-  if self.forward_layer.return_state then
-    for _, each in ipairs { one, other } do
-      for i = 2, #each do states[#states + 1] = each[i] end
-    end
-    one, other = one[1], other[1]
-  end
+  local one, other, states = parted(self, self.forward_layer:apply(input_of(x, 2, 1 + n / 2), training),
+    self.backward_layer:apply(input_of(x, 2 + n / 2, 1 + n), training))
   if self.forward_layer.return_sequences then other = other:flip(2) end
   if self.merge_mode == "none" then return { one, other, unpack(states) } end
   local y = MERGE[self.merge_mode](one, other)
