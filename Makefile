@@ -282,13 +282,13 @@ ARCHER  = $(or $(lastword $(wildcard /usr/lib/llvm-*/lib/libarcher.so)),\
   $(error MODE=tsan needs libarcher.so: apt-get install libomp-dev))
 OMP_ENV = $(if $(filter tsan,$(MODE)),LD_PRELOAD=$(dir $(ARCHER))libomp.so.5 OMP_TOOL_LIBRARIES=$(ARCHER))
 RUN = $(OMP_ENV) $(PROGRAM) tests/run.lua --jobs $(JOBS)
-# backwards_spec runs these specs, too, with threads and blocks in descending order, which shows races. It runs as eight
-# processes: in a single one it took 328 s of processor time, an eighth takes 14 s (both on a busy machine).
+# backwards_spec repeats the specs in FORWARDS with threads and blocks in descending order, which shows races. It is the
+# longest, so it runs as eight processes: 112 s of processor time in all, and 328 s in a single one (on a busy machine).
 FORWARDS  = $(patsubst %,tests/cuda/%_spec.lua,ops generated conv matmul sums)
 BACKWARDS = tests/cuda/backwards_spec.lua
 ALL_TESTS = $(C_TESTS) $(foreach k,1 2 3 4 5 6 7 8,$(BACKWARDS):$k/8) $(filter-out $(BACKWARDS),$(SPECS))
 TESTS     = $(filter-out $(FORWARDS),$(ALL_TESTS))
-test: all $(C_TESTS) ## build and run the tests, each op on the fake GPU in one order
+test: all $(C_TESTS) ## build and run the tests, without the ops in ascending order on the fake GPU (test-all)
 	@$(RUN) $(TESTS)
 test-all: all $(C_TESTS) ## build and run all tests, as CI does
 	@$(RUN) $(ALL_TESTS)

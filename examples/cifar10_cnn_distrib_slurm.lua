@@ -17,8 +17,8 @@ local cifar10 = dofile(folder .. "cifar10.lua")(command_line)
 
 local parser = command_line.parser "Trains the CIFAR-10 network on the tasks of a SLURM job, or of any other launcher."
 command_line.add_count(parser, "--batch_size", 1, "Rows per step for each device.", "32")
-parser:option("--lr", "The learning rate; it is multiplied by the number of all devices, or with --v2 by that of "
-  .. "the first process."):argname "RATE":default "1e-4":convert(command_line.positive "--lr")
+parser:option("--lr", "The learning rate; it is multiplied by the number of devices that train, or "
+  .. "with --v2 by that of the first process."):argname "RATE":default "1e-4":convert(command_line.positive "--lr")
 parser:flag("--v2", "The lines and the learning rate of cifar10_cnn_distrib_v2_slurm.")
 parser:option("--ps", "How many processes, the last ones, are parameter servers."):argname "N":default "0"
   :convert(command_line.count(0, "--ps"))
@@ -64,6 +64,7 @@ else
   print("WGDEV_LIST (number of devices): " .. joined(device_lists.worker))
   print("PSDEV_LIST: " .. joined(device_lists.ps, "none"))
 end
+if options.ps == 0 and options.staleness ~= 0 then command_line.stop "--staleness needs servers: give --ps" end
 if options.ps > 0 then
   options.strategy = mgpu.parallel.strategy("parameter_server", { devices = options.devices, servers = options.ps,
     staleness = options.staleness })

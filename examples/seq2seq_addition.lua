@@ -8,7 +8,7 @@
 local mgpu = require "mgpu"
 local command_line = dofile((arg[0]:match "^.*/" or "") .. "common/command_line.lua")
 
-local parser = command_line.parser "Learns to add numbers that are texts."
+local parser = command_line.parser "Learns to add numbers written as text."
 command_line.add_epochs(parser, 20)
 command_line.add_count(parser, "--digits", 1, "Digits of the numbers.", "2")
 command_line.add_count(parser, "--rows", 10, "Sums to learn from.", "4000")

@@ -4,10 +4,10 @@
 # Versions: keras 3.15.1 on tensorflow-cpu 2.21.0 and on jax 0.7.2, numpy 2.5.5; Python 3.12.
 # Behaviour: the update keeps the old value of its slot "momentum" in a variable of Python before it assigns the new one.
 # With TensorFlow that is the variable itself, so what is read later is the new value; with JAX it is the old one, as the
-# formula of the paper has it. The first step is equal, because a later weight is 1 - 1/1 = 0; all others differ.
+# formula of the paper has it. The first step is equal, as the weight 1 - 1/t of the average is 0 in it.
 # One would guess: the same weights to rounding on both, as for every other optimizer of Keras.
-# Whom it hurts: who trains on one backend and goes on, compares or reproduces results on another; and who expects the
-# published method on TensorFlow.
+# Whom it hurts: anyone who trains on one backend and continues or compares on another, or who expects the published
+# method on TensorFlow.
 set -euo pipefail
 
 folder=$(mktemp -d)

@@ -10,18 +10,20 @@ local options = require "mgpu.options"
 
 local M = {}
 
-local declared_of = setmetatable({}, { __mode = "k" }) -- by the class's list; NONE for classes without
+local declared_of = setmetatable({}, { __mode = "k" }) -- by call_tensors, then call_options; NONE for classes without
 local NONE = {}
 
 local function declared(layer)
-  local key = layer.call_tensors or layer.call_options or NONE
-  if declared_of[key] then return declared_of[key] end
+  local tensors, own = layer.call_tensors or NONE, layer.call_options or NONE
+  local known = declared_of[tensors] or setmetatable({}, { __mode = "k" })
+  declared_of[tensors] = known
+  if known[own] then return known[own] end
   local list = { { "training", "boolean" } }
-  for _, option in ipairs(layer.call_options or NONE) do list[#list + 1] = option end
-  for _, name in ipairs(layer.call_tensors or NONE) do list[#list + 1] = { name, "any" } end
+  for _, option in ipairs(own) do list[#list + 1] = option end
+  for _, name in ipairs(tensors) do list[#list + 1] = { name, "any" } end
   if layer.call_tensors then list[#list + 1] = { "tensors", "table" } end
-  declared_of[key] = options.declare(list)
-  return declared_of[key]
+  known[own] = options.declare(list)
+  return known[own]
 end
 
 -- x with the tensors among the options behind it, and the names of all of them. Removes them from `given`.

@@ -207,9 +207,9 @@ end
 function M:compute_mask(_, mask) return self.supports_masking and type(mask) ~= "table" and mask or nil end
 
 -- Gives y, the output for x, its mask. A network's output has the mask of its last layer.
-local function mask_output(self, x, mask, y)
+local function mask_output(self, x, mask, y, options)
   if self.is_network then return end
-  local out = self:compute_mask(x, mask)
+  local out = self:compute_mask(x, mask, options)
   if type(y) ~= "table" then
     if out then masks.set(y, out) end
     return
@@ -261,7 +261,7 @@ function M:apply(x, how)
   if mask then mask = masks.beside(mask, x) end
   local y = masks.with(mask, run_call, self, mixed_precision.inputs(self, x), training, options)
   check_output(self, y)
-  mask_output(self, x, mask, y)
+  mask_output(self, x, mask, y, options)
   if rawget(self, "activity_regularizer") then add_activity_loss(self, y) end
   return y
 end

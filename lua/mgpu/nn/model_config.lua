@@ -182,7 +182,7 @@ end
 
 --- copy(layer, config) -> a new layer of the same class with this configuration.
 function M.copy(layer, config)
-  return layer_from({ class_name = layer.class_name, config = config }, own_classes(layer), "Bidirectional")
+  return layer_from({ class_name = layer.class_name, config = config }, own_classes(layer), layer.name)
 end
 
 --- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.

@@ -321,7 +321,7 @@ local function check_names(history, each, wanted)
   return names
 end
 
---- panels(who, history, metrics = all) -> the panels of M.lua. Errors: no epoch; an unknown name.
+--- panels(who, history, metrics = all) -> an array of panels, as panels_of returns. Errors: no epoch; an unknown name.
 function M.panels(who, history, metrics)
   local each = require "mgpu.train.logs".each
   if not history.epoch or #history.epoch == 0 then

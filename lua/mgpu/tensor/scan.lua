@@ -76,6 +76,12 @@ end
 
 -- The y of all steps along a new first axis.
 local function stacked(ys, steps)
+  for i = 2, steps do
+    if (ys[i] == nil) ~= (ys[1] == nil) then
+      fail("scan: step %d returned %s y, step 1 did %sreturn one", i, ys[i] == nil and "no" or "a",
+        ys[1] == nil and "not " or "")
+    end
+  end
   if ys[1] == nil then return nil end
   local lists = {}
   local form = map(ys[1], function(_, path)
@@ -88,6 +94,11 @@ local function stacked(ys, steps)
       lists[path][i] = t
     end, "y")
   end
+  for path, list in pairs(lists) do
+    for i = 1, steps do
+      if not list[i] then fail("scan: step %d returned no %s, step 1 did", i, path) end
+    end
+  end
   local function build(value)
     if type(value) == "string" then return movement.stack(lists[value]) end
     local out = {}
@@ -97,14 +108,13 @@ local function stacked(ys, steps)
   return build(form)
 end
 
---- scan(fn, init, xs, {reverse = false, checkpoint = false}) -> carry, ys: calls `carry, y = fn(carry, x)` for each
+--- scan(fn, init, xs, {reverse = false}) -> carry, ys: calls `carry, y = fn(carry, x)` for each
 --- step x of xs, from the carry `init` on.
 -- carry, x, y: a tensor, or a table of them (also nested). xs: the same with the steps as the first axis, {steps, ...}.
 -- ys: the y of all steps, {steps, ...}, or nil if fn returns none. The carry keeps its shapes and dtypes. reverse: the
--- last step comes first; ys stay in the places of their xs. checkpoint: the gradient may compute steps again to save
--- memory; the numbers are the same. fn is called anew for each trace, so it must not assign variables or draw random
--- numbers: draw them before, as a part of xs. It works in mgpu.jit and outside, and has gradients.
--- Errors: tensors with different numbers of steps; no steps; a carry that changes its form.
+-- last step comes first; ys stay in the places of their xs. The loop is unrolled: plans grow with the steps. fn must
+-- not assign variables or draw random numbers: draw them before, as a part of xs. It works in mgpu.jit and outside, and
+-- has gradients. Errors: tensors with different numbers of steps; no steps; a carry, or a y, that changes its form.
 -- Example:
 --     local total, sums = mgpu.scan(function(sum, x) return sum + x, sum + x end, mgpu.zeros {},
 --       mgpu.tensor { 1, 2, 3 })
@@ -113,10 +123,10 @@ end
 --     --> tensor {3} float32 cpu:0
 --     --> {1, 3, 6}
 function M.scan(fn, init, xs, ...)
-  local reverse, checkpoint = arguments.read_options("scan", { "reverse", "checkpoint" }, ...)
+  local reverse = arguments.read_options("scan", { "reverse" }, ...)
   if type(fn) ~= "function" then fail("scan: the first argument must be a function, got a %s", type(fn)) end
-  for name, value in pairs { reverse = reverse, checkpoint = checkpoint } do
-    if type(value) ~= "boolean" then fail("scan: %s must be true or false, got a %s", name, type(value)) end
+  if reverse ~= nil and type(reverse) ~= "boolean" then
+    fail("scan: reverse must be true or false, got a %s", type(reverse))
   end
   local steps = count_steps(xs)
   local carry = map(init, function(t) return t end, "the carry")

@@ -71,6 +71,10 @@ test("dropout of attention acts in training only and keeps the mean of the weigh
   local heads = L.MultiHeadAttention { 1, 2, dropout = 0.5 }
   near(heads { x, x }, heads { x, x })
   check.truthy((heads({ x, x }, true) - heads { x, x }):abs():sum():item() > 0)
+  local groups = L.GroupQueryAttention { 2, 4, 2, dropout = 0.5 }
+  local x = mgpu.rand { 2, 6, 3 }
+  near(groups { x, x }, groups { x, x }, 0)
+  check.truthy((groups({ x, x }, { training = true }) - groups { x, x }):abs():max():item() > 1e-3, "the difference")
   check.raises(function() L.MultiHeadAttention { 1, 2, dropout = 0.5, flash_attention = true } end,
     "cannot be combined with dropout", "usage")
   local flash = L.MultiHeadAttention { 1, 2, flash_attention = true }
@@ -195,4 +199,28 @@ test("layers over volumes and sequences refuse sizes that do not fit", function(
   check.raises(function() L.Cropping3D { 2 } (x) end, "leaves nothing", "usage")
   check.raises(function() L.Conv1DTranspose { 1, 2 } (x) end, "must have 3 axes", "usage")
   check.raises(function() L.AdaptiveMaxPooling1D { 1 } (mgpu.ones { 1, 0, 1 }) end, "is empty", "usage")
+end)
+
+test("a ReversibleEmbedding masks ids of any dtype, and no scores", function()
+  local words = L.ReversibleEmbedding { 9, 3, mask_zero = true }
+  local y = words(mgpu.tensor { { 4, 0 } }) -- ids in float32
+  check.equal(masks.of(y):totable(), { { true, false } })
+  check.equal(masks.of(words(y:stop_gradient(), { reverse = true })), nil)
+end)
+
+test("adaptive means of halves do not overflow", function()
+  local x = mgpu.full({ 1, 1000, 1 }, 100):to "float16" -- their sum is 1e5
+  check.equal(L.AdaptiveAveragePooling1D { 1, dtype = "float16" } (x):item(), 100)
+end)
+
+test("a class made of another one has its own options of the call", function()
+  local Base = mgpu.Layer:extend("Base", {})
+  Base.call_tensors, Base.call_options = { "x", "y" }, { { "first", "boolean" } }
+  function Base:call(x) return x[1] or x end -- luacheck: no self
+  local Inner = Base:extend("Inner", {})
+  Inner.call_options = { { "second", "boolean" } }
+  local x = mgpu.ones { 1, 2 }
+  Base {} ({ x, x }, { first = true })
+  Inner {} ({ x, x }, { second = true })
+  check.raises(function() Inner {} ({ x, x }, { first = true }) end, 'unknown option "first"', "usage")
 end)

@@ -439,3 +439,15 @@ test("weights of rows weigh the rows at every rank, and zero gradients fall wher
   local slope = mgpu.grad(function(p) return mgpu.losses.hinge(mgpu.tensor { { 1 }, { -1 } }, p) * 2 end)
   check.equal(slope(mgpu.tensor { { 1 }, { -1 } }), { { -1 }, { 1 } })
 end)
+
+test("circle compares large labels exactly", function()
+  local x = mgpu.tensor { { 1, 0 }, { 1, 0 }, { 1, 0 } }
+  local large = losses.circle(int { 16777216, 16777217, 16777216 }, x):item() -- one number in float32
+  check.near(large, losses.circle(int { 0, 1, 0 }, x):item(), 0)
+  check.truthy(large > 1, "the loss of rows with a partner and another label")
+end)
+
+test("labels of no length are an error of ctc", function()
+  check.raises(function() losses.ctc(mgpu.zeros { 1, 0 }, mgpu.zeros { 1, 3, 2 }) end,
+    "ctc needs labels {rows, length} and predictions {rows, steps, classes}, but y has shape {1, 0}", "usage")
+end)

@@ -338,3 +338,11 @@ test("accuracy of several columns takes the largest one, also with binary_crosse
   local r = model:test_on_batch(p, y)
   check.near({ r.accuracy, r.binary_accuracy }, { 0.5, 4 / 6 }, 1e-6)
 end)
+
+test("a metric whose sums come with the first predictions takes those of another one", function()
+  local a, b = mgpu.metrics.F1Score {}, mgpu.metrics.F1Score {}
+  a:update(mgpu.tensor { { 1, 0 }, { 0, 1 } }, mgpu.tensor { { 0.9, 0.1 }, { 0.2, 0.8 } })
+  b:restore(a:save())
+  check.equal(b:result(), a:result())
+  check.near(mgpu.tensor(a:result()), { 1, 1 }, 1e-6) -- less an epsilon of 1e-7
+end)

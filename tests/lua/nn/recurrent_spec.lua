@@ -303,3 +303,23 @@ local wrong = {
 for name, row in pairs(wrong) do
   test(name .. " is refused", function() check.raises(row[1], row[2]) end)
 end
+
+test("whether a recorded mask arrives is found at once behind many residual blocks", function()
+  -- each block reads the one before it twice, so there are 2^60 paths
+  local uses, by_place, list = {}, { x = {} }, {}
+  local function add(name, class, inputs)
+    list[#list + 1] = { class_name = class, config = { name = name, op = class } }
+    local use = { layer = #list, inputs = inputs }
+    uses[#uses + 1], by_place[name] = use, { [0] = use }
+    return { name = name, use = 0, output = 0 }
+  end
+  local at = add("x", "Input", {})
+  local mask = add("mask", "Operation", { at })
+  list[2].config.op = "NotEqual"
+  for i = 1, 60 do at = add("block" .. i, "Add", { at, at }) end
+  add("rnn", "LSTM", { at })
+  uses[#uses].mask = mask
+  check.raises(function()
+    require "mgpu.nn.keras.recorded_masks".check(uses, list, by_place, { path = "m.keras" })
+  end, 'layer "rnn" is called with the argument mask, which is not supported')
+end)

@@ -216,11 +216,14 @@ RANDOM.Bidirectional = { { layer = { class_name = "LSTM", config = { units = 4, 
 RANDOM.ConvLSTM1D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 2 } }
 RANDOM.ConvLSTM2D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 6, 2 } }
 RANDOM.RNN = { { cell = { class_name = "GRUCell", config = { units = 4, dropout = 0.5 } } }, { 4, 5 } }
--- Layers whose call takes the mode and does the same in both, and those with several inputs or a layer inside, whose
--- dropout attention_spec.lua tests.
-local SAME_IN_BOTH = { AdditiveAttention = true, Attention = true, MultiHeadAttention = true,
-  GroupQueryAttention = true, ReversibleEmbedding = true, TimeDistributed = true, SpectralNormalization = true,
-  Lambda = true, CenterCrop = true, Rescaling = true, Resizing = true }
+RANDOM.TimeDistributed = { { layer = { class_name = "Dropout", config = { rate = 0.5 } } }, { 4, 20 } }
+-- Layers whose call takes the mode and does the same in both; of SpectralNormalization, the inner layer's output.
+local SAME_IN_BOTH = { ReversibleEmbedding = true, SpectralNormalization = true, Lambda = true, CenterCrop = true,
+  Rescaling = true, Resizing = true }
+-- Layers with several inputs, whose dropout in both modes attention_spec.lua tests.
+for _, name in ipairs { "AdditiveAttention", "Attention", "MultiHeadAttention", "GroupQueryAttention" } do
+  SAME_IN_BOTH[name] = true
+end
 
 -- A model of the layer alone in the form of Keras 3, with this recorded mode.
 local function recorded(name, options, shape, training)

@@ -141,7 +141,8 @@ test("?name explains layers, ops, functions, methods and one's own functions", f
   check.matches(prompt "?mgpu.arange\n", "^arange%(n, options%).*tensor/init.lua:%d+\n$")
   check.matches(prompt "?mgpu.grad\n", "^grad%(fn%) %-> ")
   check.matches(prompt "?mgpu.data.csv\n", "^csv%(path, {label.*Errors, with file, line.*data/csv.lua:%d+\n$")
-  check.matches(prompt "?mgpu.datasets.shapes.load_data\n", "^load_shapes%(n = 1000.*\n.*datasets/drawn.lua:%d+\n$")
+  check.matches(prompt "?mgpu.datasets.shapes.load_data\n",
+    "^shapes%.load_data%(n = 1000.*\n.*datasets/drawn.lua:%d+\n$")
   check.matches(prompt "?fit\n", "^model:fit%(x, y")
   check.matches(prompt "?Callback\n", "^Callback: the base of all callbacks")
   check.matches(prompt "?mgpu.losses.bce\n", "^BinaryCrossentropy {from_logits.*losses/crossentropy.lua\n$")

@@ -94,6 +94,20 @@ local wrong = {
       return c, n == 1 and { x } or { x, x }
     end, mgpu.zeros {}, mgpu.zeros { 2 })
   end, "step 2 returned y[2], other steps did not" },
+  ["an output with a field less"] = { function()
+    local n = 0
+    mgpu.scan(function(c, x)
+      n = n + 1
+      return c, { a = x, b = n ~= 2 and x or nil }
+    end, mgpu.zeros {}, mgpu.zeros { 3 })
+  end, "step 2 returned no y[b], step 1 did" },
+  ["an output that begins later"] = { function()
+    local n = 0
+    mgpu.scan(function(c, x)
+      n = n + 1
+      return c, n > 1 and x or nil
+    end, mgpu.zeros {}, mgpu.zeros { 3 })
+  end, "step 2 returned a y, step 1 did not return one" },
 }
 
 for name, row in pairs(wrong) do

@@ -11,7 +11,7 @@ local function digits_part(n, seed)
   return { x = x, y = y, x, y, classes = 10, name = "digits" }
 end
 
---- load_digits(n = 1000, seed = 0) -> train, test.
+--- digits.load_data(n = 1000, seed = 0) -> train, test.
 local function load_digits(n, seed)
   n, seed = n or 1000, seed or 0
   if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then
@@ -61,7 +61,7 @@ local function shapes_part(n, size, seed)
   return { x = x, y = y, x, y, classes = #CLASSES, class_names = CLASSES, name = "shapes" }
 end
 
---- load_shapes(n = 1000, {seed = 0, size = 32}) -> train, test.
+--- shapes.load_data(n = 1000, {seed = 0, size = 32}) -> train, test.
 local function load_shapes(n, given)
   local chosen = options.check("shapes", OPTIONS, given or {})
   n = n == nil and 1000 or n

@@ -1,8 +1,8 @@
 --- Which Keras wrote a configuration, and whether it fixes the mode of a layer's call.
-local given = require "mgpu.nn.keras.objects".given
 local objects = require "mgpu.nn.keras.objects"
 local warnings = require "mgpu.warnings"
 
+local given = objects.given
 local M = {}
 
 -- ---- which Keras --------------------------------------------------------------------------------

@@ -24,15 +24,16 @@ local function source_of(mask, list, by_place)
   return kind_of(use, list) == "NotEqual" and use.inputs[1] or nil
 end
 
--- Whether a layer between `place` and the inputs makes a mask of the values at `source`.
-local function arrives(place, source, list, by_place)
+-- Whether a layer between `place` and the inputs makes a mask of the values at `source`. seen: the uses that do not.
+local function arrives(place, source, list, by_place, seen)
   local use = use_at(place, by_place)
-  if not use then return false end
+  if not use or seen[use] then return false end
+  seen[use] = true
   local layer, kind = list[use.layer], kind_of(use, list)
   local makes = kind == "Masking" or kind == "Embedding" and layer.config.mask_zero
   if makes and same(use.inputs[1], source) then return true end
   for _, input in ipairs(use.inputs) do
-    if arrives(input, source, list, by_place) then return true end
+    if arrives(input, source, list, by_place, seen) then return true end
   end
   return false
 end
@@ -42,7 +43,7 @@ end
 function M.check(uses, list, by_place, at)
   for _, use in ipairs(uses) do
     local source = use.mask and source_of(use.mask, list, by_place)
-    if use.mask and not (source and arrives(use.inputs[1], source, list, by_place)) then
+    if use.mask and not (source and arrives(use.inputs[1], source, list, by_place, {})) then
       objects.fail(at, "layer %q is called with the argument mask, which is not supported: use Masking or "
         .. "Embedding(mask_zero=True)", tostring(list[use.layer].config.name))
     end

@@ -198,19 +198,20 @@ end
 -- Keras's optimizers that we do not have.
 local FOREIGN = { Muon = true, MultiOptimizer = true }
 
--- Keras's .h5 files of Adafactor end within the optimizer's variables: two of them have one name.
-local INCOMPLETE_H5 = { Adafactor = true }
+-- Optimizers whose state is neither read from Keras's files nor written to them. Keras's own .h5 files of Adafactor end
+-- within the optimizer's variables, since two of them have one name.
+local WITHOUT_STATE = { Adafactor = true }
 
---- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one that the file cannot
---- hold. Says that the model is loaded without it.
+--- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one without its state.
+--- Says that the model is loaded without it.
 function M.is_foreign(config, at)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
   local reason
   if FOREIGN[class] and not known("optimizers", class) then
     reason = ("there is no optimizer %s here"):format(class)
-  elseif INCOMPLETE_H5[class] and not at.path:find "%.keras$" then
-    reason = ("a file of this form does not hold the state of the optimizer %s"):format(class)
+  elseif WITHOUT_STATE[class] then
+    reason = ("the state of the optimizer %s is not read from files of Keras"):format(class)
   end
   if not reason then return false end
   require "mgpu".output(("load_model: %s: %s: the model is loaded without it, so call compile before fit\n"):format(

@@ -6,6 +6,7 @@
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
+local is_half = require "mgpu.nn.mixed_precision".is_half
 local Layer = require "mgpu.nn.layer"
 local spaces = require "mgpu.nn.layers.spaces"
 
@@ -14,7 +15,9 @@ local M = {}
 
 -- The mean of elements, computed in float32 at least.
 local function mean(x, axis, count)
-  return ops.sum(x, { axis = axis, keepdims = true }) / count
+  local dtype = x:dtype()
+  if is_half(x) then x = ops.cast(x, { dtype = "float32" }) end
+  return ops.cast(ops.sum(x, { axis = axis, keepdims = true }) / count, { dtype = dtype })
 end
 
 -- x reduced along one axis to `count` elements.

@@ -242,8 +242,8 @@ function ReversibleEmbedding:output_shape(shape, _, options)
   return out
 end
 
-function ReversibleEmbedding:compute_mask(x)
-  return self.mask_zero and not x:dtype():find "float" and ops.ne(x, 0) or nil
+function ReversibleEmbedding:compute_mask(x, _, options)
+  return self.mask_zero and not (options and options.reverse) and ops.ne(x, 0) or nil
 end
 
 function ReversibleEmbedding:call(x, training, options)

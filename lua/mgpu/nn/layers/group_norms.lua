@@ -9,7 +9,7 @@ local Layer = require "mgpu.nn.layer"
 local ops = core.ops
 local M = {}
 
--- The axis from 1. Errors: out of range, or the batch unless `batch` allows it.
+-- The axis counted from 1. Errors: out of range; one before `first`.
 local function axis_at(self, axis, shape, first)
   local at = axis < 0 and axis + #shape + 1 or axis
   if at < first or at > #shape then
@@ -111,7 +111,7 @@ M.GroupNormalization = GroupNormalization
 -- ---- RMSNormalization ---------------------------------------------------------------------------
 
 --- RMSNormalization {axis = -1, epsilon = 1e-6}: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the axes
--- (one or a list; 1 = batch).
+-- (one or a list; 2 is the first after the batch).
 -- Weight: scale, with the sizes of the axes; it multiplies the last axes of x, as in Keras. Errors: an axis out of
 -- range. Source: Zhang & Sennrich, Root mean square layer normalization, 2019.
 -- Example:

@@ -133,8 +133,8 @@ local function sizes_at(shape, axes)
 end
 
 -- Attention over the axes `attended` of q, k, v {batch, ..., heads, size}. RETURNS the output in the shape of q, and
--- the
--- weights {batch, other axes, heads, attended axes of q, attended axes of k}. mask: {batch, attended axes of q, of k}.
+-- the weights {batch, other axes, heads, attended axes of q, attended axes of k}. mask: {batch, attended axes of q,
+-- of k}.
 local function attend(self, q, k, v, attended, mask, training)
   local rank, seen, batch = q:rank(), {}, {}
   for _, axis in ipairs(attended) do seen[axis] = true end

@@ -10,8 +10,8 @@ local M = {}
 
 --- TimeDistributed {layer}: applies the layer to each step of a sequence.
 -- x {batch, steps, ...} -> {batch, steps, sizes of the layer's output}. The steps are computed together, as further
--- rows of the batch; in training, a
--- BatchNormalization sees one step after the other, as in Keras 3 (Keras 2 joins the steps).
+-- rows of the batch; in training, a BatchNormalization sees one step after the other, as in Keras 3 (Keras 2 joins the
+-- steps).
 -- Weights: those of the layer. Errors: an input with fewer than 3 axes.
 -- Example:
 --     local frames = mgpu.ones { 2, 5, 8, 8, 3 } -- two films of five frames

@@ -17,13 +17,6 @@ local ops = core.ops
 
 local NEVER = -1e30 -- the logarithm of nothing, finite for the sake of the gradient
 
--- log(sum(exp(x))) over the last axis.
-local function logsumexp(x)
-  local top = ops.stop_gradient(ops.max(x, { axis = -1, keepdims = true }))
-  local rest = ops.log(ops.sum(ops.exp(x - top), { axis = -1 }))
-  return rest + ops.reshape(top, { shape = rest:shape() })
-end
-
 local M = {}
 
 M.Circle = Loss.define {
@@ -35,6 +28,10 @@ M.Circle = Loss.define {
     { "remove_diagonal", "boolean", default = true },
   },
   target_shape = function(_, prediction) return { prediction[1] } end,
+  prepare = function(self, y_true, y_pred) -- labels are compared as they are: floats would make large ones equal
+    self:check_shape(y_true:shape(), y_pred:shape())
+    return y_true
+  end,
   values = function(y_true, y_pred, options)
     if y_pred:rank() ~= 2 then
       core.fail("usage", ("circle: the predictions must be vectors, {rows, n}, but have %d axes"):format(y_pred:rank()))
@@ -49,7 +46,8 @@ M.Circle = Loss.define {
     end
     local near = ops.maximum(distance + margin, 0) * (distance - margin) * gamma
     local far = ops.maximum(1 + margin - distance, 0) * (1 - margin - distance) * gamma
-    local values = ops.softplus(logsumexp(ops.where(same, near, NEVER)) + logsumexp(ops.where(other, far, NEVER)))
+    local values = ops.softplus(ops.where(same, near, NEVER):logsumexp(-1)
+      + ops.where(other, far, NEVER):logsumexp(-1))
     return values, ops.gt(values, 0)
   end,
 }

@@ -16,7 +16,7 @@ local M = {}
 
 local function fail(self, message, ...) core.fail("usage", ("%s: "):format(self.name) .. message:format(...)) end
 
--- The class ids in t {rows, ...}, one a place: {n}. weight: of the rows or places, for the shape of the ids.
+-- The class ids in t, one a place.
 local function ids_of(self, t, sparse)
   if not sparse then
     t = ops.argmax(t, { axis = shapes.axis(self.name, self.options.axis or -1, t:rank()) })

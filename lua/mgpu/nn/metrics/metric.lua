@@ -222,6 +222,7 @@ end
 --     print(validation:result())  --> 3
 function Metric:restore(saved)
   if not saved[1] then return self:reset() end -- saved before the sums were made
+  self:build(saved[1]:shape(), saved[1]:device())
   for i, v in ipairs(self.state) do v:assign(saved[i]) end
 end
 

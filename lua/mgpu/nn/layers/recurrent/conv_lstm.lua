@@ -60,20 +60,15 @@ end
 
 -- The parts of t along its channels.
 local function channel_parts(cell, t, n)
-  if not images.is_first(cell) then return gates.parts(t, n) end
-  return t:split(n, 2)
+  return t:split(n, images.is_first(cell) and 2 or -1)
 end
 
 local ONES = { 1, 1 }
 
 -- The products of all gates, side by side in the channels.
 local function product(cell, x, kernel, masks, strides, dilations, padding)
-  local axis = images.is_first(cell) and 2 or -1
   local function multiply(t, part) return convolve(cell, t, part, strides, dilations, padding) end
-  if not masks or #masks == 1 then return multiply(masks and x * masks[1] or x, kernel) end
-  local list = gates.parts(kernel, #masks)
-  for i, part in ipairs(list) do list[i] = multiply(x * masks[i], part) end
-  return ops.concat(list, { axis = axis })
+  return gates.product(x, kernel, masks, multiply, images.is_first(cell) and 2 or -1)
 end
 
 -- x {steps, batch, ...} as {batch * steps, ...}, fn of it, and back; the batch stays in front, so that it can be split
@@ -147,19 +142,12 @@ local function cell_class(rank)
   end
 
   function in_loop.project(self, x, constants)
-    local y
     local function convolved(t, part)
       return over_steps(t, rank + 2, function(merged)
         return convolve(self, merged, part, self.all_strides, self.all_dilations, self.padding)
       end)
     end
-    if constants.input then
-      local list = gates.parts(self.kernel, 4)
-      for i, part in ipairs(list) do list[i] = convolved(x * constants.input[i], part) end
-      y = ops.concat(list, { axis = images.is_first(self) and -1 - rank or -1 })
-    else
-      y = convolved(x, self.kernel)
-    end
+    local y = gates.product(x, self.kernel, constants.input, convolved, images.is_first(self) and -1 - rank or -1)
     return constants.bias and y + constants.bias or y
   end
 

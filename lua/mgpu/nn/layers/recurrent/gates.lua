@@ -62,18 +62,6 @@ function M.add_weights(cell, kernel, recurrent, bias)
     regularizer = cell.bias_regularizer, constraint = cell.bias_constraint }
 end
 
---- parts(t, n) -> array of n equal parts of t along its last axis.
-function M.parts(t, n)
-  local rank = t:rank()
-  local size, list, ranges = t:shape()[rank] / n, {}, {}
-  for axis = 1, rank do ranges[axis] = {} end
-  for i = 1, n do
-    ranges[rank] = { (i - 1) * size + 1, i * size }
-    list[i] = t:slice(ranges)
-  end
-  return list
-end
-
 --- draw(cell, shape, dtype, training) -> {input = masks or nil, recurrent = masks or nil}, {} outside of training. As
 --- in Keras each gate has a mask only where the state is dropped too.
 -- ARGS count: of masks, if it does not depend on that.
@@ -91,15 +79,15 @@ function M.draw(cell, shape, dtype, training, count)
   return constants
 end
 
---- product(x, kernel, masks, multiply = matmul) -> the product of x with the kernel of all gates; masks: nil, one for
---- all gates, or one for each.
-function M.product(x, kernel, masks, multiply)
+--- product(x, kernel, masks, multiply = matmul, axis = -1) -> the product of x with the kernel of all gates, which are
+--- side by side along the axis; masks: nil, one for all gates, or one for each.
+function M.product(x, kernel, masks, multiply, axis)
   multiply = multiply or ops.matmul
   if not masks then return multiply(x, kernel) end
   if #masks == 1 then return multiply(x * masks[1], kernel) end
-  local list = M.parts(kernel, #masks)
+  local list = kernel:split(#masks, -1)
   for i, part in ipairs(list) do list[i] = multiply(x * masks[i], part) end
-  return ops.concat(list, { axis = -1 })
+  return ops.concat(list, { axis = axis or -1 })
 end
 
 --- define(class_name, gates, declared) -> a class of cells with `gates` kernels side by side, called as a layer. Its

@@ -60,7 +60,7 @@ function LSTMCell.in_loop:state_shapes() return { { self.units }, { self.units }
 
 function LSTMCell.in_loop:step(x, states, constants)
   local z = x + gates.product(states[1], self.recurrent_kernel, constants.recurrent)
-  local i, f, g, o = unpack(gates.parts(z, 4))
+  local i, f, g, o = unpack(z:split(4, -1))
   local c = self.gate(f) * states[2] + self.gate(i) * self.activate(g)
   local h = self.gate(o) * self.activate(c)
   return h, { h, c }
@@ -99,8 +99,8 @@ end
 
 -- The kernels' products where the state is reset before them.
 local function reset_before(self, x, h, constants)
-  local masks, xs = constants.recurrent, gates.parts(x, 3)
-  local z, r = unpack(gates.parts(gates.product(h, constants.gates, masks and { masks[1], masks[2] }), 2))
+  local masks, xs = constants.recurrent, x:split(3, -1)
+  local z, r = unpack(gates.product(h, constants.gates, masks and { masks[1], masks[2] }):split(2, -1))
   z, r = self.gate(xs[1] + z), self.gate(xs[2] + r)
   return z, self.activate(xs[3] + ops.matmul(r * (masks and h * masks[3] or h), constants.candidate))
 end
@@ -110,7 +110,7 @@ function GRUCell.in_loop:step(x, states, constants)
   if self.reset_after then
     local inner = gates.product(h, self.recurrent_kernel, constants.recurrent)
     if constants.bias then inner = inner + constants.bias end
-    local xs, hs = gates.parts(x, 3), gates.parts(inner, 3)
+    local xs, hs = x:split(3, -1), inner:split(3, -1)
     z = self.gate(xs[1] + hs[1])
     g = self.activate(xs[3] + self.gate(xs[2] + hs[2]) * hs[3])
   else
