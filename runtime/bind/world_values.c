@@ -100,6 +100,7 @@ typedef struct task {
     double fraction; /* SUM_LARGEST: of the elements of each tensor */
     mg_tensor **list;
     int n;
+    size_t bytes;                   /* of all */
     mg_tensor ***results, ***rests; /* places for what comes out; rests: SUM_LARGEST */
 } task;
 
@@ -115,6 +116,7 @@ static void take_tensors(lua_State *L, task *x) {
             bind_fail(L, MG_USAGE, "values of all ranks: entry %d is a %s, not a tensor", i + 1,
                       luaL_typename(L, -1));
         lua_pop(L, 1);
+        x->bytes += mg_tensor_bytes(x->list[i]);
     }
     bind_eval(L, x->list, x->n);
 }
@@ -179,10 +181,8 @@ static mg_status make_tensors(const values *v, const char *data, mg_tensor ***pl
 
 /* Each run of tensors of one dtype at a time. The ranks meet first: all have come to this call with
  * tensors of as many bytes. */
-static mg_status run_task(const task *x) {
-    int64_t bytes = 0;
-    for (int i = 0; i < x->n; i++) bytes += (int64_t)mg_tensor_bytes(x->list[i]);
-    MG_TRY(mg_world_meet_for_values(bytes, mg_stop_requested() ? MG_FLAG_STOP : 0));
+static mg_status exchange_all(const task *x) {
+    MG_TRY(mg_world_meet_for_values((int64_t)x->bytes, mg_stop_requested() ? MG_FLAG_STOP : 0));
     mg_status status = MG_OK;
     values v;
     for (int at = 0; at < x->n && status == MG_OK; at += v.n) {
@@ -195,12 +195,18 @@ static mg_status run_task(const task *x) {
     return status;
 }
 
+/* Raises on failure. The garbage collector learns what the results take. */
+static void run_task(lua_State *L, const task *x) {
+    bind_check(L, exchange_all(x));
+    bind_account(L, (x->rests ? 2 : 1) * x->bytes);
+}
+
 /* world_sum(tensors) -> their sums over the ranks, on their devices. All ranks call it. */
 static int core_world_sum(lua_State *L) {
     task x = {.kind = SUM};
     take_tensors(L, &x);
     x.results = push_places(L, x.n);
-    bind_check(L, run_task(&x));
+    run_task(L, &x);
     return 1;
 }
 
@@ -212,7 +218,7 @@ static int core_world_swap(lua_State *L) {
         return bind_fail(L, MG_USAGE, "world_swap: there is no rank %d beside this one", x.peer);
     take_tensors(L, &x);
     x.results = push_places(L, x.n);
-    bind_check(L, run_task(&x));
+    run_task(L, &x);
     return 1;
 }
 
@@ -228,7 +234,7 @@ static int core_world_sum_largest(lua_State *L) {
     take_tensors(L, &x);
     x.results = push_places(L, x.n);
     x.rests = push_places(L, x.n);
-    bind_check(L, run_task(&x));
+    run_task(L, &x);
     lua_pushvalue(L, -3); /* the results, below the places of the rests */
     lua_insert(L, -2);
     return 2;

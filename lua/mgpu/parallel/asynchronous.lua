@@ -36,13 +36,13 @@ local function to_device(value, device)
 end
 
 -- The jitted step that applies the gradients of a batch and updates loss and metrics.
-local function store_step(compiled, model, spread)
+local function store_step(compiled, model)
   return core.jit(function(result, rows, outputs, key) -- luacheck: no unused
     compiled.optimizer:apply_unscaled(result.grads, model.trainable_variables)
     result.rows = rows
     compiled.metrics:update(result)
     return outputs
-  end, spread)
+  end)
 end
 
 -- Waits for a device's result and applies it.
@@ -133,4 +133,4 @@ local function new(compiled, model)
   return self
 end
 
-return { new = new, gradient_step = gradient_step, store_step = store_step }
+return { new = new, gradient_step = gradient_step }

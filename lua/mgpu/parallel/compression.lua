@@ -8,11 +8,9 @@ local asynchronous = require "mgpu.parallel.asynchronous"
 local core = require "mgpu.core"
 local ranks = require("mgpu.parallel.replicas").common
 local row_share = require "mgpu.train.row_share"
+local train_step = require "mgpu.train.train_step"
 
 local ops = core.ops
-
-local TOO_LARGE = "the sum of a gradient over the ranks is not finite: the compression to float16 holds numbers up to "
-  .. "65504"
 
 -- ---- the ways to add up -------------------------------------------------------------------------
 
@@ -62,12 +60,12 @@ local function apply_step(self)
         grads[i] = core.place(sums[n]:to(v:dtype()), v:device())
       end
     end
-    if not self.compiled.optimizer.skips_steps then core.guard_finite(sums, TOO_LARGE) end
+    if not self.compiled.optimizer.skips_steps then core.guard_finite(sums, self.bad_sum) end
     self.compiled.optimizer:apply_unscaled(grads, self.model.trainable_variables)
   end, self.spread)
 end
 
--- The jitted step that makes terms of gradients: those of `rows` of the batch's rows.
+-- The jitted step that multiplies gradients by this rank's share of the rows of the batch.
 local function terms_step()
   return core.jit(function(grads, share)
     local terms = {}
@@ -76,7 +74,8 @@ local function terms_step()
   end)
 end
 
--- This rank's terms of the gradient of the batch; zeros if it has no rows. Adds the rows to the metrics.
+-- This rank's terms of the gradient of the batch; zeros if it has no rows; nil if a value is not finite. Adds the rows
+-- to the metrics.
 local function terms_of(self, batch, key)
   local rows, first, tensors = ranks.own_rows(self.share, batch)
   if rows == 0 then
@@ -90,7 +89,9 @@ local function terms_of(self, batch, key)
     end
     return zeros
   end
-  local result = ranks.with_own_draws(self.step, rows, batch.layout, key, first, batch.order, unpack(tensors))
+  local result = ranks.with_own_draws(ranks.attempt, self, self.step, rows, batch.layout, key, first, batch.order,
+    unpack(tensors))
+  if not result then return nil end
   local grads = {}
   self.connected = {}
   for i, g in ipairs(result.grads) do
@@ -106,14 +107,14 @@ function Compression:train_batch(take, key)
   local batch = take()
   if not batch then return false end
   self.sums.start()
-  self.apply(self.add_up(row_share.only_here(terms_of, self, batch, key)), key)
+  local terms = row_share.only_here(terms_of, self, batch, key)
+  ranks.raise(self, ranks.worst(self))
+  self.apply(self.add_up(terms), key)
   return true
 end
 
 function Compression:end_epoch()
-  local kept = {}
-  for _, v in ipairs(self.model.non_trainable_variables) do kept[#kept + 1] = v end
-  ranks.share_means(kept)
+  ranks.share_means(self.model.non_trainable_variables)
   self.sums.finish()
   ranks.share_draws()
 end
@@ -130,7 +131,8 @@ local function new(compiled, model)
       .. 'infinite: take "bfloat16", or the policy mixed_bfloat16')
   end
   local self = setmetatable({ compiled = compiled, model = model, spread = spread, share = row_share.of(compiled),
-    sums = ranks.metric_sums(compiled), terms = terms_step() }, Compression)
+    sums = ranks.metric_sums(compiled), terms = terms_step(), bad = 0,
+    bad_sum = how == "float16" and train_step.BAD_HALF_SUM or train_step.BAD_SUM }, Compression)
   self.step = asynchronous.gradient_step(compiled, model, spread)
   self.add_up = type(how) == "table" and sum_of_largest(how.top_k) or sum_of_halves(how)
   self.apply = apply_step(self)

@@ -253,10 +253,9 @@ local function forecast_of(chosen, list, r)
   if chosen.strategy == "async" or chosen.stages then
     fail("there is no forecast for strategy \"async\" and for device groups: leave out speeds")
   end
-  local n = 0
-  for _, d in ipairs(list) do n = n + (d.count or 1) end
-  local work, speeds = { devices = n, hosts = chosen.hosts or 1, batch = chosen.batch_size, products = r.products,
-    elements = r.elements, bytes = r.collective_bytes, collectives = r.collectives }, speeds_of(chosen.speeds)
+  local work, speeds = { devices = device_count { devices = list }, hosts = chosen.hosts or 1,
+    batch = chosen.batch_size, products = r.products, elements = r.elements, bytes = r.collective_bytes,
+    collectives = r.collectives }, speeds_of(chosen.speeds)
   local result = forecast.step(work, speeds)
   result.speeds, result.given, result.advice = speeds, chosen.speeds ~= nil, forecast.advice(work, speeds)
   return result

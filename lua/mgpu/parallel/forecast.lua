@@ -26,8 +26,8 @@ end
 
 --- step(work, speeds) -> {compute, communication, hidden, input, seconds, bound}: seconds, and which of "compute",
 --- "communication" and "input" takes most of the step.
--- work: rows, products and elements of the device with most rows; bytes and collectives, of its sums; devices, hosts,
--- and the rows of the batch.
+-- work: products and elements of the device with most rows; bytes and collectives of its sums; devices, hosts, and
+-- batch, its rows.
 function M.step(work, speeds)
   local s, each = speeds, math.ceil(work.devices / work.hosts)
   local t = { compute = 2 * work.products / s.compute + 4 * work.elements / s.memory }

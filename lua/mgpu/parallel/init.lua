@@ -11,6 +11,7 @@
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
 local options = require "mgpu.options"
+local server_roles = require "mgpu.parallel.server_roles"
 local strategies = require "mgpu.parallel.strategies"
 local view = require "mgpu.parallel.view"
 local world = require "mgpu.parallel.world"
@@ -132,11 +133,12 @@ function Strategy:scope(fn)
   return unpack(results, 2)
 end
 
--- With several processes, the sum of what each has.
-local function count_replicas(name, list)
-  if name == "async" then return 1 end
-  local sum = 0
-  for _, n in ipairs(world.is_joint() and core.world_gather(#list) or { #list }) do sum = sum + n end
+-- With several processes, the sum of what each has; those that only serve have none.
+local function count_replicas(name, list, chosen)
+  if name == "async" or (chosen.staleness or 0) ~= 0 then return 1 end
+  if not world.is_joint() then return #list end
+  local sum, own = 0, server_roles.is_only_server(name, chosen) and 0 or #list
+  for _, n in ipairs(core.world_gather(own)) do sum = sum + n end
   return sum
 end
 
@@ -164,7 +166,7 @@ function M.strategy(name, given)
   local chosen = strategies.check(name, given)
   local list, weights = devices.resolve("strategy", chosen.devices)
   return setmetatable({ name = name, devices = list, weights = weights, options = chosen,
-    num_replicas_in_sync = count_replicas(name, list) }, Strategy)
+    num_replicas_in_sync = count_replicas(name, list, chosen) }, Strategy)
 end
 
 -- The devices that the optimizer was made for (optimizers.lua), or nil. Raises if the model has others.

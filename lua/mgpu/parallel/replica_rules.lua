@@ -4,15 +4,10 @@
 -- the steps of a period, on all ranks together; rule.settle(), after a meet, gives all ranks the same weights. They
 -- concern the trainable variables. Sums over ranks are in their order, so all get equal bits.
 local core = require "mgpu.core"
+local values_of = require "mgpu.train.shared_weights".values_of
 
 local ops = core.ops
 local M = {}
-
-local function values_of(variables)
-  local list = {}
-  for i, v in ipairs(variables) do list[i] = v:value() end
-  return list
-end
 
 local function assign(variables, values)
   for i, v in ipairs(variables) do v:assign(values[i]) end

@@ -9,7 +9,10 @@ local core = require "mgpu.core"
 local row_share = require "mgpu.train.row_share"
 local rules = require "mgpu.parallel.replica_rules"
 local shared_weights = require "mgpu.train.shared_weights"
+local step_errors = require "mgpu.train.step_errors"
 local train_step = require "mgpu.train.train_step"
+
+local values_of = shared_weights.values_of
 
 -- ---- what the trainers of ranks have in common --------------------------------------------------
 
@@ -39,6 +42,27 @@ function Common.with_own_draws(fn, ...)
   return unpack(results, 2)
 end
 
+--- attempt(trainer, fn, ...) -> what fn(...) returns. If a value of a step is not finite, nil: trainer.bad becomes the
+--- number of the cause (step_errors.lua), for all ranks to raise together.
+function Common.attempt(trainer, fn, ...)
+  local ok, result = pcall(fn, ...)
+  if ok then return result end
+  trainer.bad = step_errors.cause(result) or error(result, 0)
+end
+
+--- worst(trainer) -> the cause that some rank has; 0: none. All ranks call it together.
+function Common.worst(trainer)
+  local worst = 0
+  for _, cause in ipairs(core.world_gather(trainer.bad)) do worst = math.max(worst, cause) end
+  return worst
+end
+
+--- raise(trainer, cause): raises it on all ranks, unless it is 0.
+function Common.raise(trainer, cause)
+  trainer.bad = 0
+  step_errors.raise_cause(cause)
+end
+
 --- spread(compiled) -> the devices of this rank, as core.jit takes them; nil for one.
 function Common.spread(compiled)
   local names = compiled.devices
@@ -47,12 +71,6 @@ function Common.spread(compiled)
 end
 
 -- ---- sums over the ranks ------------------------------------------------------------------------
-
-local function values_of(variables)
-  local list = {}
-  for i, v in ipairs(variables) do list[i] = v:value() end
-  return list
-end
 
 --- share_means(variables): they become the means of those of all ranks; whole numbers become those of rank 0.
 function Common.share_means(variables)
@@ -78,6 +96,7 @@ function Common.metric_sums(compiled)
   end
   function self.start() self.before = self.before or values_of(variables()) end
   function self.finish()
+    if not self.before then return end
     local list, grown = variables(), {}
     for i, v in ipairs(list) do grown[i] = v:value() - self.before[i] end
     for i, sum in ipairs(core.world_sum(grown)) do list[i]:assign(self.before[i] + sum) end
@@ -107,24 +126,27 @@ function Replicas:train_batch(take, key)
     self.rule.begin()
   end
   local rows, first, tensors = Common.own_rows(self.share, batch)
-  if rows > 0 then
-    Common.with_own_draws(self.step, 1, rows, batch.layout, key, first, batch.order, unpack(tensors))
+  if rows > 0 and self.bad == 0 then -- else it waits for the others
+    Common.with_own_draws(Common.attempt, self, self.step, 1, rows, batch.layout, key, first, batch.order,
+      unpack(tensors))
   end
   self.steps = self.steps + 1
-  if self.steps == self.period then self:meet() end
+  if self.steps == self.period then Common.raise(self, self:meet()) end
   return true
 end
 
---- meet(): brings the replicas together.
+--- meet() -> the cause, if a step of some rank had a value that is not finite, else 0: brings the replicas together.
 function Replicas:meet()
-  if self.steps == 0 then return end
+  if self.steps == 0 then return 0 end
+  local worst = Common.worst(self)
   self.rule.meet()
   self.steps = 0
+  return worst
 end
 
 function Replicas:end_epoch()
   if not self.begun then return end
-  self:meet()
+  local worst = self:meet()
   self.rule.settle()
   self.begun = false
   local trained, rest = {}, {}
@@ -135,6 +157,7 @@ function Replicas:end_epoch()
   Common.share_means(rest)
   self.sums.finish()
   Common.share_draws()
+  Common.raise(self, worst)
 end
 
 function Replicas:report() end -- luacheck: no self
@@ -145,6 +168,7 @@ function Replicas:abandon() end -- luacheck: no self
 local function new(compiled, model)
   local chosen = compiled.strategy_options
   return setmetatable({ model = model, share = row_share.of(compiled), sums = Common.metric_sums(compiled), steps = 0,
+    bad = 0,
     step = train_step.make(compiled, model, "train", Common.spread(compiled)), period = chosen.period or 1,
     rule = rules[compiled.strategy](model, chosen) }, Replicas)
 end

@@ -30,6 +30,16 @@ function M.of(strategy, chosen)
   return servers, workers
 end
 
+--- is_only_server(strategy, chosen) -> whether this rank keeps weights and does not work. All ranks call it together.
+function M.is_only_server(strategy, chosen)
+  if strategy ~= "parameter_server" then return false end
+  local _, workers = M.of(strategy, chosen)
+  for _, rank in ipairs(workers) do
+    if rank == core.world().rank then return false end
+  end
+  return true
+end
+
 --- deal(model, n) -> the variables of the model for each of n servers, the largest first to whom has least, in the
 --- order of the model.
 function M.deal(model, n)

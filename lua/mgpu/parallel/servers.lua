@@ -20,20 +20,14 @@ local core = require "mgpu.core"
 local ranks = require "mgpu.parallel.replicas".common
 local row_share = require "mgpu.train.row_share"
 local roles = require "mgpu.parallel.server_roles"
-local step_errors = require "mgpu.train.step_errors"
+local values_of = require "mgpu.train.shared_weights".values_of
 local train_step = require "mgpu.train.train_step"
 
 local ops = core.ops
 
 -- The numbers before the values of a message from a worker, besides one for each variable: whether it has a value.
-local PUSHED = 2 -- rows (-1: the worker has no more batches), whether a value is not finite
-local PULLED = 1 -- whether a value is not finite
-
-local function values_of(variables)
-  local list = {}
-  for i, v in ipairs(variables) do list[i] = v:value() end
-  return list
-end
+local PUSHED = 2 -- rows (-1: the worker has no more batches), why a value is not finite (0: all are)
+local PULLED = 1 -- why a value is not finite
 
 local function index_of(list, value)
   for i, each in ipairs(list) do
@@ -81,9 +75,9 @@ local function terms_of(self, grads, share)
 end
 
 -- Sends each server its part of the terms.
-local function push(self, rows, bad, terms)
+local function push(self, rows, terms)
   for s, rank in ipairs(self.servers) do
-    local numbers, values = { rows, bad }, {}
+    local numbers, values = { rows, self.bad }, {}
     for i, v in ipairs(self.shards[s]) do
       values[i] = terms and terms[v] or false
       numbers[PUSHED + i] = values[i] and 1 or 0
@@ -109,18 +103,12 @@ local function pull(self)
   end
 end
 
--- RETURNS the terms of the worker's rows, or nil and 1 if a value is not finite; nil and 0 without rows.
+-- RETURNS the terms of the worker's rows; nil without rows, and if a value is not finite: then self.bad says why.
 local function work(self, rows, share, batch, first, tensors, key)
-  if rows == 0 then return nil, 0 end
-  local ok, grads = pcall(ranks.with_own_draws, function(...)
-    local done, result = pcall(self.step, ...)
-    if not done and not step_errors.is_nonfinite(result) then error(result, 0) end
-    if not done then self.message = result end
-    return done and result or nil
-  end, rows, share, batch.layout, key, first, batch.order, unpack(tensors))
-  if not ok then error(grads, 0) end
-  if not grads then return nil, 1 end
-  return terms_of(self, grads, share), 0
+  if rows == 0 then return nil end
+  local grads = ranks.with_own_draws(ranks.attempt, self, self.step, rows, share, batch.layout, key, first,
+    batch.order, unpack(tensors))
+  return grads and terms_of(self, grads, share)
 end
 
 -- ---- the server -----------------------------------------------------------------------------------
@@ -139,8 +127,7 @@ end
 
 -- Applies what the workers (ranks) have sent, whose numbers are given by rank.
 local function apply(self, from, numbers, key)
-  local form, senders, is_trained = self.shard, {}, {}
-  for _, v in ipairs(self.trained) do is_trained[v] = true end
+  local form, senders, is_trained = self.shard, {}, self.is_trained
   for i, v in ipairs(form) do
     senders[i] = {}
     for _, rank in ipairs(from) do
@@ -157,12 +144,7 @@ local function apply(self, from, numbers, key)
     end
   end
   if not some then return end
-  row_share.only_here(function()
-    local ok, message = pcall(self.apply, grads, key)
-    if ok then return end
-    if not step_errors.is_nonfinite(message) then error(message, 0) end
-    self.message, self.bad = message, 1
-  end)
+  row_share.only_here(ranks.attempt, self, self.apply, grads, key)
 end
 
 local function expect_push(self, rank)
@@ -200,14 +182,14 @@ end
 
 function Sync:train_batch(take, key)
   core.world_sum {} -- all ranks have come, and know what a signal has asked of one
+  self.bad = ranks.worst(self) -- of a server that could not update, the other servers do not know otherwise
   local batch = self.bad == 0 and take() or nil
   if not batch then return false end
-  self:start()
+  self:start(key)
   Sync.expect(self)
   if self.is_worker then
     local rows, first, tensors = ranks.own_rows(self.share, batch)
-    local terms, bad = work(self, rows, rows / batch.rows, batch, first, tensors, key)
-    push(self, rows, bad, terms)
+    push(self, rows, work(self, rows, rows / batch.rows, batch, first, tensors, key))
   end
   if self.is_server then Sync.serve(self, key) end
   if self.is_worker then pull(self) end
@@ -230,15 +212,14 @@ end
 function Async.work(self, take, key)
   local batch = self.bad == 0 and take_round(self, take)
   if not batch then
-    push(self, -1, self.bad, nil)
+    push(self, -1, nil)
     return false
   end
   local first = batch.order and core.tensor(batch.at, { dtype = "int32" }) or batch.first
-  local terms, bad = work(self, batch.rows, 1, batch, first, batch.tensors, key)
+  local terms = work(self, batch.rows, 1, batch, first, batch.tensors, key)
   expect_replies(self)
-  push(self, batch.rows, bad, terms)
+  push(self, batch.rows, terms)
   pull(self)
-  self.bad = math.max(self.bad, bad)
   return true
 end
 
@@ -271,12 +252,13 @@ function Async.serve(self, take, key)
     self.working, self.steps[rank] = self.working - 1, math.huge
     release(self)
   end
+  take() -- sees that the data have ended, as the workers have
   return false
 end
 
 function Async:train_batch(take, key)
   if not self.begun then
-    self:start()
+    self:start(key)
     self.steps, self.waiting, self.seen, self.version, self.working = {}, {}, {}, 0, #self.workers
     for _, rank in ipairs(self.workers) do
       self.steps[rank], self.seen[rank] = 0, 0
@@ -291,7 +273,20 @@ end
 
 local Common = {}
 
-function Common:start()
+-- Which variables of the shard are trained; key: of the step, which changes with them.
+local function note_trained(self, key)
+  if self.key == key then return end
+  self.key, self.trained, self.is_trained = key, {}, {}
+  for _, v in ipairs(self.is_server and self.model.trainable_variables or {}) do
+    if index_of(self.shard, v) then
+      table.insert(self.trained, v)
+      self.is_trained[v] = true
+    end
+  end
+end
+
+function Common:start(key)
+  note_trained(self, key)
   if self.begun then return end
   self.begun = true
   self.sums.start()
@@ -321,11 +316,7 @@ function Common:end_epoch()
   local base = 0
   for _, each in ipairs(core.world_gather(core.rng_state().base)) do base = math.max(base, each) end
   core.rng_state { seed = core.rng_state().seed, base = base }
-  local bad = 0
-  for _, each in ipairs(core.world_gather(self.bad)) do bad = math.max(bad, each) end
-  local message = self.message
-  self.bad, self.message = 0, nil
-  if bad > 0 then core.fail("nonfinite", message and message:gsub("^[^:]*:%d+: ", "") or train_step.BAD_LOSS) end
+  ranks.raise(self, ranks.worst(self))
 end
 
 function Common:report(values)
@@ -376,10 +367,7 @@ local function new(compiled, model)
     for _, v in ipairs(s == 1 and self.counters or {}) do table.insert(self.pulled[s], v) end
   end
   local mine = index_of(servers, rank)
-  self.shard, self.own_pulled, self.trained = self.shards[mine], self.pulled[mine], {}
-  for _, v in ipairs(model.trainable_variables) do
-    if mine and index_of(self.shard, v) then table.insert(self.trained, v) end
-  end
+  self.shard, self.own_pulled = self.shards[mine], self.pulled[mine]
   self.share = roles.share_of(#compiled.devices, self.is_worker)
   self.step, self.apply = gradient_step(self), apply_step(self)
   return self

@@ -5,6 +5,7 @@
 -- schedule. optimizer.learning_rate, schedules and callbacks are about the rate before this factor.
 local core = require "mgpu.core"
 local say = require "mgpu.say"
+local server_roles = require "mgpu.parallel.server_roles"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -19,9 +20,10 @@ function M.declare(compiled, chosen)
   local kind = chosen.lr_scale
   if kind and not FACTORS[kind] then
     core.fail("usage", ('compile: lr_scale must be "linear", "sqrt" or false, got %s'):format(tostring(kind)))
-  elseif kind and compiled.strategy == "async" then
-    core.fail("usage", 'compile: lr_scale cannot be combined with strategy "async", whose steps are of one device '
-      .. "each: leave it out")
+  elseif kind and (compiled.strategy == "async" or (compiled.strategy_options.staleness or 0) ~= 0) then
+    core.fail("usage", ("compile: lr_scale cannot be combined with strategy %q%s, whose steps are of one %s each: "
+      .. "leave it out"):format(compiled.strategy, compiled.strategy == "async" and "" or " and staleness",
+      compiled.strategy == "async" and "device" or "worker"))
   end
   rule_of(compiled):scale_rate(kind and true or false)
 end
@@ -33,6 +35,7 @@ function M.replicas(compiled)
   own = own / (spread and spread.stages or 1)
   if not (spread and spread.joint) then return own end
   if world.is_joint() then
+    if server_roles.is_only_server(compiled.strategy, compiled.strategy_options) then own = 0 end
     compiled.replicas = 0
     for _, n in ipairs(core.world_gather(own)) do compiled.replicas = compiled.replicas + n end
   end

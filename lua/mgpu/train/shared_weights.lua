@@ -15,6 +15,13 @@ function M.variables_of(model)
   return list
 end
 
+--- values_of(variables) -> their present values.
+function M.values_of(variables)
+  local list = {}
+  for i, v in ipairs(variables) do list[i] = v:value() end
+  return list
+end
+
 local function count_changes(model)
   local sum = 0
   for _, v in ipairs(M.variables_of(model)) do sum = sum + 1 + core.variable_changes(v) end

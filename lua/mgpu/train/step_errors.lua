@@ -11,7 +11,7 @@ local train_step = require "mgpu.train.train_step"
 local M = {}
 
 local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE,
-  BatchNormalization.BAD_STATISTICS, Optimizer.BAD_UPDATE }
+  BatchNormalization.BAD_STATISTICS, Optimizer.BAD_UPDATE, train_step.BAD_SUM, train_step.BAD_HALF_SUM }
 local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
   .. "values in the data"
 
@@ -22,6 +22,19 @@ function M.is_nonfinite(message)
   for _, what in ipairs(NOT_FINITE) do
     if message:sub(-#what) == what then return what end
   end
+end
+
+--- cause(message) -> the number of the guard that is_nonfinite finds, from 1, which ranks can tell each other; or nil.
+function M.cause(message)
+  local found = M.is_nonfinite(message)
+  for number, what in ipairs(NOT_FINITE) do
+    if what == found then return number end
+  end
+end
+
+--- raise_cause(number): raises the message of that guard; 0: nothing.
+function M.raise_cause(number)
+  if number > 0 then core.fail("nonfinite", NOT_FINITE[number]) end
 end
 
 --- check_weights(model, place): raises if a variable of the compiled model is not finite. The guards of a step look
@@ -43,7 +56,7 @@ function M.raise(message, place, model)
   if (code == "device" or code == "comm") and not message:find(place, 1, true) then
     core.fail(code, ("%s: %s"):format(place, (message:gsub("^[^:]*:%d+: ", ""))))
   end
-  if M.is_nonfinite(message) then
+  if M.is_nonfinite(message) and not message:find(place, 1, true) then
     if model then M.check_weights(model, place) end
     local remedy = message:sub(-#Optimizer.BAD_UPDATE) == Optimizer.BAD_UPDATE and "" or ": " .. REMEDY
     core.fail(code, ("%s: %s%s"):format(place, (message:gsub("^[^:]*:%d+: ", "")), remedy))

@@ -19,6 +19,8 @@ local M = {}
 -- The messages of a step that met a NaN or infinity; step_errors.lua adds epoch and step.
 M.BAD_LOSS = "the loss is not finite (NaN or infinite)"
 M.BAD_GRADIENT = "a gradient is not finite (NaN or infinite)"
+M.BAD_SUM = "the sum of a gradient over the ranks is not finite (NaN or infinite)"
+M.BAD_HALF_SUM = "the sum of a gradient over the ranks is not finite: float16 holds numbers up to 65504"
 
 -- ---- the batch ----------------------------------------------------------------------------------
 

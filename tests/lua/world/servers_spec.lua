@@ -79,6 +79,27 @@ for who, dying in pairs { ["a server"] = 2, ["a worker"] = 1 } do
   end
 end
 
+test("an update that is not finite on one server ends the fit on all ranks", function()
+  local output = run_script(4, [[
+    local zero = mgpu.Sequential { mgpu.layers.Input { 2 }, mgpu.layers.Dense { 1, kernel_initializer = "zeros" } }
+    zero:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 1e30 },
+      strategy = strategy("parameter_server", { servers = 2 }) }
+    -- the gradient of the kernel is large, that of the bias is not
+    print((select(2, pcall(zero.fit, zero, x * 1e10, y, { batch_size = 10, verbose = 0 }))))]])
+  local _, told = output:gsub("%d: fit: epoch 1, step 1: dense_1/kernel is not finite [^\n]+the update overflowed", "")
+  if told ~= 4 then check.fail(("%d ranks were told: %s"):format(told, output)) end
+end)
+
+test("lr_scale counts the devices that train", function()
+  local output = run_script(3, [[
+    model:compile { loss = "mse", lr_scale = "linear", strategy = strategy("parameter_server") }
+    model:fit(x, y, { verbose = 1 })
+    if rank == 0 then print(strategy("parameter_server", {}).num_replicas_in_sync)
+    else strategy("parameter_server", {}) end]])
+  check.matches(output, "the learning rate is multiplied by 2, for 2 devices")
+  check.matches(output, "\n2\n")
+end)
+
 local WRONG = {
   { 'strategy("parameter_server", { staleness = -1 })',
     'strategy: option "staleness" must be a whole number of steps from 0 on, or "unbounded", got %-1' },
@@ -88,6 +109,9 @@ local WRONG = {
     'strategy "parameter_server": 2 of 2 processes would be servers, so none is left to work' },
   { 'model:compile { loss = "mse", strategy = "parameter_server", accumulate = 2 }',
     'compile: accumulate cannot be combined with strategy "parameter_server": leave it out' },
+  { 'model:compile { loss = "mse", lr_scale = "linear", strategy = strategy("parameter_server", '
+    .. "{ staleness = 1 }) }",
+    'compile: lr_scale cannot be combined with strategy "parameter_server" and staleness, whose steps are of one ' },
   { 'model:compile { loss = "mse", strategy = "central", steps_per_execution = 2 }',
     'compile: steps_per_execution cannot be combined with strategy "central": leave it out' },
   { 'model:compile { loss = "mse", strategy = strategy("parameter_server", { staleness = 1 }) } model:fit(x, y, '
