@@ -145,8 +145,8 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-all fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability \
-        bench cover error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size doc docs install \
-        uninstall clean help FORCE
+        bench cover error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size \
+        doc docs install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

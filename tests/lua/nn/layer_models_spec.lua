@@ -9,7 +9,7 @@ local core = require "mgpu.core"
 local test = check.test
 local FOLDER = "tests/golden/layer_models/"
 local PREDICTS = 2e-5 -- float32, some ten layers
-local TRAINS = 1e-4 -- three steps
+local TRAINS = 1e-4 -- rounding of PREDICTS in the gradients of three steps
 
 local can, problem = pcall(core.h5_read, FOLDER .. "attention_3.15.h5")
 if not can and core.error_code() == "unsupported" then check.skip(problem) end

@@ -12,8 +12,8 @@ local test = check.test
 local TOLERANCE = 1e-6 -- of float32; its top_k is the reason, the other golden numbers are float64
 
 -- Metrics that are not made by their name alone.
-local MADE = { cosine_similarity = function() return mgpu.losses.cosine_similarity end,
-
+local MADE = {
+  cosine_similarity = function() return mgpu.losses.cosine_similarity end,
   ["a function"] = function() return function(y, p) return (y - p):abs():max(-1) end end,
   ["a function of each number"] = function() return function(y, p) return (y - p):abs() end end,
   top_k_categorical_accuracy = function() return mgpu.metrics.TopKCategoricalAccuracy { k = 2 } end,

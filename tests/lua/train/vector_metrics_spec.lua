@@ -48,6 +48,7 @@ test("scores of classes are the same on two and three devices", function()
     for i = 1, n do devices[i] = "cpu:" .. i - 1 end
     local several = history(devices)
     for _, name in ipairs(NAMES) do
+      -- float32 sums in another order
       check.near(several[name], one[name], 1e-5)
       check.near(several["val_" .. name], one["val_" .. name], 1e-5)
     end

@@ -1,6 +1,7 @@
 -- The examples for several processes: each prints the same last line on one process and on two.
 
 local check = require "check"
+local launched = require "lua.world.launched"
 local mgpu = require "mgpu"
 
 local test = check.test
@@ -151,13 +152,6 @@ test("multi_worker.lua gives the numbers of one process on two", function()
   check.matches(output, "Worker 0 of 2, started by mgpulua\nNumber of replicas in sync: 2\n")
 end)
 
--- A port that was free a moment ago.
-local function free_port()
-  local text = check.run [[for p in $(shuf -i 21000-29000 -n 50); do
-    if ! grep -q ":$(printf %04X $p) " /proc/net/tcp; then echo $p; break; fi; done]]
-  return tonumber(text:match "^%d+")
-end
-
 -- Runs multi_worker.lua once for each task of the cluster, all at once; `roles`: {"worker 0", ...}.
 local function run_tasks(cluster, roles)
   local command = {}
@@ -175,7 +169,7 @@ end
 
 test("multi_worker.lua reads its place from TF_CONFIG", function()
   check.needs(built .. "/mgpu-ucx.so")
-  local address = ('"127.0.0.1:%d"'):format(free_port())
+  local address = ('"127.0.0.1:%s"'):format(launched.free_port())
   local output, status = run_tasks(('{"chief": [%s], "worker": ["127.0.0.1:9"]}'):format(address),
     { "chief 0", "worker 0" })
   check.equal(status, 0, output)
@@ -186,7 +180,7 @@ end)
 
 test("multi_worker.lua trains with a parameter server of TF_CONFIG", function()
   check.needs(built .. "/mgpu-ucx.so")
-  local output, status = run_tasks(('{"worker": ["127.0.0.1:%d"], "ps": ["127.0.0.1:9"]}'):format(free_port()),
+  local output, status = run_tasks(('{"worker": ["127.0.0.1:%s"], "ps": ["127.0.0.1:9"]}'):format(launched.free_port()),
     { "worker 0", "ps 0" })
   check.equal(status, 0, output)
   check.matches(output, "Parameter servers: 1\n")

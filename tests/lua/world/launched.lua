@@ -30,4 +30,9 @@ function M.needs_program(name)
   if check.run("PATH=$PATH:/usr/sbin; command -v " .. name) == "" then check.skip(name .. " is not installed") end
 end
 
+--- free_port() -> a port that was free a moment ago, as text.
+function M.free_port()
+  return check.run(check.program .. [[ --np 1 -e 'print((os.getenv "MGPU_HUB":match "%d+$"))']]):match "%d+"
+end
+
 return M

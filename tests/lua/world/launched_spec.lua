@@ -7,11 +7,6 @@ local launched = require "lua.world.launched"
 local JOIN, expected, sorted = launched.JOIN, launched.expected, check.sorted_lines
 local needs_transport, needs_program = launched.needs_transport, launched.needs_program
 
--- A port that is free now.
-local function free_port()
-  return check.run(check.program .. [[ --np 1 -e 'print((os.getenv "MGPU_HUB":match "%d+$"))']]):match "%d+"
-end
-
 -- Starts a process with each text of variables, and returns their output, sorted.
 local function together(variables)
   local commands = {}
@@ -32,7 +27,7 @@ end)
 
 test("processes with torchrun's variables are one world", function()
   needs_transport "ucx"
-  local port, variables = free_port(), {}
+  local port, variables = launched.free_port(), {}
   for rank = 0, 2 do
     variables[rank + 1] = ("RANK=%d WORLD_SIZE=3 LOCAL_RANK=%d LOCAL_WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=%s "
       .. "TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=False OMP_NUM_THREADS=1"):format(rank, rank, port)
@@ -42,7 +37,7 @@ end)
 
 test("processes with TF_CONFIG are one world", function()
   needs_transport "ucx"
-  local cluster, variables = ('{"chief": ["127.0.0.1:%s"], "worker": ["127.0.0.1:1"]}'):format(free_port()), {}
+  local cluster, variables = ('{"chief": ["127.0.0.1:%s"], "worker": ["127.0.0.1:1"]}'):format(launched.free_port()), {}
   for i, role in ipairs { "chief", "worker" } do
     variables[i] = ("'TF_CONFIG={\"cluster\": %s, \"task\": {\"type\": \"%s\", \"index\": 0}}'"):format(cluster, role)
   end
@@ -58,7 +53,7 @@ test("processes started by mpirun of Open MPI are one world, by MPI or by UCX", 
   end
   check.equal(run "", expected("openmpi", 3))
   needs_transport "ucx"
-  check.equal(run("MGPU_TRANSPORT=ucx MGPU_HUB=127.0.0.1:" .. free_port()), expected("openmpi", 3))
+  check.equal(run("MGPU_TRANSPORT=ucx MGPU_HUB=127.0.0.1:" .. launched.free_port()), expected("openmpi", 3))
 end)
 
 test("processes started by mpirun of MPICH are one world", function()

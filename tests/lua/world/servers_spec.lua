@@ -1,5 +1,6 @@
 -- Parameter servers, and strategy "central" over processes (server_fits.lua).
 local check = require "check"
+local launched = require "lua.world.launched"
 local ranks = require "world.ranks"
 local test = check.test
 
@@ -139,16 +140,9 @@ test("the norm of all gradients needs a single server", function()
     'strategy "parameter_server": global_clipnorm needs the gradients of all variables, but 2 servers have a part')
 end)
 
--- A port that was free a moment ago.
-local function free_port()
-  local text = check.run [[for p in $(shuf -i 21000-29000 -n 50); do
-    if ! grep -q ":$(printf %04X $p) " /proc/net/tcp; then echo $p; break; fi; done]]
-  return tonumber(text:match "^%d+")
-end
-
 test("tasks of TF_CONFIG whose type is ps are the servers", function()
   check.needs(check.program:match "^(.*)/" .. "/mgpu-ucx.so")
-  local path, port, list = check.path "tf.lua", free_port(), {}
+  local path, port, list = check.path "tf.lua", launched.free_port(), {}
   check.write(path, SCRIPT .. [[
     local servers, workers = require("mgpu.parallel.server_roles").of("parameter_server", {})
     local ok, message = pcall(require("mgpu.parallel.server_roles").of, "parameter_server", { servers = 1 })
