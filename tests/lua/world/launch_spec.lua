@@ -187,7 +187,11 @@ end)
 -- What two processes find that this mpirun starts, in the order of ranks.
 local function started_by(command, package)
   if check.run("command -v " .. command:match "mpirun%S+") == "" then check.skip(package .. " is not installed") end
-  return sorted(check.run(("%s -np 2 %s --output all %s </dev/null"):format(command, check.program, script)))
+  local errors = check.path "errors"
+  local text, status = check.run(("%s -np 2 %s --output all %s </dev/null 2>%s"):format(command, check.program, script,
+    errors))
+  if status ~= 0 or text == "" then check.fail(("status %d: %s"):format(status, check.read(errors))) end
+  return sorted(text)
 end
 
 test("processes started by mpirun of Open MPI find their places", function()
