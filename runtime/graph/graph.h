@@ -124,6 +124,8 @@ typedef struct mg_plan_report { /* what one device does in a run */
 } mg_plan_report;
 /* The random draws and the variables assigned in each run. */
 void mg_plan_effects(const mg_plan *p, int64_t *draws, int *assigns);
+/* How many devices, of all ranks, compute the whole step, each for itself; 1 if they share it. */
+int mg_plan_repeats(const mg_plan *p);
 /* How many devices the plan is on, and what number i of them does. */
 int mg_plan_devices(const mg_plan *p);
 mg_plan_report mg_plan_describe(const mg_plan *p, int i);

@@ -10,6 +10,10 @@ void mg_plan_effects(const mg_plan *p, int64_t *draws, int *assigns) {
     *assigns = p->n_assigns;
 }
 
+int mg_plan_repeats(const mg_plan *p) {
+    return p->comms && !p->shards.rows && p->n_stages == 1 ? p->shards.n : 1;
+}
+
 /* One part per device. */
 int mg_plan_devices(const mg_plan *p) {
     return p->n_parts;

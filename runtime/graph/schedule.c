@@ -27,6 +27,7 @@ typedef struct unit {
     int depth;      /* in the commit phase: length of its chain of producers there */
     int last;       /* of a reduction in a bucket: the bucket's last one; else -1 */
     bool is_urgent; /* such a reduction, or makes the terms of one */
+    bool awaits;    /* reads the result of such a reduction */
 } unit;
 
 /* The work of one call. */
@@ -151,6 +152,7 @@ static void count_edges(scheduler *s) {
         for (int i = 0; i < input_count(s, u); i++)
             for (int k = producers(s, u, i, p) - 1; k >= 0; k--) {
                 s->units[p[k]].n_edges++;
+                s->units[u].awaits |= s->units[p[k]].last >= 0;
                 if (!s->units[p[k]].source) s->units[u].n_waiting++;
             }
     }
@@ -183,10 +185,11 @@ static int64_t node_bytes(const scheduler *s, int node) {
     return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
 }
 
-/* Bytes made minus bytes freed if u ran now. Urgent units come first, whatever memory they need: an
- * asynchronous communicator then reduces while the following steps compute. */
+/* Bytes made minus bytes freed if u ran now. Urgent units come first, whatever memory they need,
+ * and those that read the result of a reduction come when nothing else is ready: an asynchronous
+ * communicator then reduces while the steps between compute. */
 static int64_t memory_growth(const scheduler *s, int u) {
-    int64_t bytes = 0;
+    int64_t bytes = s->units[u].awaits ? INT64_MAX / 2 : 0;
     if (s->units[u].is_urgent) return INT64_MIN;
     for (int i = 0; i < output_count(s, u); i++) bytes += node_bytes(s, output_node(s, u, i));
     for (int i = 0; i < input_count(s, u); i++) {

@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "device/buffer.h"
 #include "graph/plan.h"
+#include "ops/attrs.h"
 #include "ops/build.h"
 #include "ref_devices.h"
 #include <pthread.h>
@@ -371,6 +372,47 @@ static void a_bucket_is_full_at_its_length(void **state) {
     mg_tensor_release(x);
 }
 
+static bool reads_from(const mg_kernel_graph *graph, const mg_step *s, const char *op) {
+    for (int i = 0; i < graph->n_steps; i++)
+        for (int k = 0; k < s->n_in; k++)
+            if (graph->steps[i].op && strcmp(graph->steps[i].op->name, op) == 0 &&
+                graph->steps[i].out[0] == s->in[k])
+                return true;
+    return false;
+}
+
+/* What reads the result of a reduction comes after all that can be computed beside it, even if it
+ * needs less memory. */
+static void a_step_computes_beside_its_reductions(void **state) {
+    (void)state;
+    const mg_ints first = {.n = 1, .v = {0}}, second = {.n = 1, .v = {1}};
+    mg_tensor *x = tensor(RANKS, MG_BUCKET_BYTES / 4, 1), *outputs[2];
+    mg_scope *scope;
+    assert_int_equal(mg_scope_open(&scope), MG_OK);
+    mg_trace *t = mg_trace_begin(devices[0]);
+    assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL, false), MG_OK);
+    mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x));
+    /* The first is done with few numbers, the second needs a table and three passes. */
+    outputs[0] = reduce("max", reduce("sum", rows, &first, true), &second, false);
+    outputs[1] = mg_make("softmax", &(mg_axis_attrs){.axis = 1}, 1, scale(rows, 2));
+    mg_plan *plan = mg_trace_end(t, outputs, 2);
+    mg_scope_close(scope);
+    assert_non_null(plan);
+    const mg_kernel_graph *graph = &plan->parts[1].lowered.graph;
+    int reader = -1, beside = -1;
+    for (int i = 0; i < graph->n_steps; i++) {
+        const mg_step *s = &graph->steps[i];
+        if (s->op && strcmp(s->op->name, "softmax") == 0) beside = i;
+        if (s->op && strcmp(s->op->name, "max") == 0) {
+            assert_true(reads_from(graph, s, "all_reduce"));
+            reader = i;
+        }
+    }
+    assert_true(beside >= 0 && reader > beside);
+    mg_plan_free(plan);
+    mg_tensor_release(x);
+}
+
 /* Setup of the group: opens ref:0 to ref:2. */
 static int open_devices(void **state) {
     (void)state;
@@ -386,6 +428,7 @@ int main(void) {
         cmocka_unit_test(a_bucket_that_a_rank_gives_up_fails_on_the_others),
         cmocka_unit_test(a_step_issues_buckets_and_has_the_same_bits_without),
         cmocka_unit_test(a_bucket_is_full_at_its_length),
+        cmocka_unit_test(a_step_computes_beside_its_reductions),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
