@@ -97,6 +97,22 @@ static void keep_signed_upvalues(lua_State *L, const bind_jitted *j, const bind_
     lua_pop(L, 2);
 }
 
+/* Calls the function `reminder`, if there is one, once: several devices compute all of the step. */
+static void remind_of_shards(lua_State *L, bind_jitted *j, const mg_plan *plan) {
+    const int n = mg_plan_repeats(plan);
+    if (n == 1 || j->reminded) return;
+    j->reminded = true;
+    lua_getfenv(L, 1);
+    lua_getfield(L, -1, "reminder");
+    if (lua_isfunction(L, -1)) {
+        lua_pushinteger(L, n);
+        lua_call(L, 1, 0);
+        lua_pop(L, 1);
+        return;
+    }
+    lua_pop(L, 2);
+}
+
 /* Traces fn with the arguments first..last and puts the plan into the list. */
 static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_signature *s,
                                       uint64_t hash, int first, int last) {
@@ -119,6 +135,7 @@ static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_s
     memcpy(e->key, s->key, s->n);
     e->key_size = s->n;
     keep_signed_upvalues(L, j, e);
+    remind_of_shards(L, j, plan);
     return e;
 }
 
@@ -290,7 +307,8 @@ static int jit_gc(lua_State *L) {
 
 /* Reads the options at index 2: {devices = names, weights = shares, stages = number of groups,
  * local_norm = boolean, central = name, joint = whether all ranks of the world share the step,
- * absent = number of further devices, which are not there: the step is only reported on}. */
+ * absent = number of further devices, which are not there: the step is only reported on,
+ * reminder = a function that gets the number of devices if each computes the whole step}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -353,6 +371,10 @@ static int core_jit(lua_State *L) {
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, 1);
     lua_rawseti(L, -2, 1);
+    if (lua_istable(L, 2)) {
+        lua_getfield(L, 2, "reminder");
+        lua_setfield(L, -2, "reminder");
+    }
     lua_setfenv(L, -2);
     return 1;
 }

@@ -133,6 +133,7 @@ typedef struct bind_jitted {
     int n_entries, n_traces;
     uint64_t clock; /* calls so far */
     bool warned;    /* of too many traces */
+    bool reminded;  /* that several devices compute the same */
 } bind_jitted;
 
 /* ---- jit.c ---- */

@@ -28,6 +28,7 @@ local function make_step(net, batch)
   local optimizer = mgpu.optimizers.RMSprop { learning_rate = 1e-3 }
   local loss_of = mgpu.losses.categorical_crossentropy
   local step = mgpu.jit(function(x, y)
+    x, y = x:shard(), y:shard()
     local loss, gradients = mgpu.value_and_grad(function()
       return loss_of(y, model(x, { training = true }))
     end, model.trainable_variables)()

@@ -308,7 +308,7 @@ end
 --
 -- devices: as in compile, but no groups. In fn, x:shard() says that the rows of x are split over the devices, in a
 -- world of several processes over those of all ranks; what is computed of them is combined where that is needed, so
--- means, gradients and updates are those of all rows. Without it, fn runs where its tensors are.
+-- means, gradients and updates are those of all rows. Without it each device computes all of fn, which is a warning.
 -- Example:
 --     local step = mgpu.jit(function(x) return (x * x + 1):sum() end)
 --     print(step(mgpu.tensor { 1, 2 }):item()) -- traces the function and compiles it  --> 7
