@@ -260,6 +260,7 @@ function M.collect()
     { ["activations."] = mgpu.activations })
   models_page()
   parallel_page()
+  function_page("mgpu.testing", "testing", introduction_of "mgpu.testing", { ["testing."] = mgpu.testing })
   function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
   for _, page in ipairs(pages) do
     for _, objects in ipairs(OBJECTS[page.file] or {}) do page:add_named(objects[2], objects[1]) end

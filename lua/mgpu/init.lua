@@ -117,7 +117,7 @@ for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_polic
   loaders[name] = function() return require "mgpu.nn.mixed_precision"[name] end
 end
 for _, kind in ipairs { "layers", "optimizers", "losses", "metrics", "callbacks", "initializers",
-  "regularizers", "constraints", "schedules", "datasets", "data", "activations", "parallel" } do
+  "regularizers", "constraints", "schedules", "datasets", "data", "activations", "parallel", "testing" } do
   loaders[kind] = function() return require("mgpu." .. (aliases[kind] or kind)) end
 end
 

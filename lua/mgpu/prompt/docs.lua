@@ -16,7 +16,7 @@ local M = {}
 
 -- Where a name alone is looked for, in this order.
 local PLACES = { "", "layers", "optimizers", "losses", "metrics", "callbacks", "schedules", "initializers",
-  "regularizers", "constraints", "activations", "datasets", "data", "models", "parallel", "image", "Model",
+  "regularizers", "constraints", "activations", "datasets", "data", "models", "parallel", "testing", "image", "Model",
   "Sequential", "Layer" }
 
 -- ---- what a text means ----------------------------------------------------------------------------
