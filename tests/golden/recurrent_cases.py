@@ -48,6 +48,10 @@ IMAGES = [
      (2, 3, 3, 4, 1)),
     ("ConvLSTM2D", {"filters": 1, "kernel_size": 2, "dilation_rate": 2, "go_backwards": True,
                     "unit_forget_bias": False} | SEQUENCE, (2, 2, 4, 4, 1)),
+    ("ConvLSTM3D", {"filters": 1, "kernel_size": 2, "padding": "same", "return_state": True} | SEQUENCE,
+     (2, 2, 2, 3, 2, 2)),
+    ("ConvLSTM3D", {"filters": 1, "kernel_size": [1, 2, 2], "strides": [2, 1, 2], "recurrent_activation": "tanh"},
+     (2, 3, 3, 3, 4, 1)),
     ("Bidirectional", {"layer": ("ConvLSTM2D", {"filters": 1, "kernel_size": 2})}, (2, 2, 3, 3, 1)),
 ]
 

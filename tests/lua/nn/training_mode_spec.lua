@@ -215,6 +215,7 @@ for _, name in ipairs { "SimpleRNN", "LSTM", "GRU" } do RANDOM[name] = { { units
 RANDOM.Bidirectional = { { layer = { class_name = "LSTM", config = { units = 4, dropout = 0.5 } } }, { 4, 5 } }
 RANDOM.ConvLSTM1D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 2 } }
 RANDOM.ConvLSTM2D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 6, 6, 2 } }
+RANDOM.ConvLSTM3D = { { filters = 4, kernel_size = 2, dropout = 0.5 }, { 2, 4, 4, 4, 2 } }
 RANDOM.RNN = { { cell = { class_name = "GRUCell", config = { units = 4, dropout = 0.5 } } }, { 4, 5 } }
 RANDOM.TimeDistributed = { { layer = { class_name = "Dropout", config = { rate = 0.5 } } }, { 4, 20 } }
 -- Layers whose call takes the mode and does the same in both; of SpectralNormalization, the inner layer's output.

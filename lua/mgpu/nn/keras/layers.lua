@@ -25,6 +25,7 @@ local ROWS = {
   Conv3DTranspose = { unused = { groups = 1 } },
   ConvLSTM1D = RECURRENT,
   ConvLSTM2D = RECURRENT,
+  ConvLSTM3D = RECURRENT,
   CustomScaleLayer = { module = "keras.src.applications.inception_resnet_v2" },
   DepthwiseConv1D = { unused = { groups = 1 } },
   DepthwiseConv2D = { unused = { groups = 1 } },

@@ -28,6 +28,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Conv3DTranspose = "conv3d",
   ConvLSTM1D = "recurrent.conv_lstm",
   ConvLSTM2D = "recurrent.conv_lstm",
+  ConvLSTM3D = "recurrent.conv_lstm",
   Cropping1D = "edges",
   Cropping2D = "image_sizes",
   Cropping3D = "edges",
@@ -111,7 +112,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "ConvLSTM3D", "StringLookup", "TextVectorization",
+  "StringLookup", "TextVectorization",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
   Convolution1D = "Conv1D", Convolution1DTranspose = "Conv1DTranspose", Convolution2D = "Conv2D",

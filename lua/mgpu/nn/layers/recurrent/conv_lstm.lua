@@ -1,19 +1,47 @@
---- Recurrent layers over sequences of images or of sequences: LSTMs whose products are convolutions.
+--- Recurrent layers over sequences of images, of volumes or of sequences: LSTMs whose products are convolutions.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local gates = require "mgpu.nn.layers.recurrent.gates"
 local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
 local RNN = require "mgpu.nn.layers.recurrent.rnn"
+local spaces = require "mgpu.nn.layers.spaces"
+local volumes = require "mgpu.nn.layers.volumes"
 
 local ops = core.ops
 local M = {}
 
--- What depends on the number of axes of an image.
+-- The convolution of images {batch, rows, columns, channels}.
+local function over_images(t, kernel, strides, dilations, padding)
+  local s, k = t:shape(), kernel:shape()
+  return ops.conv2d(t, kernel, { strides = strides, dilations = dilations,
+    pads = images.pads(padding, s[2], s[3], images.spans({ k[1], k[2] }, dilations), strides) })
+end
+
+-- Of sequences {batch, rows, channels}, as images of one row.
+local function over_sequences(t, kernel, strides, dilations, padding)
+  local s, k = t:shape(), kernel:shape()
+  t = ops.reshape(t, { shape = { s[1], 1, s[2], s[3] } })
+  local y = over_images(t, ops.reshape(kernel, { shape = { 1, unpack(k) } }), { 1, strides[1] }, { 1, dilations[1] },
+    padding)
+  s = y:shape()
+  return ops.reshape(y, { shape = { s[1], s[3], s[4] } })
+end
+
+-- Of volumes {batch, depth, rows, columns, channels}.
+local function over_volumes(t, kernel, strides, dilations, padding)
+  return volumes.conv(t, core.is_tensor(kernel) and kernel or kernel:value(),
+    { strides = strides, dilations = dilations, padding = padding })
+end
+
+-- What depends on the number of axes of an image: its options and axes, and the convolution with the channels last.
 local KINDS = {
-  { size = "single", one = 1, axes = "batch, steps, rows, channels", list = function(v) return { 1, v } end },
-  { size = "pair", one = { 1, 1 }, axes = "batch, steps, rows, columns, channels", list = function(v) return v end },
+  { size = "single", one = 1, axes = "batch, steps, rows, channels", convolve = over_sequences },
+  { size = "pair", one = { 1, 1 }, axes = "batch, steps, rows, columns, channels", convolve = over_images },
+  { size = "triple", one = { 1, 1, 1 }, axes = "batch, steps, depth, rows, columns, channels", convolve = over_volumes },
 }
+
+local function as_list(sizes) return type(sizes) == "table" and sizes or { sizes } end
 
 local function options_of(rank)
   local kind = KINDS[rank]
@@ -29,41 +57,17 @@ local function options_of(rank)
   }, { { "unit_forget_bias", "boolean", default = true } })
 end
 
--- t {batch, ...} in the cell's data format as an image {batch, rows, columns, channels}, and back.
-local function to_image(cell, t)
-  local s = t:shape()
-  if cell.rank == 2 then return images.is_first(cell) and images.to_last(t) or t end
-  if images.is_first(cell) then
-    t, s = ops.permute(t, { order = { 1, 3, 2 } }), { s[1], s[3], s[2] }
-  end
-  return ops.reshape(t, { shape = { s[1], 1, s[2], s[3] } })
-end
-
-local function from_image(cell, t)
-  if cell.rank == 2 then return images.is_first(cell) and images.to_first(t) or t end
-  local s = t:shape()
-  t = ops.reshape(t, { shape = { s[1], s[3], s[4] } })
-  return images.is_first(cell) and ops.permute(t, { order = { 1, 3, 2 } }) or t
-end
-
 -- The convolution of t, in the cell's data format, with a kernel.
 local function convolve(cell, t, kernel, strides, dilations, padding)
-  t = to_image(cell, t)
-  local s, k = t:shape(), kernel:shape()
-  if cell.rank == 1 then
-    k = { 1, k[1], k[2], k[3] }
-    kernel = ops.reshape(kernel, { shape = k })
-  end
-  return from_image(cell, ops.conv2d(t, kernel, { strides = strides, dilations = dilations,
-    pads = images.pads(padding, s[2], s[3], images.spans({ k[1], k[2] }, dilations), strides) }))
+  return spaces.as_last(cell, t, function(x)
+    return KINDS[cell.rank].convolve(x, kernel, strides, dilations, padding)
+  end)
 end
 
 -- The parts of t along its channels.
 local function channel_parts(cell, t, n)
   return t:split(n, images.is_first(cell) and 2 or -1)
 end
-
-local ONES = { 1, 1 }
 
 -- The products of all gates, side by side in the channels.
 local function product(cell, x, kernel, masks, strides, dilations, padding)
@@ -86,7 +90,7 @@ end
 local function output_sizes(cell, sizes)
   local out = {}
   for i, size in ipairs(sizes) do
-    out[i] = images.output_size(size, cell.spans[i], cell.steps[i], cell.padding)
+    out[i] = images.output_size(size, cell.spans[i], cell.all_strides[i], cell.padding)
     if out[i] < 1 then
       cell:fail("the kernel does not fit into an input of size %d: pad it or use a smaller one", size)
     end
@@ -97,17 +101,15 @@ end
 -- The class of cells for images of `rank` axes. It is no public layer, as in Keras.
 local function cell_class(rank)
   local Cell = Layer:extend("ConvLSTMCell", options_of(rank))
-  local in_loop, kind = {}, KINDS[rank]
+  local in_loop, ones = {}, as_list(KINDS[rank].one)
   Cell.rank, Cell.gates, Cell.in_loop = rank, 4, in_loop
 
   function Cell:init()
     gates.start(self)
     images.check_steps(self)
-    self.all_strides, self.all_dilations = kind.list(self.strides), kind.list(self.dilation_rate)
-    local sizes = kind.list(self.kernel_size)
-    local spans = images.spans(sizes, self.all_dilations)
-    self.sizes, self.spans, self.steps = { unpack(sizes, 3 - rank) }, { unpack(spans, 3 - rank) },
-      { unpack(self.all_strides, 3 - rank) }
+    self.all_strides, self.all_dilations = as_list(self.strides), as_list(self.dilation_rate)
+    self.sizes = as_list(self.kernel_size)
+    self.spans = images.spans(self.sizes, self.all_dilations)
   end
 
   function Cell:build(shape)
@@ -152,7 +154,7 @@ local function cell_class(rank)
   end
 
   function in_loop.step(self, x, states, constants)
-    local z = x + product(self, states[1], self.recurrent_kernel, constants.recurrent, ONES, ONES, "same")
+    local z = x + product(self, states[1], self.recurrent_kernel, constants.recurrent, ones, ones, "same")
     local i, f, g, o = unpack(channel_parts(self, z, 4))
     local c = self.gate(f) * states[2] + self.gate(i) * self.activate(g)
     local h = self.gate(o) * self.activate(c)
@@ -189,5 +191,15 @@ M.ConvLSTM1D = layer_class(1)
 --     local film = L.ConvLSTM2D { 4, 3, padding = "same", return_sequences = true }
 --     print(unpack(film(mgpu.ones { 2, 5, 8, 8, 1 }):shape()))  --> 2 5 8 8 4
 M.ConvLSTM2D = layer_class(2)
+
+--- ConvLSTM3D {filters, kernel_size, strides = {1, 1, 1}, padding = "valid", return_sequences = false, ...}
+-- An LSTM over sequences of volumes, whose products with kernels are convolutions. x {batch, steps, depth, rows,
+-- columns, channels} (or channels_first: {batch, steps, channels, depth, rows, columns}) -> {batch, depth', rows',
+-- columns', filters}, with return_sequences {batch, steps, depth', rows', columns', filters}.
+-- Weights: kernel {depth, rows, columns, channels, 4 filters}, recurrent_kernel {depth, rows, columns, filters,
+-- 4 filters}, bias {4 filters}. Options and errors: as ConvLSTM2D.
+-- Example:
+--     print(unpack(L.ConvLSTM3D { 2, 3 } (mgpu.ones { 1, 2, 4, 5, 6, 1 }):shape()))  --> 1 2 3 4 2
+M.ConvLSTM3D = layer_class(3)
 
 return M
