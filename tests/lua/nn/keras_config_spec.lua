@@ -116,7 +116,7 @@ test("classes and options that we do not have are refused by name", function()
   refused(text_of { class_name = "CuDNNLSTM", config = { name = "l", units = 2 } },
     'unknown layer class "CuDNNLSTM"', "data")
   refused(text_of { class_name = "Lambda", config = { name = "l" } }, "Python code cannot be run", "unsupported")
-  refused(text_of(dense_entry { lora_rank = 4 }), 'Dense "d": the option lora_rank = 4 is not supported', "unsupported")
+  refused(text_of(dense_entry { fancy = 4 }), 'Dense "d": the option fancy = 4 is not supported', "unsupported")
   refused(text_of(dense_entry { activation = "maxout" }), 'the activation "maxout" is not known', "unsupported")
   refused(text_of(dense_entry { kernel_initializer = "stft" }), 'the initializer "stft" cannot be used', "unsupported")
   refused(text_of(dense_entry { kernel_regularizer = { class_name = "Mine", config = {} } }), '"Mine" cannot be used',

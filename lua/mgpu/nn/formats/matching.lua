@@ -171,7 +171,8 @@ end
 --- layer by their order only.
 -- ARGS groups: the file's layers that have weights, array of {name =, tensors =}; layers: those of the model, array of
 -- {name =, variables =}; how: see the top, and how.convert(v, t), the tensor t of the file in the form of the
--- variable v. Errors: another number of layers or weights, or another shape; then nothing has changed.
+-- variable v. RETURNS the variables that have got a value, as a set. Errors: another number of layers or weights, or
+-- another shape; then nothing has changed.
 function M.assign_layers(model, path, groups, layers, how)
   how = how or {}
   local list = {}
@@ -191,11 +192,14 @@ function M.assign_layers(model, path, groups, layers, how)
       end
     end
   end
+  local loaded = {}
   for _, entry in ipairs(list) do
     local v, t = entry[1], entry[2]
     if t:dtype() ~= v:dtype() then t = t:cast(v:dtype()) end
     v:assign(t:to(v:device()))
+    loaded[v] = true
   end
+  return loaded
 end
 
 return M

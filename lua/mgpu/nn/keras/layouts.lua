@@ -130,7 +130,12 @@ function M.by_path.load(model, file, how)
     end
     seen[layer] = true
   end, file.groups[weights.FIRST_FOLDER] and weights.FIRST_FOLDER)
-  matching.assign_layers(model, file.path, groups, layers, how)
+  local loaded = matching.assign_layers(model, file.path, groups, layers, how)
+  for layer in pairs(seen) do
+    for _, v in ipairs(layer.value_loaded and layer.weights or {}) do
+      if loaded[v] then layer:value_loaded(v) end
+    end
+  end
 end
 
 --- by_path.add_numbered(entries, made, path, name, tensors): adds the group path/vars with the tensors 0, 1, ...
@@ -148,7 +153,9 @@ function M.by_path.add(entries, made, model)
     if seen[layer] then return end
     seen[layer] = true
     local tensors = {}
-    for i, v in ipairs(variables) do tensors[i] = v:value() end
+    for i, v in ipairs(variables) do
+      tensors[i] = layer.stored_value and layer:stored_value(v) or v:value()
+    end
     M.by_path.add_numbered(entries, made, path, layer.name, tensors)
   end)
 end

@@ -3,6 +3,7 @@ local activations = require "mgpu.nn.activations"
 local core = require "mgpu.core"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
+local lora = require "mgpu.nn.layers.lora"
 local masks = require "mgpu.nn.masks"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
@@ -98,15 +99,16 @@ M.Lambda = Lambda
 -- y = activation(x W + b) over the last axis: x {batch, ..., inputs} -> {batch, ..., units}, in the dtype of x.
 -- Weights: kernel W {inputs, units}, bias b {units}.
 -- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer,
--- kernel_constraint, bias_constraint. Errors: x with fewer than 2 axes, or another last axis than at the first call.
+-- kernel_constraint, bias_constraint, lora_rank and lora_alpha (see enable_lora).
+-- Errors: x with fewer than 2 axes, or another last axis than at the first call.
 -- Example:
 --     local dense = L.Dense { 4, activation = "relu" }
 --     print(unpack(dense(mgpu.ones { 2, 3 }):shape()))  --> 2 4
 --     -- a kernel of 3 * 4 numbers and 4 biases
 --     print((dense:count_params()))  --> 16
-local Dense = Layer:extend("Dense", kernels.options { positional = 1,
+local Dense = Layer:extend("Dense", lora.options(kernels.options { positional = 1,
   { "units", "integer", min = 1, required = true },
-})
+}))
 
 Dense.supports_masking = true
 
@@ -120,6 +122,8 @@ function Dense:build(shape)
   self.kernel = kernels.add(self, "kernel", { shape[#shape], self.units })
   kernels.add_bias(self, self.units)
 end
+
+lora.adapt(Dense, "kernel")
 
 function Dense:output_shape(shape)
   if self.activate == activations.glu or type(self.activation) == "function" then
@@ -135,7 +139,7 @@ function Dense:call(x)
   if shape[#shape] ~= inputs then
     self:fail("the input has %s features, the layer was built for %d", tostring(shape[#shape]), inputs)
   end
-  local y = ops.matmul(x, self.kernel)
+  local y = ops.matmul(x, lora.weight(self):value())
   if self.bias then y = y + self.bias end
   return self.activate(y)
 end
@@ -145,15 +149,15 @@ M.Dense = Dense
 -- ---- Embedding ----------------------------------------------------------------------------------
 
 --- Embedding {input_dim, output_dim, embeddings_initializer = "uniform", embeddings_regularizer =,
--- embeddings_constraint =, mask_zero = false}
+-- embeddings_constraint =, mask_zero = false, lora_rank =, lora_alpha =}
 -- Looks up one row of a table for each id: x {batch, ...} of whole numbers 0 .. input_dim - 1 ->
 -- {batch, ..., output_dim}. Weight: embeddings {input_dim, output_dim}.
 -- mask_zero: id 0 is padding; its steps are masked (nn/masks.lua), and 0 is still a row of the table.
--- Errors: an id outside the table, found when the step runs.
+-- lora_rank, lora_alpha: see enable_lora. Errors: an id outside the table, found when the step runs.
 -- Example:
 --     local words = L.Embedding { 1000, 16 } -- 1000 words, 16 numbers for each
 --     print(unpack(words(mgpu.tensor { { 4, 8, 15 }, { 16, 23, 42 } }):shape()))  --> 2 3 16
-local Embedding = Layer:extend("Embedding", { positional = 2,
+local Embedding = Layer:extend("Embedding", lora.options { positional = 2,
   { "input_dim", "integer", min = 1, required = true },
   { "output_dim", "integer", min = 1, required = true },
   { "embeddings_initializer", "initializer", default = "uniform" },
@@ -170,6 +174,9 @@ function Embedding:build()
     initializer = self.embeddings_initializer, regularizer = self.embeddings_regularizer,
     constraint = self.embeddings_constraint }
 end
+
+local build_table = Embedding.build
+lora.adapt(Embedding, "embeddings")
 
 function Embedding:output_shape(shape)
   local out = { unpack(shape) }
@@ -190,7 +197,7 @@ function Embedding:call(x)
   local ids = integer_ids(x)
   core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
     ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
-  return ops.cast(ops.gather(self.embeddings, ids, { axis = 1 }), { dtype = self.compute_dtype })
+  return ops.cast(ops.gather(lora.weight(self):value(), ids, { axis = 1 }), { dtype = self.compute_dtype })
 end
 
 M.Embedding = Embedding
@@ -198,7 +205,8 @@ M.Embedding = Embedding
 -- ---- ReversibleEmbedding ------------------------------------------------------------------------
 
 --- ReversibleEmbedding {input_dim, output_dim, tie_weights = true, embeddings_initializer = "uniform",
--- embeddings_regularizer =, embeddings_constraint =, mask_zero = false, reverse_dtype =, logit_soft_cap =}
+-- embeddings_regularizer =, embeddings_constraint =, mask_zero = false, reverse_dtype =, logit_soft_cap =,
+-- lora_rank =, lora_alpha =}
 -- An Embedding that also goes back: with the call option reverse = true x {batch, ..., output_dim} -> scores of all ids
 -- {batch, ..., input_dim}, the products with the rows of the table; with tie_weights = false with the columns of a
 -- weight reverse_embeddings {output_dim, input_dim}. logit_soft_cap: scores become cap * tanh(scores / cap).
@@ -208,7 +216,7 @@ M.Embedding = Embedding
 --     local words = L.ReversibleEmbedding { 1000, 16 }
 --     local vectors = words(mgpu.tensor { { 4, 8, 15 } })
 --     print(unpack(words(vectors, { reverse = true }):shape()))  --> 1 3 1000
-local ReversibleEmbedding = Layer:extend("ReversibleEmbedding", { positional = 2,
+local ReversibleEmbedding = Layer:extend("ReversibleEmbedding", lora.options { positional = 2,
   { "input_dim", "integer", min = 1, required = true },
   { "output_dim", "integer", min = 1, required = true },
   { "tie_weights", "boolean", default = true },
@@ -225,11 +233,13 @@ ReversibleEmbedding.call_options = { { "reverse", "boolean" } }
 ReversibleEmbedding.call_parameters = { "reverse", "training" }
 
 function ReversibleEmbedding:build()
-  Embedding.build(self)
+  build_table(self)
   if self.tie_weights then return end
   self.reverse_embeddings = self:add_weight { name = "reverse_embeddings",
     shape = { self.output_dim, self.input_dim }, initializer = self.embeddings_initializer }
 end
+
+lora.adapt(ReversibleEmbedding, "embeddings")
 
 function ReversibleEmbedding:output_shape(shape, _, options)
   if not (options and options.reverse) then return Embedding.output_shape(self, shape) end
@@ -250,7 +260,7 @@ function ReversibleEmbedding:call(x, training, options)
   if not (options and options.reverse) then return Embedding.call(self, x, training) end
   self:output_shape(x:shape(), nil, options)
   local dtype = self.reverse_dtype or self.compute_dtype
-  local kernel = ops.cast((self.reverse_embeddings or self.embeddings):value(), { dtype = dtype })
+  local kernel = ops.cast((self.reverse_embeddings or lora.weight(self)):value(), { dtype = dtype })
   local y = ops.matmul(ops.cast(x, { dtype = dtype }), kernel, { transpose_b = self.tie_weights })
   local cap = self.logit_soft_cap
   return cap and ops.tanh(y * (1 / cap)) * cap or y

@@ -8,6 +8,7 @@ local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
+local lora = require "mgpu.nn.layers.lora"
 local sequences = require "mgpu.nn.layers.sequences"
 
 local ops = core.ops
@@ -53,15 +54,15 @@ end
 -- x {batch, steps, channels} (or channels_first) -> {batch, steps', filters}, in the dtype of x.
 -- Weights: kernel {kernel_size, channels / groups, filters}, bias {filters}.
 -- Options: data_format, use_bias = true, kernel_initializer = "glorot_uniform", bias_initializer = "zeros",
--- kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint.
--- Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels; a kernel larger
--- than the input.
+-- kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, lora_rank and
+-- lora_alpha (see enable_lora). Errors: strides and dilation_rate both above 1; groups that do not divide filters and
+-- channels; a kernel larger than the input.
 -- Example:
 --     local sum = L.Conv1D { 1, 3, padding = "causal", kernel_initializer = "ones" }
 --     print(sum(mgpu.arange(1, 6):reshape { 1, 5, 1 }):reshape { -1 }) -- each step and the two before it
 --     --> tensor {5} float32 cpu:0
 --     --> { 1,  3,  6,  9, 12}
-local Conv1D = Layer:extend("Conv1D", kernels.options { positional = 2,
+local Conv1D = Layer:extend("Conv1D", lora.options(kernels.options { positional = 2,
   FILTERS,
   { "kernel_size", "single", min = 1, required = true },
   { "strides", "single", default = 1, min = 1 },
@@ -69,7 +70,7 @@ local Conv1D = Layer:extend("Conv1D", kernels.options { positional = 2,
   sequences.data_format,
   { "dilation_rate", "single", default = 1, min = 1 },
   GROUPS,
-})
+}))
 M.Conv1D = Conv1D
 
 function Conv1D:init()
@@ -89,6 +90,8 @@ function Conv1D:build(shape)
   kernels.add_bias(self, self.filters)
 end
 
+lora.adapt(Conv1D, "kernel")
+
 function Conv1D:output_shape(shape)
   return Activation.shape_after(self, sequences.window_shape(self, shape, self.span, self.strides, self.filters,
     "kernel"))
@@ -99,7 +102,7 @@ function Conv1D:call(x)
   images.check_input(self, x)
   return self.activate(sequences.as_image(self, x, function(t)
     local s, kernel = t:shape(), self.kernel:shape()
-    local y = ops.conv2d(t, ops.reshape(self.kernel, { shape = { 1, unpack(kernel) } }), {
+    local y = ops.conv2d(t, ops.reshape(lora.weight(self):value(), { shape = { 1, unpack(kernel) } }), {
       strides = { 1, self.strides }, dilations = { 1, self.dilation_rate }, groups = self.groups,
       pads = sequences.pads(self.padding, s[3], self.span, self.strides) })
     return self.bias and y + self.bias or y
@@ -114,15 +117,15 @@ end
 -- Weights: kernel {rows, columns, channels / groups, filters}, bias {filters}.
 -- Options: activation, data_format, use_bias = true, kernel_initializer = "glorot_uniform",
 -- bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
--- bias_constraint. Errors: strides and dilation_rate both above 1; groups that do not divide filters and channels;
--- a kernel larger than the input.
+-- bias_constraint, lora_rank and lora_alpha (see enable_lora). Errors: strides and dilation_rate both above 1; groups
+-- that do not divide filters and channels; a kernel larger than the input.
 -- Example:
 --     local conv = L.Conv2D { 32, 3, strides = 2, padding = "same", activation = "relu" }
 --     print(unpack(conv(mgpu.ones { 8, 28, 28, 1 }):shape()))  --> 8 14 14 32
 --     -- 32 kernels of 3 * 3 * 1 numbers, and 32 biases
 --     print((conv:count_params()))  --> 320
-local Conv2D = Layer:extend("Conv2D", kernels.options { positional = 2,
-  FILTERS, KERNEL_SIZE, STRIDES, PADDING, images.data_format, DILATION_RATE, GROUPS })
+local Conv2D = Layer:extend("Conv2D", lora.options(kernels.options { positional = 2,
+  FILTERS, KERNEL_SIZE, STRIDES, PADDING, images.data_format, DILATION_RATE, GROUPS }))
 M.Conv2D = Conv2D
 
 function Conv2D:init()
@@ -141,11 +144,13 @@ function Conv2D:build(shape)
   kernels.add_bias(self, self.filters)
 end
 
+lora.adapt(Conv2D, "kernel")
+
 function Conv2D:output_shape(shape) return window_shape(self, shape, self.filters) end
 
 function Conv2D:call(x)
   return call_on_image(self, x, function(t, s)
-    return ops.conv2d(t, self.kernel, { strides = self.strides, groups = self.groups, dilations = self.dilation_rate,
+    return ops.conv2d(t, lora.weight(self):value(), { strides = self.strides, groups = self.groups, dilations = self.dilation_rate,
       pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
   end)
 end

@@ -5,6 +5,7 @@ local Activation = require "mgpu.nn.layers.activation".Activation
 local images = require "mgpu.nn.layers.images"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
+local lora = require "mgpu.nn.layers.lora"
 local spaces = require "mgpu.nn.layers.spaces"
 local transposed = require "mgpu.nn.layers.transposed"
 local volumes = require "mgpu.nn.layers.volumes"
@@ -36,9 +37,9 @@ end
 -- Example:
 --     local conv = L.Conv3D { 8, 3, strides = 2, padding = "same" }
 --     print(unpack(conv(mgpu.ones { 1, 6, 8, 8, 2 }):shape()))  --> 1 3 4 4 8
-local Conv3D = Layer:extend("Conv3D", kernels.options { positional = 2,
+local Conv3D = Layer:extend("Conv3D", lora.options(kernels.options { positional = 2,
   FILTERS, KERNEL_SIZE, STRIDES, PADDING, images.data_format, DILATION_RATE,
-  { "groups", "integer", default = 1, min = 1 } })
+  { "groups", "integer", default = 1, min = 1 } }))
 M.Conv3D = Conv3D
 
 function Conv3D:init()
@@ -58,6 +59,8 @@ function Conv3D:build(shape)
   kernels.add_bias(self, self.filters)
 end
 
+lora.adapt(Conv3D, "kernel")
+
 function Conv3D:output_shape(shape)
   return Activation.shape_after(self,
     spaces.window_shape(self, shape, self.span, self.strides, self.filters, "kernel"))
@@ -65,7 +68,7 @@ end
 
 function Conv3D:call(x)
   return call_on_volume(self, x, function(t)
-    return volumes.conv(t, self.kernel:value(), { strides = self.strides, dilations = self.dilation_rate,
+    return volumes.conv(t, lora.weight(self):value(), { strides = self.strides, dilations = self.dilation_rate,
       padding = self.padding, groups = self.groups })
   end)
 end

@@ -5,7 +5,7 @@
 -- letter of the kernel that y does not have is an axis of x that is summed.
 -- Weights: kernel, and with bias_axes (letters of y) a bias of these axes, and of size 1 along later ones.
 -- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
--- bias_constraint. Errors: an equation of another form; sizes of x and y that differ; letters that are unknown.
+-- bias_constraint, lora_rank and lora_alpha (see enable_lora). Errors: an equation of another form; sizes of x and y that differ; letters that are unknown.
 -- Example:
 --     local layer = L.EinsumDense { "abc,cd->abd", { -1, 8 }, bias_axes = "d" }
 --     print(unpack(layer(mgpu.ones { 2, 5, 3 }):shape()))  --> 2 5 8
@@ -16,13 +16,14 @@ local core = require "mgpu.core"
 local einsum = require "mgpu.tensor.einsum"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
+local lora = require "mgpu.nn.layers.lora"
 
-local EinsumDense = Layer:extend("EinsumDense", kernels.weight_options({ positional = 2,
+local EinsumDense = Layer:extend("EinsumDense", lora.options(kernels.weight_options({ positional = 2,
   { "equation", "string", required = true },
   { "output_shape", "shape", required = true },
   { "activation", "activation" },
   { "bias_axes", "string" },
-}, { { "kernel", "glorot_uniform" }, { "bias", "zeros" } }, true))
+}, { { "kernel", "glorot_uniform" }, { "bias", "zeros" } }, true)))
 
 -- The letters of x, of the kernel and of y, and where "..." stands: "left", "right" or nil.
 local function parse(self)
@@ -100,6 +101,8 @@ function EinsumDense:build(shape)
   if self.bias_axes then self:add_bias(out, elided) end
 end
 
+lora.adapt(EinsumDense, "kernel")
+
 --- layer:add_bias(shape of y, axes of "..."): makes the bias. For build.
 -- Example:
 --     local layer = L.EinsumDense { "ab,bc->ac", 4, bias_axes = "c" }
@@ -127,7 +130,7 @@ end
 
 function EinsumDense:call(x)
   resolved(self, x:shape())
-  local y = einsum(self.equation, { x, self.kernel:value() })
+  local y = einsum(self.equation, { x, lora.weight(self):value() })
   if self.bias then y = y + self.bias end
   return self.activate(core.is_tensor(y) and y or y:value())
 end

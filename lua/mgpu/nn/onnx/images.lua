@@ -5,6 +5,7 @@
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
+local lora = require "mgpu.nn.layers.lora"
 
 local ops = core.ops
 
@@ -86,7 +87,7 @@ local function conv(g, layer, v)
   local strides, dilations = list_of(layer.strides), list_of(layer.dilation_rate)
   local attributes = window_attributes(layer, v, list_of(layer.span), strides)
   attributes.dilations = dilations
-  local kernel = g:weight(layer.kernel, layer.compute_dtype, "first", #strides == 2 and TO_OIHW or TO_OIW)
+  local kernel = g:weight(lora.weight(layer), layer.compute_dtype, "first", #strides == 2 and TO_OIHW or TO_OIW)
   return activated(g, layer, convolve(g, layer, channels_second(g, layer, v), { kernel = kernel, bias = layer.bias,
     groups = layer.groups, attributes = attributes }), v)
 end

@@ -5,6 +5,7 @@
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
+local lora = require "mgpu.nn.layers.lora"
 
 local M = {}
 
@@ -222,7 +223,7 @@ end
 
 function M.Dense(g, layer, v)
   local dtype, shape = layer.compute_dtype, { unpack(v.shape) }
-  local x, kernel = g:plain(v), g:weight(layer.kernel, dtype)
+  local x, kernel = g:plain(v), g:weight(lora.weight(layer), dtype)
   shape[#shape] = layer.units
   local name
   if #shape == 2 then
@@ -238,7 +239,7 @@ end
 function M.Embedding(g, layer, v)
   if layer.mask_zero then layer:fail "mask_zero: ONNX has no masks: such a layer cannot be saved as .onnx" end
   if not v.dtype:find "int" then v = g:cast(v, "int32") end
-  local name = g:op("Gather", { g:weight(layer.embeddings, layer.compute_dtype), g:plain(v) }, { axis = 0 })
+  local name = g:op("Gather", { g:weight(lora.weight(layer), layer.compute_dtype), g:plain(v) }, { axis = 0 })
   return g.value(name, layer:output_shape(v.shape), layer.compute_dtype)
 end
 
