@@ -84,6 +84,9 @@ CASES = [
                             "l2_regularization_strength": 0.1}),
     ("Ftrl", {"learning_rate": 0.05, "learning_rate_power": -0.7, "initial_accumulator_value": 0.3,
               "l2_shrinkage_regularization_strength": 0.1}),
+    ("Muon", {}), ("Muon", {"learning_rate": 0.1, "nesterov": False, "rms_rate": None, "ns_steps": 2,
+                            "adam_lr_ratio": 0.5, "weight_decay": 0.1, "adam_weight_decay": 0.05}),
+    ("Muon", {"learning_rate": 0.02, "momentum": 0.8, "adam_beta_1": 0.8, "adam_beta_2": 0.9, "muon_a": 3.0}),
     ("Adafactor", {}), ("Adafactor", {"learning_rate": 0.3, "beta_2_decay": -0.6, "clip_threshold": 0.5,
                                       "relative_step": False, "weight_decay": 0.1}),
     ("Adafactor", {"learning_rate": _schedule(
@@ -145,6 +148,7 @@ def _case(name, args):
         optimizer.apply([_gradient(step, k) for k in range(len(SHAPES))], variables)
     assert variables[0].dtype == "float64"
     assert keras.ops.convert_to_tensor(optimizer.learning_rate).dtype == "float64"
+    args = {key: False if value is None else value for key, value in args.items()}
     case = {"optimizer": name, "args": args, "final": [v.numpy() for v in variables]}
     if optimizer.use_ema:
         optimizer.finalize_variable_values(variables)

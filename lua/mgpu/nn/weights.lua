@@ -48,7 +48,7 @@ local function check_sizes(self, spec)
 end
 
 --- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, constraint =,
---- dtype =, autocast = true, beside = false} -> the variable. For build. dtype: by default the layer's policy chooses it.
+--- dtype =, autocast = true, beside = false} -> the variable. For build. dtype: by default that of the layer's policy.
 --- autocast = false: call reads the weight in its own dtype, whatever the layer computes in. beside: the weight has its
 --- initial value even in a model made from a file, which may lack it. Errors: an unknown size; a jitted function around
 --- it.

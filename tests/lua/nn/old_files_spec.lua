@@ -69,8 +69,8 @@ test("kernels that Theano has turned around are turned back", function()
 end)
 
 test("a model whose optimizer we do not have, or the file has not, is loaded without it, with a sentence", function()
-  for name, reason in pairs { Adafactor = "the state of the optimizer Adafactor is not read from files of Keras",
-    Muon = "there is no optimizer Muon here" } do
+  for name, reason in pairs { Adafactor = "the state of the optimizer Adafactor is not read from .h5 files",
+    MultiOptimizer = "there is no optimizer MultiOptimizer here" } do
     local entries, path = {}, check.path(name .. ".h5")
     for _, entry in ipairs(core.h5_read "tests/golden/keras/adam_3.h5") do
       if entry.attribute == "training_config" then entry.text = entry.text:gsub('"Adam"', '"' .. name .. '"') end
@@ -88,15 +88,15 @@ test("a model whose optimizer we do not have, or the file has not, is loaded wit
   end
 end)
 
-test("a .keras file of ours with Adafactor is loaded without the optimizer, with a sentence", function()
-  local model, path = mgpu.Sequential { mgpu.Input { 2 }, mgpu.layers.Dense { 1 } }, check.path "adafactor.keras"
+test("a .h5 file of ours with Adafactor is loaded without the optimizer, with a sentence", function()
+  local model, path = mgpu.Sequential { mgpu.Input { 2 }, mgpu.layers.Dense { 1 } }, check.path "adafactor.h5"
   model:compile { optimizer = "adafactor", loss = "mse" }
   model:fit(mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }, { verbose = 0 })
   model:save(path)
   local loaded
   local text = fixtures.printed(function() loaded = mgpu.load_model(path) end)
   check.falsy(loaded.compiled, "compiled")
-  check.matches(text, "Adafactor is not read from files of Keras: the model is loaded without it, so call compile")
+  check.matches(text, "Adafactor is not read from .h5 files: the model is loaded without it, so call compile")
 end)
 
 test("a decay that is none, or beside a schedule, is an error about the file", function()

@@ -69,7 +69,7 @@ function M.load_model(path, custom, compile)
   end)
   local trained = compile and file:text("", "training_config")
   local config = trained and core.json_decode(trained)
-  if not trained or training.is_foreign(config, at) then return model end
+  if not trained or training.is_foreign(config, at, true) then return model end
   local tensors, names = {}, {}
   if file.groups.optimizer_weights then
     tensors, names = layouts.by_layer.tensors(file, "optimizer_weights")

@@ -15,7 +15,10 @@ local PER_VARIABLE = { SGD = { "momentum" }, RMSprop = {}, Adagrad = { "accumula
   Adadelta = { "accumulated_grad", "accumulated_delta_var" }, Adamax = { "momentum", "norm" },
   Adam = { "momentum", "velocity" }, AdamW = { "momentum", "velocity" }, Nadam = { "momentum", "velocity" },
   Lion = { "momentum" }, Lamb = { "momentum", "velocity" }, Ftrl = { "accumulator", "linear" },
-  ScheduleFreeAdamW = { "momentum", "velocity" } }
+  ScheduleFreeAdamW = { "momentum", "velocity" }, Adafactor = { "r", "c", "velocity" },
+  Muon = { "momentum", "velocity" } }
+-- Optimizers that have some of these slots for some of the variables only.
+local VARYING = { Muon = true }
 local GROUPED = { Adam = { "velocity_hat" }, AdamW = { "velocity_hat" },
   RMSprop = { "velocity", "momentum", "average_gradient" } }
 
@@ -75,12 +78,25 @@ local function trained_positions(model)
   return list
 end
 
+local function made_of(optimizer) return require "mgpu.nn.optimizers"[optimizer.class_name](optimizer.config) end
+
+-- Whether an optimizer of VARYING has the slot for the variable; true for others, with made = false.
+local function has_slot(made, v, slot)
+  if not made then return true end
+  local own = slot == "average" or slot == "gradient_accumulator"
+  for _, name in ipairs(made:slot_names(v)) do own = own or name == slot end
+  return own
+end
+
 -- Array of our names of the variables of an optimizer with slots, in the order in which Keras 3, or 2, has them.
 local function rule_layout(model, optimizer, keras2)
   local list, positions = { "optimizer/iterations" }, trained_positions(model)
   local wanted = wanted_slots(optimizer, keras2)
+  local made = VARYING[optimizer.class_name] and made_of(optimizer)
   local function add(position, slot)
-    if wanted[slot] then list[#list + 1] = ("optimizer/%d/%s"):format(position, slot) end
+    if wanted[slot] and has_slot(made, model.variables[position], slot) then
+      list[#list + 1] = ("optimizer/%d/%s"):format(position, slot)
+    end
   end
   if not keras2 and type(optimizer.config.learning_rate) ~= "table" then list[2] = "optimizer/learning_rate" end
   for _, slot in ipairs { "average", "gradient_accumulator" } do
@@ -122,17 +138,21 @@ local function slot_of(name, wanted)
   end
 end
 
--- Our names for Keras's, by their patterns: the n-th momentum belongs to the n-th trained variable.
+-- Our names for Keras's, by their patterns: the n-th momentum belongs to the n-th trained variable that has one.
 local function by_names(model, optimizer, names)
-  local found, counts, positions = {}, {}, trained_positions(model)
+  local found, counts, rule = {}, {}, rule_of(optimizer)
+  local positions, made = trained_positions(model), VARYING[rule.class_name] and made_of(rule)
   for i, name in ipairs(names) do
     for _, what in ipairs(SCALARS) do
       local ours = what == "iteration" and "iterations" or what
       if matches(name, what) then found[i] = "optimizer/" .. ours end
     end
-    local slot = not found[i] and slot_of(name, wanted_slots(rule_of(optimizer)))
+    local slot = not found[i] and slot_of(name, wanted_slots(rule))
     if slot then
-      counts[slot] = (counts[slot] or 0) + 1
+      repeat
+        counts[slot] = (counts[slot] or 0) + 1
+        local v = model.variables[positions[counts[slot]]]
+      until not v or has_slot(made, v, slot)
       found[i] = ("optimizer/%s/%s"):format(positions[counts[slot]], slot)
     end
   end
@@ -160,7 +180,7 @@ local function add_missing(found, optimizer)
   local rule = rule_of(optimizer)
   found["optimizer/iterations"] = found["optimizer/iterations"] or core.tensor(0, { dtype = "int64" })
   local steps = found["optimizer/iterations"]
-  local made = require "mgpu.nn.optimizers"[rule.class_name](rule.config)
+  local made = made_of(rule)
   if not made.schedule and not found["optimizer/learning_rate"] then
     found["optimizer/learning_rate"] = core.tensor(made.learning_rate)
   end
@@ -210,11 +230,13 @@ function M.from_keras(model, optimizer, tensors, names, at)
   if not layout(model, optimizer) or #tensors == 0 then return nil, optimizer end
   local scaled = with_loss_scale(model, optimizer, tensors, names)
   local found, state = named_tensors(model, scaled, tensors, names, at), {}
+  local class = require "mgpu.nn.optimizers"[rule_of(optimizer).class_name]
   for _, name in ipairs(found and layout(model, scaled) or {}) do
-    local t, position = found[name], tonumber(name:match "/(%d+)/")
-    local v = model.variables[position]
+    local t, position, slot = found[name], name:match "/(%d+)/(.*)"
+    local v = model.variables[tonumber(position)]
     if name ~= UNUSED then
-      if not t or model.shape_text(t:shape()) ~= model.shape_text(v and v:shape() or {}) then return nil, optimizer end
+      local shape = v and class.slot_shape(slot, v:shape()) or {}
+      if not t or model.shape_text(t:shape()) ~= model.shape_text(shape) then return nil, optimizer end
       state[name] = t:cast(v and v:dtype() or DTYPES[name:match "/(.*)"] or "float64")
     end
   end

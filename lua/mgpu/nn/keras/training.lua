@@ -196,22 +196,22 @@ local function schedule_from(value, at)
 end
 
 -- Keras's optimizers that we do not have.
-local FOREIGN = { Muon = true, MultiOptimizer = true }
+local FOREIGN = { MultiOptimizer = true }
 
--- Optimizers whose state is neither read from Keras's files nor written to them. Keras's own .h5 files of Adafactor end
--- within the optimizer's variables, since two of them have one name.
+-- Optimizers whose state is not read from .h5 files: Keras's own files of Adafactor end within the optimizer's
+-- variables, since two of them have one name.
 local WITHOUT_STATE = { Adafactor = true }
 
---- is_foreign(config, at) -> whether the optimizer is one of Keras's that we do not have, or one without its state.
---- Says that the model is loaded without it.
-function M.is_foreign(config, at)
+--- is_foreign(config, at, is_h5) -> whether the optimizer is one of Keras's that we do not have, or one without its
+--- state in files of this format. Says that the model is loaded without it.
+function M.is_foreign(config, at, is_h5)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
   local reason
   if FOREIGN[class] and not known("optimizers", class) then
     reason = ("there is no optimizer %s here"):format(class)
-  elseif WITHOUT_STATE[class] then
-    reason = ("the state of the optimizer %s is not read from files of Keras"):format(class)
+  elseif is_h5 and WITHOUT_STATE[class] then
+    reason = ("the state of the optimizer %s is not read from .h5 files"):format(class)
   end
   if not reason then return false end
   require "mgpu".output(("load_model: %s: %s: the model is loaded without it, so call compile before fit\n"):format(
@@ -219,12 +219,18 @@ function M.is_foreign(config, at)
   return true
 end
 
+-- Options for which Keras's None is our false, since it is not their default.
+local NONE_IS_FALSE = { Muon = { rms_rate = true } }
+
 local function optimizer_from(value, at)
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "the optimizer has no class_name or config") end
   if not known("optimizers", class) then refuse(at, "optimizer", class) end
   local fields = fields_of(config, UNUSED_OPTIMIZER)
   if fields.lr then fields.learning_rate, fields.lr = fields.lr, nil end
+  for key in pairs(NONE_IS_FALSE[class] or {}) do
+    if config[key] == core.null then fields[key] = false end
+  end
   old_options(class, fields, at)
   if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
   if fields.inner_optimizer then fields.inner_optimizer = optimizer_from(fields.inner_optimizer, at) end
@@ -238,6 +244,9 @@ local EMA = { use_ema = true, ema_momentum = true, ema_overwrite_frequency = tru
 local function optimizer_to(optimizer)
   local config = fields_of(optimizer.config, not optimizer.config.use_ema and EMA or nil)
   config.exclude_from_weight_decay = nil
+  for key in pairs(NONE_IS_FALSE[optimizer.class_name] or {}) do
+    if config[key] == false then config[key] = core.null end
+  end
   if type(config.learning_rate) == "table" then
     config.learning_rate = objects.object(config.learning_rate.class_name, config.learning_rate.config,
       "keras.optimizers.schedules")

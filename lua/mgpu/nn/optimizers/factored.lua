@@ -37,7 +37,7 @@ function Adafactor.slot_names() return { "r", "c", "velocity" } end
 -- r has no last axis, c no last but one. A vector has neither: its two are one unused number, as in Keras.
 function Adafactor.slot_shape(name, shape)
   local n = #shape
-  if name == "velocity" then return shape end
+  if name ~= "r" and name ~= "c" then return shape end
   if n < 2 then return {} end
   local short = { unpack(shape) }
   table.remove(short, name == "r" and n or n - 1)

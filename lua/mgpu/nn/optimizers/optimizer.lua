@@ -278,7 +278,7 @@ local function update(self, grads, variables)
   for i, v in ipairs(variables) do
     local value = v:value()
     local now = scalars(v:dtype(), value:device())
-    local decayed = decay.applies(self, v) and value - value * (self.options.weight_decay * now.rate) or value
+    local decayed = decay.applies(self, v) and value - value * (self:decay_of(v) * now.rate) or value
     v:assign(decayed - self:update(decayed, grads[i], self.slots[v], now))
   end
 end
@@ -327,7 +327,7 @@ function Optimizer:update()
   core.fail("usage", ("the optimizer class %s has no function update"):format(self.class))
 end
 
---- rule:slot_names() -> the names of the slots (variables like v) that the rule keeps for each variable.
+--- rule:slot_names(v) -> the names of the slots (variables like v) that the rule keeps for the variable.
 function Optimizer.slot_names() return {} end
 
 --- rule:slot_start(name) -> the number that the slot starts with, or "variable" for a copy of the variable.
@@ -335,6 +335,9 @@ function Optimizer.slot_start() return 0 end
 
 --- rule.slot_shape(name, shape) -> the shape of the slot of a variable of that shape.
 function Optimizer.slot_shape(_, shape) return shape end
+
+--- rule:decay_of(v) -> the weight decay of the variable.
+function Optimizer:decay_of() return self.options.weight_decay end
 
 --- rule:scalars(now): adds the rule's scalars of a step to `now`, which has now.rate and now.step (from 1).
 function Optimizer.scalars() end

@@ -38,7 +38,7 @@ end
 --- make(optimizer, v): makes the slots of a variable: those of the rule, its average with use_ema, and the sum of its
 --- gradients with gradient_accumulation_steps.
 function M.make(self, v)
-  local own, names = {}, self:slot_names()
+  local own, names = {}, self:slot_names(v)
   local n_of_rule = #names
   if self.options.use_ema then names[#names + 1] = averages.SLOT end
   if self.options.gradient_accumulation_steps then names[#names + 1] = accumulation.SLOT end

@@ -38,7 +38,8 @@ end
 local KINDS = {
   { size = "single", one = 1, axes = "batch, steps, rows, channels", convolve = over_sequences },
   { size = "pair", one = { 1, 1 }, axes = "batch, steps, rows, columns, channels", convolve = over_images },
-  { size = "triple", one = { 1, 1, 1 }, axes = "batch, steps, depth, rows, columns, channels", convolve = over_volumes },
+  { size = "triple", one = { 1, 1, 1 }, axes = "batch, steps, depth, rows, columns, channels",
+    convolve = over_volumes },
 }
 
 local function as_list(sizes) return type(sizes) == "table" and sizes or { sizes } end

@@ -1,0 +1,57 @@
+-- Optimizers whose state in files of Keras differs between variables: Muon, Adafactor. The files are written by
+-- tests/golden/make_optimizer_files.py. MGPU_KEEP=FOLDER keeps the files written here, for Keras to load.
+
+local check = require "check"
+local core = require "mgpu.core"
+local fixtures = require "fixtures"
+local mgpu = require "mgpu"
+
+local test = check.test
+local FOLDER = "tests/golden/optimizer_files/"
+local TRAINS = 1e-5 -- float32, three steps
+
+local can, problem = pcall(core.h5_make, {}, "none.h5")
+if not can and core.error_code() == "unsupported" then check.skip(problem) end
+local expected = core.store_load(FOLDER .. "expected.safetensors")
+
+local function check_steps(model, name)
+  for _ = 1, 3 do model:train_on_batch(expected.x, expected.y) end
+  for i, t in ipairs(model:get_weights()) do
+    local wanted = expected[("%s/after/%d"):format(name, i)]
+    check.equal(t:shape(), wanted:shape())
+    check.near(t:reshape { -1 }, wanted:reshape { -1 }:totable(), TRAINS)
+  end
+end
+
+for _, name in ipairs { "muon", "muon_decay", "adafactor" } do
+  test(name .. ": training goes on as in Keras, also from a file of ours in each format that has the state", function()
+    local path = FOLDER .. name .. ".keras"
+    check.equal(fixtures.printed(function() check_steps(mgpu.load_model(path), name) end), "")
+    for _, ending in ipairs { "keras", "safetensors", name ~= "adafactor" and "h5" or nil } do
+      local copy = check.path(name .. "." .. ending)
+      mgpu.load_model(path):save(copy)
+      check_steps(mgpu.load_model(copy), name)
+    end
+    local keep = os.getenv "MGPU_KEEP"
+    if keep then mgpu.load_model(path):save(("%s/%s.keras"):format(keep, name)) end
+  end)
+end
+
+test("Muon takes the steps of one device on several", function()
+  local function trained(devices)
+    mgpu.seed(3)
+    local model = mgpu.Sequential { mgpu.Input { 5 }, mgpu.layers.Dense { 4 }, mgpu.layers.Dense { 2 } }
+    model:compile { optimizer = mgpu.optimizers.Muon { 0.1 }, loss = "mse", devices = devices }
+    for _ = 1, 3 do model:train_on_batch(expected.x, expected.y) end
+    return model:get_weights()
+  end
+  local one = trained { "cpu:0" }
+  for i, t in ipairs(trained { "cpu:0", "cpu:1", "cpu:2" }) do
+    check.near(t:reshape { -1 }, one[i]:reshape { -1 }:totable(), 1e-5) -- sums of float32 in another order
+  end
+end)
+
+test("an entry of Muon's exclude_layers that is no text is an error", function()
+  local v, opt = mgpu.variable(mgpu.tensor { { 1, 2 } }), mgpu.optimizers.Muon { exclude_layers = { 3 } }
+  check.raises(function() opt:build { v } end, "Muon: exclude_layers takes parts of names, got number", "usage")
+end)
