@@ -12,6 +12,7 @@ return require "mgpu.strict_table".lazy("callback", "mgpu.train.callbacks", {
   ModelCheckpoint = "checkpoints",
   ReduceLROnPlateau = "learning_rates",
   SamplesPerSec = "timing",
+  SwapEMAWeights = "swap_ema_weights",
   TensorBoard = "tensor_board",
   TensorBoardEmbedding = "tensor_board",
   TerminateOnNaN = "stopping",
