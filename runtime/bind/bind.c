@@ -48,6 +48,7 @@ static void push_user_line(lua_State *L) {
  *
  * lua_error jumps: C frames above the last pcall are left without any clean-up. */
 int bind_raise(lua_State *L) {
+    if (mg_error_code() == MG_INTERRUPTED) mg_interrupt_take(); /* this error answers it */
     mg_context_get()->where = NULL;
     push_user_line(L);
     lua_pushstring(L, mg_error_message());

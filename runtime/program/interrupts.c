@@ -31,9 +31,11 @@ static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none ru
 static double last_interrupt; /* when it came; reset at each call */
 
 /* The debug hook that raises the error. If a call into the library has already reported the
- * interrupt, there is nothing to raise. */
+ * interrupt, there is nothing to raise. An error handler is not interrupted: its error would
+ * replace the one that it handles. The code after it is. */
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
     (void)ar;
+    if (lua_status(L) == LUA_ERRERR) return;
     lua_sethook(L, NULL, 0, 0);
     if (!mg_interrupt_take()) return;
     mg_fail(MG_INTERRUPTED, "interrupted!");

@@ -174,6 +174,13 @@ test("with a launcher, a signal that comes twice at once, from a group's sender 
   check.equal(text, "false\tinterrupted!\nstatus 0\n")
 end)
 
+test("Ctrl-C waits for an error handler to end", function()
+  check.equal(check.run(check.program .. [[ -e 'local ffi = require "ffi" ffi.cdef "int raise(int);"
+    print(pcall(function()
+      print(xpcall(error, function() ffi.C.raise(2) for _ = 1, 100 do end return "handled" end))
+    end))']]), "false\tinterrupted!\n")
+end)
+
 test("--list-devices names the reference device and --doctor tries it", function()
   local text, status = run "--list-devices"
   check.matches(text, "ref:0")

@@ -174,6 +174,15 @@ test("signals reach all processes", function()
     "false\tinterrupted!\nstatus 0\n$")
 end)
 
+test("Ctrl-C ends ranks that wait for others", function()
+  local text = signalled("INT", [[local world = require "mgpu".world()
+    ready()
+    if world.rank == 0 then while true do end end
+    world:barrier()]])
+  check.equal(text:match "error in error handling", nil)
+  check.matches(text, "status 130\n$")
+end)
+
 test("the processes end when their launcher is killed", function()
   local pids = check.path "pids"
   local path = script("orphans.lua", ([[
