@@ -152,6 +152,19 @@ function M:each_layer(fn, seen)
   end
 end
 
+--- layer:kept_states() -> array of the variables in which stateful layers keep states between batches. They are no
+--- weights, and model files do not hold them, as in Keras.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 5, 2, batch_size = 1 }, L.LSTM { 3, stateful = true } }
+--     print(#model:kept_states())  --> 2
+function M:kept_states()
+  local list = {}
+  self:each_layer(function(layer)
+    for _, v in ipairs(rawget(layer, "state_variables") or {}) do list[#list + 1] = v end
+  end)
+  return list
+end
+
 --- layer:collect({}, {}, true) -> {variable, trainable} for all variables of the layer and the layers inside it, each
 --- once.
 -- Example:

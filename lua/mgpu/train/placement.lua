@@ -200,7 +200,7 @@ function M.place_state(compiled, model)
   local homes = at_home and { compiled.home } or compiled.devices
   local where = devices_of_layers(compiled, model)
   for _, v in ipairs(model.variables) do move({ v }, where[v] or homes) end
-  model:each_layer(function(layer) move(rawget(layer, "state_variables") or {}, homes) end)
+  move(model:kept_states(), homes)
   move_optimizer(compiled, where, homes)
   compiled.metrics:each(function(metric) move(metric:variables(), homes) end)
 end

@@ -11,6 +11,7 @@ local M = {}
 --- variables_of(model) -> the variables of the model and of its optimizer, in the same order on all ranks.
 function M.variables_of(model)
   local list, optimizer = { unpack(model.variables) }, model.compiled and model.compiled.optimizer
+  for _, v in ipairs(model:kept_states()) do list[#list + 1] = v end
   for _, v in ipairs(optimizer and optimizer:variables() or {}) do list[#list + 1] = v end
   return list
 end

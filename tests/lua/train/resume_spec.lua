@@ -124,6 +124,29 @@ test("with schedules, averages, and a loss scale", function()
   end
 end)
 
+test("with stateful layers, whose states go on from batch to batch", function()
+  local function run(dir, stop, rows)
+    mgpu.seed(6)
+    local x, y, steps = mgpu.rand { 24, 5, 2 }, mgpu.rand { 24, 1 }, 0
+    local model = mgpu.Sequential { L.Input { 5, 2, batch_size = rows or 4 }, L.LSTM { 3, stateful = true },
+      L.Dense { 1 } }
+    model:compile { optimizer = "adam", loss = "mse" }
+    local callbacks = { { on_train_batch_end = function()
+      steps = steps + 1
+      if steps == stop then error("stop", 0) end
+    end } }
+    callbacks[2] = dir and backup(dir, { save_freq = 4 })
+    local ok, history = pcall(model.fit, model, x, y, { epochs = 3, batch_size = 4, verbose = 0, shuffle = false,
+      callbacks = callbacks })
+    return ok and numbers(history, model) or error(history, 0)
+  end
+  local straight = run()
+  check.raises(function() run(check.path "stateful", 10) end, "stop")
+  check.raises(function() run(check.path "stateful", nil, 2) end, "keeps states {4, 3} of a stateful layer, this model "
+    .. "keeps {2, 3}: use the same layers and batch_size", "usage")
+  check.equal(run(check.path "stateful"), straight)
+end)
+
 test("with the callbacks that count epochs and keep the best weights", function()
   continues("callbacks", { epochs = 8, callbacks = function()
     return { mgpu.callbacks.EarlyStopping { monitor = "val_loss", patience = 2, min_delta = 0.02,

@@ -412,4 +412,14 @@ add("weights and rates that only rank 0 has set", function(given)
   return result(model)
 end)
 
+add("states of a stateful layer that only rank 0 has set", function(given)
+  local x, y = floats { 12, 3, 2 }, floats { 12, 1 }
+  local model = compile(mgpu.Sequential { L.Input { 3, 2, batch_size = 6 }, L.LSTM { 3, stateful = true },
+    L.Dense { 1 } }, given)
+  if mgpu.world().rank == 0 then model(floats { 6, 3, 2 }) end
+  mgpu.seed(4)
+  model:fit(x, y, { batch_size = 6, epochs = 2, verbose = 0, shuffle = false })
+  return result(model, { states = { model:kept_states()[1]:value(), model:kept_states()[2]:value() } })
+end)
+
 return M

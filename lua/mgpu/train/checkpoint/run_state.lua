@@ -2,8 +2,9 @@
 --- had never stopped.
 --
 -- Tensors: "weights/3" for the third of model.variables, the optimizer's (compiled_state.lua), "sums/3" and
--- "sums/rows" of compile's option accumulate, "metrics/2/1" for the first sum of the second metric, and "state/1", ...
--- for tensors in the states of callbacks. The rest is the data of capture.
+-- "sums/rows" of compile's option accumulate, "metrics/2/1" for the first sum of the second metric, "kept/1", ... for
+-- what stateful layers keep between batches, and "state/1", ... for tensors in the states of callbacks. The rest is
+-- the data of capture.
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local matching = require "mgpu.nn.formats.matching"
@@ -203,6 +204,7 @@ function M.capture(run)
   for name, v in pairs(compiled_state.optimizer_variables(run.compiled.optimizer, model.variables)) do take(name, v) end
   each_sum(run, take)
   each_metric_sum(run, take)
+  for i, v in ipairs(model:kept_states()) do take("kept/" .. i, v) end
   local callbacks = callback_states(run, tensors)
   local cursor = run.started and run.cursor:get_state() or nil
   return tensors, { settings = settings(run), weights = names, streams = streams_of(model), callbacks = callbacks,
@@ -272,6 +274,18 @@ local function restore_sums(run, tensors, path)
   each_metric_sum(run, put)
 end
 
+-- Checkpoints of older versions have none; then the states stay as they are.
+local function restore_kept_states(run, tensors, path)
+  for i, v in ipairs(run.model:kept_states()) do
+    local t = tensors["kept/" .. i]
+    if t and run.model.shape_text(t:shape()) ~= run.model.shape_text(v:shape()) then
+      fail(path, "keeps states %s of a stateful layer, this model keeps %s: use the same layers and batch_size",
+        run.model.shape_text(t:shape()), run.model.shape_text(v:shape()))
+    end
+    if t then v:assign(t:to(v:device())) end
+  end
+end
+
 -- A callback that the checkpoint does not know begins anew.
 local function restore_callbacks(run, tensors, data)
   local extra = {}
@@ -297,6 +311,7 @@ function M.restore(run, tensors, data, path)
   restore_weights(run, tensors, data, path)
   compiled_state.assign_optimizer(run.model, run.compiled.optimizer, tensors, path)
   restore_streams(run.model, data.streams)
+  restore_kept_states(run, tensors, path)
   restore_sums(run, tensors, path)
   restore_callbacks(run, tensors, data)
   restore_position(run, data)
