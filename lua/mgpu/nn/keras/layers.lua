@@ -10,10 +10,11 @@ local M = {}
 
 local given = objects.given
 
--- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras 2's
--- name of an option; newer: options that Keras 2 does not have, left out where they have their default; null: what None
--- means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; needed: fields that
--- Keras 2 wants and that may be null; module: where Keras has the class, if not in keras.layers.
+-- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras
+-- 2's name of an option; newer: options that Keras 2 does not have, left out where they have their default; null:
+-- what None means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; needed:
+-- fields that Keras 2 wants and that may be null; no_dtype: the dtype is that of the results, and follows from the
+-- options; module: where Keras has the class, if not in keras.layers.
 local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
 local ROWS = {
   BatchNormalization = { axes = { axis = true },
@@ -34,6 +35,8 @@ local ROWS = {
   GRU = { newer = RECURRENT.newer, unused = RECURRENT.unused, absent = { reset_after = false } },
   GRUCell = { unused = RECURRENT.unused, absent = { reset_after = false } },
   GroupNormalization = { axes = { axis = true } },
+  HashedCrossing = { no_dtype = true },
+  Hashing = { no_dtype = true },
   LSTM = RECURRENT,
   LSTMCell = RECURRENT,
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
@@ -164,7 +167,7 @@ function M.from_layer(entry, at)
   local class, row = class_of(name, at), ROWS[name] or NO_ROW
   local who = ("%s %q"):format(name, tostring(config.name))
   local ours = { name = given(config.name), trainable = given(config.trainable),
-    dtype = given(config.dtype) and objects.from_policy(config.dtype, at) }
+    dtype = not row.no_dtype and given(config.dtype) and objects.from_policy(config.dtype, at) or nil }
   local known = {}
   for _, option in ipairs(class.own_declared) do
     local key = option[1]
@@ -240,6 +243,7 @@ function M.to_layer(layer, config, style)
   local ours = class and class.own_declared == layer.own_declared
   local row, out = ours and ROWS[name] or NO_ROW, {}
   for key, value in pairs(config) do out[key] = value end
+  if row.no_dtype then out.dtype = nil end
   out.device, out.stream_name, out.input_shape = nil, nil, nil
   if out.trainable then out.trainable = nil end -- the default; not all of Keras's layers have the option
   for _, option in ipairs(layer.own_declared) do

@@ -1,0 +1,98 @@
+--- Layers that hash values into bins: Hashing, HashedCrossing. RETURNS the classes by name.
+--
+-- They read the values, so they work on tables of strings or numbers and on tensors with values, as in dataset:map with
+-- text, but not inside of models and traced functions.
+local core = require "mgpu.core"
+local fingerprint = require "mgpu.nn.layers.categories.fingerprint"
+local Layer = require "mgpu.nn.layer"
+local values = require "mgpu.nn.layers.categories.values"
+
+local M = {}
+
+local function text_of(value) return type(value) == "string" and value or ("%.0f"):format(value) end
+
+local function whole(value) return value < 0 and math.ceil(value) or math.floor(value) end
+
+--- Hashing {num_bins, mask_value =, salt =, output_mode = "int"}: the bin of each value, by a hash of its text.
+-- The hash is FarmHash64, or with a salt (a whole number or two) SipHash64: the same bins as in Keras. mask_value: its
+-- bin is 0, which no other value gets. x: strings, nested tables of strings, or whole numbers -> int64 of the same
+-- shape; other output modes as in CategoryEncoding, floating. Errors: calls with symbolic tensors. Source: Keras.
+-- Example:
+--     print(L.Hashing { 3 } { { "A" }, { "B" }, { "C" } })
+--     --> tensor {3, 1} int64 cpu:0
+--     --> {{1},
+--     -->  {0},
+--     -->  {1}}
+local Hashing = Layer:extend("Hashing", { positional = 1,
+  { "num_bins", "integer", min = 1, required = true },
+  { "mask_value", "string|number" },
+  { "salt", "integer|integers" },
+  { "output_mode", "string", default = "int", values = { "int", "one_hot", "multi_hot", "count" } },
+})
+
+function Hashing:init()
+  if type(self.salt) == "number" then self.salt = { self.salt, self.salt } end
+  if self.salt and #self.salt ~= 2 then self:fail("salt must be one or two whole numbers, got %d", #self.salt) end
+end
+
+function Hashing:apply(x)
+  local bins, masked = self.num_bins, self.mask_value ~= nil and self.num_bins > 1
+  if masked then bins = bins - 1 end
+  local function bin(value)
+    if masked and value == self.mask_value then return 0 end
+    local text = text_of(type(value) == "number" and whole(value) or value)
+    local hash = self.salt and fingerprint.sip(text, self.salt[1], self.salt[2]) or fingerprint.farm(text)
+    return fingerprint.bucket(hash, bins) + (masked and 1 or 0)
+  end
+  if type(x) ~= "string" and type(x) ~= "table" and not core.is_tensor(x) then
+    self:fail("takes strings, numbers or tensors with values, got %s", type(x))
+  end
+  local indices = core.tensor(values.map(values.plain(x), bin), { dtype = "int64" })
+  local mode = self.output_mode
+  return values.encode(indices, mode, self.num_bins, mode == "int" and "int64" or core.floatx())
+end
+
+M.Hashing = Hashing
+
+local KEY = 0xDECAFCAFFEULL
+
+--- HashedCrossing {num_bins, output_mode = "int"}: the bin of each combination of values of two or more features.
+-- Called with an array of features, each a list of strings or whole numbers {batch} or {batch, 1} -> int64 of that
+-- shape; output_mode "one_hot": {batch, num_bins}, floating. The bins are those of Keras. Source: Keras.
+-- Example:
+--     print(L.HashedCrossing { 5 } { { "A", "B" }, mgpu.tensor({ 101, 101 }, { dtype = "int64" }) }:shape()[1])  --> 2
+local HashedCrossing = Layer:extend("HashedCrossing", { positional = 1,
+  { "num_bins", "integer", min = 1, required = true },
+  { "output_mode", "string", default = "int", values = { "int", "one_hot" } },
+})
+
+function HashedCrossing:apply(features)
+  if type(features) ~= "table" or #features < 2 then self:fail "takes an array of at least two features" end
+  local columns, like = {}, values.plain(features[1])
+  for k, feature in ipairs(features) do
+    local list = {}
+    values.each(values.plain(feature), function(value) list[#list + 1] = value end)
+    if k > 1 and #list ~= #columns[1] then
+      self:fail("feature 1 has %d values, but feature %d has %d", #columns[1], k, #list)
+    end
+    columns[k] = list
+  end
+  local row = 0
+  local indices = values.map(like, function()
+    local hash = KEY
+    row = row + 1
+    for _, list in ipairs(columns) do
+      local value = list[row]
+      hash = fingerprint.cat(hash, type(value) == "string" and fingerprint.farm(value)
+        or fingerprint.whole(value))
+    end
+    return fingerprint.bucket(hash, self.num_bins)
+  end)
+  local mode = self.output_mode
+  return values.encode(core.tensor(indices, { dtype = "int64" }), mode, self.num_bins,
+    mode == "int" and "int64" or core.floatx())
+end
+
+M.HashedCrossing = HashedCrossing
+
+return M

@@ -1,0 +1,40 @@
+"""Writes categories/values.json: what Keras's layers for categories return. keras 3.15.1, tensorflow-cpu 2.21.0.
+
+    python make_categories.py   # in an environment with these versions
+"""
+import json
+import os
+
+import keras
+import numpy as np
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "categories")
+L = keras.layers
+TEXTS = ["", "a", "abcd", "caf\u00e9", "exactly sixteen!", "a text of more than 16 bytes", "x" * 33, "y" * 64, "z" * 65,
+         "0123456789" * 20]
+
+
+def listed(y):
+    return np.array(y).tolist()
+
+
+def main():
+    out = {"texts": TEXTS, "hashing": [], "crossing": [], "discretization": [], "encoding": []}
+    for options in [{}, {"salt": 133}, {"salt": [7, -5]}, {"mask_value": "a"}]:
+        y = L.Hashing(1000003, **options)(np.array(TEXTS))
+        out["hashing"].append({"options": options, "bins": listed(y)})
+    out["numbers"] = [-5, 0, 7, 123456789]
+    out["hashed_numbers"] = listed(L.Hashing(1000003)(np.array(out["numbers"])))
+    out["crossing"] = listed(L.HashedCrossing(1000003)([np.array(TEXTS[:4]), np.array(out["numbers"])]))
+    for n, bins, epsilon in [(10, 3, 0.01), (1000, 7, 0.01), (257, 4, 0.1)]:
+        layer = L.Discretization(num_bins=bins, epsilon=epsilon)
+        layer.adapt((np.arange(n) * 37 % 101).astype("float32"))
+        out["discretization"].append({"n": n, "bins": bins, "epsilon": epsilon, "boundaries": layer.bin_boundaries})
+    for mode in ["one_hot", "multi_hot", "count"]:
+        out["encoding"].append({"mode": mode, "y": listed(L.CategoryEncoding(4, output_mode=mode)([[3, 1, 3], [0, 0, 2]]))})
+    os.makedirs(HERE, exist_ok=True)
+    with open(os.path.join(HERE, "values.json"), "w") as f:
+        json.dump(out, f)
+
+
+main()

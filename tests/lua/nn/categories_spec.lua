@@ -1,0 +1,66 @@
+-- Layers for categories, compared with Keras: golden/categories/values.json.
+package.path = "tests/?.lua;" .. package.path
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local test, L = check.test, mgpu.layers
+
+local function golden()
+  local file = assert(io.open "tests/golden/categories/values.json")
+  local text = file:read "*a"
+  file:close()
+  return core.json_decode(text)
+end
+
+test("Hashing gives the bins of Keras, with and without a salt and a mask", function()
+  local g = golden()
+  for _, case in ipairs(g.hashing) do
+    local bins = L.Hashing { 1000003, salt = case.options.salt, mask_value = case.options.mask_value } (g.texts)
+    for i, bin in ipairs(case.bins) do check.equal(bins:totable()[i], bin) end
+  end
+  local bins = L.Hashing { 1000003 } (mgpu.tensor(g.numbers, { dtype = "int64" })):totable()
+  for i, bin in ipairs(g.hashed_numbers) do check.equal(bins[i], bin) end
+end)
+
+test("HashedCrossing gives the bins of Keras", function()
+  local g, few = golden(), {}
+  for i = 1, 4 do few[i] = g.texts[i] end
+  local bins = L.HashedCrossing { 1000003 } { few, mgpu.tensor(g.numbers, { dtype = "int64" }) }:totable()
+  for i, bin in ipairs(g.crossing) do check.equal(bins[i], bin) end
+end)
+
+test("Discretization:adapt finds the boundaries of Keras", function()
+  for _, case in ipairs(golden().discretization) do
+    local layer, list = L.Discretization { num_bins = case.bins, epsilon = case.epsilon }, {}
+    for i = 0, case.n - 1 do list[i + 1] = i * 37 % 101 end
+    layer:adapt(mgpu.tensor(list))
+    check.equal(#layer.bin_boundaries, #case.boundaries)
+    for i, b in ipairs(case.boundaries) do check.near(layer.bin_boundaries[i], b, 1e-5) end -- float32 near 100
+  end
+end)
+
+test("CategoryEncoding encodes as Keras in each mode", function()
+  local x = mgpu.tensor({ { 3, 1, 3 }, { 0, 0, 2 } }, { dtype = "int64" })
+  for _, case in ipairs(golden().encoding) do
+    local y = L.CategoryEncoding { 4, output_mode = case.mode } (x)
+    check.equal(y:eq(mgpu.tensor(case.y)):all():item(), true)
+  end
+end)
+
+test("Discretization works within a model", function()
+  local model = mgpu.Sequential { L.Input { 1 }, L.Discretization { { 0, 1 }, output_mode = "one_hot" } }
+  local y = model:predict(mgpu.tensor { { -1 }, { 0 }, { 5 } }, { verbose = 0 })
+  check.equal(y:eq(mgpu.tensor { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } }):all():item(), true)
+end)
+
+test("wrong options and calls of these layers say what to do", function()
+  check.raises(function() L.Discretization {} end, "give bin_boundaries, or num_bins")
+  check.raises(function() L.Discretization { { "a" } } end, "must hold numbers")
+  check.raises(function() L.Discretization { num_bins = 2 } (mgpu.ones { 1 }) end, "call adapt")
+  check.raises(function() L.Discretization { { 1 } }:adapt { 1 } end, "give num_bins instead")
+  check.raises(function() L.Discretization { num_bins = 2 }:adapt {} end, "there are no data")
+  check.raises(function() L.Hashing { 2, salt = { 1, 2, 3 } } end, "one or two whole numbers")
+  check.raises(function() L.Hashing { 2 } (nil) end, "takes strings")
+  check.raises(function() L.HashedCrossing { 2 } { { "a" } } end, "at least two features")
+  check.raises(function() L.HashedCrossing { 2 } { { "a" }, { "a", "b" } } end, "feature 2 has 2")
+end)
