@@ -111,6 +111,7 @@ local loaders = {
   clone_model = function() return require "mgpu.nn.model_config".clone_model end,
   models = zoo,
   world = function() return require "mgpu.parallel.world".world end,
+  text = function() return require "mgpu.text" end,
   warnings = function() return require "mgpu.warnings".switch end,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do

@@ -75,8 +75,8 @@ local function weak(p, at, a, b)
 end
 
 local function above_64(p, n)
-  local x, y, z = 81ULL, 81ULL * K1 + 113, nil
-  z = shift_mix(y * K2 + 113) * K2
+  local x, y = 81ULL, 81ULL * K1 + 113
+  local z = shift_mix(y * K2 + 113) * K2
   local v1, v2, w1, w2 = 0ULL, 0ULL, 0ULL, 0ULL
   x = x * K2 + fetch(p, 0)
   local function round(at, mul, wide)

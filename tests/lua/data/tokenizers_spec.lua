@@ -1,0 +1,76 @@
+-- mgpu.text: tokenizers, compared with Hugging Face's package tokenizers (golden/tokenizers), and damaged files.
+package.path = "tests/?.lua;" .. package.path
+local check = require "check"
+local mgpu = require "mgpu"
+local core = require "mgpu.core"
+local test = check.test
+
+local FOLDER = "tests/golden/tokenizers/"
+
+local function cases() return core.json_decode(check.read(FOLDER .. "cases.json")) end
+
+for _, path in ipairs { "byte_level.json", "gpt2" } do
+  test("byte-level BPE encodes and decodes as the package tokenizers: " .. path, function()
+    local tok = mgpu.text.load(FOLDER .. path)
+    for _, case in ipairs(cases()) do
+      check.equal(tok:encode(case.text), case.ids)
+      check.equal(tok:decode(case.ids), case.text)
+    end
+    check.equal(tok:id "<|endoftext|>", 0)
+    check.equal(tok.vocab_size, 330)
+  end)
+end
+
+test("text that is not UTF-8 is encoded byte by byte and comes back", function()
+  local tok = mgpu.text.load(FOLDER .. "gpt2")
+  for _, text in ipairs { "\255\254 a\128", "\195", "the\xe4\xbd cat" } do
+    check.equal(tok:decode(tok:encode(text)), text)
+  end
+end)
+
+test("a long word is encoded", function()
+  local tok = mgpu.text.load(FOLDER .. "gpt2")
+  local text = ("the"):rep(1000)
+  check.equal(tok:decode(tok:encode(text)), text)
+end)
+
+local BYTE_LEVEL = '"pre_tokenizer": {"type": "ByteLevel"}'
+local DAMAGED = {
+  { "[", "not a JSON object" },
+  { "{}", "no model with a vocabulary" },
+  { '{"model": {"type": "Unigram", "vocab": {}}}', "only the model BPE" },
+  { '{"model": {"type": "BPE", "vocab": {}}, "pre_tokenizer": {"type": "Split"}}', "only the model BPE" },
+  { '{"model": {"vocab": {}}, "normalizer": {"type": "NFC"}, ' .. BYTE_LEVEL .. "}", "normalizer is not supported" },
+  { '{"model": {"vocab": {"a": -1}}, ' .. BYTE_LEVEL .. "}", "no whole number from 0 on" },
+  { '{"model": {"vocab": {"a": 0}, "merges": 3}, ' .. BYTE_LEVEL .. "}", "merges is not a list" },
+  { '{"model": {"vocab": {"a": 0}, "merges": ["abc"]}, ' .. BYTE_LEVEL .. "}", "merge 1 is not two tokens" },
+  { '{"model": {"vocab": {"a": 0}}, "added_tokens": [3], ' .. BYTE_LEVEL .. "}", "added token 1 has no content" },
+  { '{"model": {"vocab": {"a": 0}}, "added_tokens": [{"content": "", "id": 1}], ' .. BYTE_LEVEL .. "}",
+    "an added token is empty" },
+}
+
+test("damaged and unsupported tokenizer files give clear errors", function()
+  local path = check.path "tokenizer.json"
+  for _, case in ipairs(DAMAGED) do
+    check.write(path, case[1])
+    check.raises(function() mgpu.text.load(path) end, case[2])
+  end
+  local folder = path:match "^(.*)/"
+  os.remove(path)
+  check.write(folder .. "/vocab.json", '{"a": 0}')
+  check.write(folder .. "/merges.txt", "a b c\n")
+  check.raises(function() mgpu.text.load(folder) end, "merge 1 is not two tokens")
+end)
+
+test("wrong calls of a tokenizer say what is wrong", function()
+  local tok = mgpu.text.load(FOLDER .. "gpt2")
+  check.raises(function() mgpu.text.load(3) end, "expected a path")
+  check.raises(function() mgpu.text.load "/nowhere" end, "No such file")
+  check.raises(function() mgpu.text.load(FOLDER) end, "cannot be read")
+  check.raises(function() tok:encode(3) end, "expected text")
+  check.raises(function() tok:decode(3) end, "expected a list of ids")
+  check.raises(function() tok:decode { 5000 } end, "no token has the id 5000")
+  local path = check.path "tokenizer.json"
+  check.write(path, '{"model": {"vocab": {"a": 0}}, ' .. BYTE_LEVEL .. "}")
+  check.raises(function() mgpu.text.load(path):encode "b" end, 'lacks the token "b"')
+end)
