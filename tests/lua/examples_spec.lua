@@ -15,6 +15,7 @@ for name, case in pairs {
   two_inputs = { "--epochs 1", "mean error of the sum %d" },
   imdb_lstm = { "--epochs 1 --rows 100 --length 8 --units 4", "test accuracy 0%.%d+" },
   seq2seq_addition = { "--epochs 1 --rows 100 --units 8", "%d+%+%d+ = %d* %(%d+%)" },
+  char_gpt = { "--epochs 1 --steps 2 --context 8 --width 8 --layers 1 --samples 1", "sample 1: " },
   timeseries_gru = { "--epochs 1 --values 300 --units 4", "mean squared error of the test: %d" },
   model_parallel = { "--epochs 1 --devices ref:0,ref:1,ref:2", "mean squared error: %d" },
 } do

@@ -39,19 +39,21 @@ end
 
 M.PositionEmbedding = PositionEmbedding
 
--- The dense network of a block: features * ratio units with gelu, and back.
+-- The dense network of a block: width * ratio units with gelu, and back.
 local function feed_forward(x, how, name)
-  local function dense(units, part)
-    return L.Dense { units, kernel_initializer = how.initializer, name = name .. part }
+  local function dense(units, activation, part)
+    return L.Dense { units, activation = activation, kernel_initializer = how.initializer, name = name .. part }
   end
-  x = dense(how.width * how.ratio, "_dense_1")(x)
-  x = L.Operation { "Gelu", { x = { input = 1 }, approximate = how.tanh or false }, name = name .. "_gelu" } (x)
-  return dense(how.width, "_dense_2")(x)
+  x = dense(how.width * how.ratio, not how.tanh and "gelu" or nil, "_dense_1")(x)
+  if how.tanh then
+    x = L.Operation { "Gelu", { x = { input = 1 }, approximate = true }, name = name .. "_gelu" } (x)
+  end
+  return dense(how.width, nil, "_dense_2")(x)
 end
 
 --- block(x, how, name) -> x after self-attention and a dense network, each normalized before and added to its input.
 -- ARGS how: width, heads, ratio (of the dense network's units to width), dropout, epsilon (of the normalizations),
---   causal, tanh (whether gelu is approximated by tanh), initializer (of the kernels; may be nil).
+--   causal, tanh (whether gelu is approximated by tanh; masks end there), initializer (of the kernels; may be nil).
 -- name: the layers are called NAME_norm_1, NAME_attention, NAME_norm_2, NAME_dense_1, ...
 function M.block(x, how, name)
   local function added(y, part)

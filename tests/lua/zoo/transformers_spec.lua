@@ -157,3 +157,23 @@ test("gpt learns, with dropout too, and comes back from a file", function()
   check.equal(gpt.generate(again, { 1, 2 }, { seed = 1, max_new_tokens = 8 }),
     gpt.generate(model, { 1, 2 }, { seed = 1, max_new_tokens = 8 }))
 end)
+
+test("transformer_encoder learns, ignores padding, and comes back from a file", function()
+  mgpu.seed(1)
+  local encoder = mgpu.models.transformer_encoder
+  local model = encoder { vocabulary = 9, length = 12, width = 8, heads = 2, classes = 3 }
+  -- 9 and 12 vectors of 8; two blocks of 12 * 8 * 8 + 13 * 8; a normalization; 8 * 3 + 3
+  check.equal((model:count_params()), 21 * 8 + 2 * (12 * 64 + 13 * 8) + 16 + 27)
+  local x = ((mgpu.rand { 32, 6 } * 8):floor() + 1):to "int32"
+  local y = (x:slice { {}, 1 } - 1):minimum(2)
+  model:compile { optimizer = mgpu.optimizers.Adam { 0.01 }, loss = "sparse_categorical_crossentropy" }
+  local history = model:fit(x, y, { epochs = 30, verbose = 0 })
+  check.truthy(history.history.loss[30] < history.history.loss[1] * 0.6, "the loss falls")
+  local longer = mgpu.concat({ x, mgpu.zeros({ 32, 4 }, { dtype = "int32" }) }, 2)
+  check.near((model:predict(longer) - model:predict(x)):abs():max(), 0, 1e-5) -- sums in another order, in float32
+  model:save(check.path "t.keras")
+  local again = mgpu.load_model(check.path "t.keras", { custom = { PositionEmbedding = encoder.PositionEmbedding } })
+  check.near((again:predict(x) - model:predict(x)):abs():max(), 0, 1e-6)
+  check.raises(function() encoder { width = 9, heads = 2 } end,
+    "transformer_encoder: width 9 is no multiple of the 2 heads", "usage")
+end)
