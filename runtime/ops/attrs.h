@@ -81,6 +81,10 @@ typedef struct mg_transform_attrs { /* affine_transform affine_transform_grad */
     double fill_value;
 } mg_transform_attrs;
 
+typedef struct mg_spectrum_attrs { /* rfft_transpose */
+    int64_t length;
+} mg_spectrum_attrs;
+
 typedef struct mg_norm_attrs { /* batch_norm batch_norm_reduce */
     double epsilon;
 } mg_norm_attrs;

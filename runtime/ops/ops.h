@@ -23,6 +23,7 @@
     X(along_axis)                                                                                  \
     X(resize)                                                                                      \
     X(transform)                                                                                   \
+    X(spectrum)                                                                                    \
     X(collective)                                                                                  \
     X(random)
 

@@ -10,7 +10,7 @@ local M, ops = {}, core.ops
 local as_tensor, fail, options_by_name, read_options = arguments.as_tensor, arguments.fail, arguments.options_by_name,
   arguments.read_options
 
-for _, subject in ipairs { "reductions", "movement", "matrices", "indexing", "sorting", "images" } do
+for _, subject in ipairs { "reductions", "movement", "matrices", "indexing", "sorting", "images", "spectra" } do
   for name, fn in pairs(require("mgpu.tensor." .. subject)) do M[name] = fn end
 end
 

@@ -10,6 +10,7 @@
 #include "device/cpu/onednn/onednn.h"
 #include "device/cpu/products/products.h"
 #include "device/cpu/reduce/reduce.h"
+#include "device/cpu/spectra/spectra.h"
 #include "device/host.h"
 #include "device/worker.h"
 #include <omp.h>
@@ -81,6 +82,8 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_image_resize_grad,
                                            &mg_cpu_affine_transform,
                                            &mg_cpu_affine_transform_grad,
+                                           &mg_cpu_rfft,
+                                           &mg_cpu_rfft_transpose,
                                            &mg_cpu_reshape,
                                            &mg_cpu_full,
                                            &mg_cpu_iota,
