@@ -25,9 +25,9 @@ static mg_status rfft_infer(mg_infer *f) {
     const mg_shape *x = mg_infer_shape(f, 0);
     MG_TRY(mg_infer_float(f, 0));
     if (x->rank < 1 || x->rank == MG_MAX_RANK || x->dim[x->rank - 1] < 1)
-        return mg_infer_fail(
-            f, MG_USAGE, "needs 1 to %d axes, the last with at least one element; got shape %s",
-            MG_MAX_RANK - 1, MG_SHAPE_TEXT(x));
+        return mg_infer_fail(f, MG_USAGE,
+                             "needs 1 to %d axes, the last with at least one element; got shape %s",
+                             MG_MAX_RANK - 1, MG_SHAPE_TEXT(x));
     f->shape = *x;
     f->shape.rank++;
     f->shape.dim[x->rank - 1] = 2;
@@ -94,8 +94,7 @@ static void transpose_ref(const mg_ref *r) {
     for (int64_t at = 0; at < rows * m * n; at++) {
         const int64_t row = at / (m * n), k = at / n % m, t = at % n;
         wave(k, t, n, &c, &s);
-        r->out[row * n + t] +=
-            r->in[0][row * 2 * m + k] * c + r->in[0][row * 2 * m + m + k] * s;
+        r->out[row * n + t] += r->in[0][row * 2 * m + k] * c + r->in[0][row * 2 * m + m + k] * s;
     }
 }
 

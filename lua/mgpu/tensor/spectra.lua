@@ -23,7 +23,7 @@ end
 local function row(x, numbers) return core.tensor(numbers, { dtype = x:dtype(), device = x:device() }) end
 
 --- irfft(spectrum, length =) -> {..., length} real numbers: the inverse of rfft.
--- spectrum {..., 2, frequencies}; length: 2 (frequencies - 1) by default; other lengths cut the spectrum or fill it with
+-- spectrum {..., 2, frequencies}; length: 2 (frequencies - 1) by default; other lengths cut or fill it with
 -- zeros. Source: keras.ops.irfft.
 -- Example:
 --     local x = mgpu.tensor { 1, 2, 4 }

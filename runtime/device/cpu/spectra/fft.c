@@ -28,7 +28,8 @@ struct mg_fft {
 
 /* ---- making ---- */
 
-/* 4, 2, 3, 5, 6, ...: fours before twos; multiples of earlier factors divide nothing that is left. */
+/* 4, 2, 3, 5, 6, ...: fours before twos; multiples of earlier factors divide nothing that is left.
+ */
 static int next_factor(int r) {
     return r == 4 ? 2 : r == 3 ? 5 : r + 1;
 }
@@ -87,7 +88,8 @@ mg_fft *mg_fft_make(int64_t n) {
     mg_fft *f = mg_alloc_zero(sizeof *f);
     if (!f) return NULL;
     f->n = n;
-    if (find_factors(f) ? make_table(&f->real, &f->imaginary, n, false, n) : make_chirp(f)) return f;
+    if (find_factors(f) ? make_table(&f->real, &f->imaginary, n, false, n) : make_chirp(f))
+        return f;
     mg_fft_free(f);
     return NULL;
 }

@@ -85,8 +85,8 @@ static void transpose_row(const state *s, bool wide, int64_t row, const void *x,
     for (int64_t t = 0; t < n; t++) put(y, wide, row * n + t, real[t]);
 }
 
-static mg_status run(const mg_call *call, void (*each)(const state *, bool, int64_t, const void *,
-                                                       void *, double *)) {
+static mg_status run(const mg_call *call,
+                     void (*each)(const state *, bool, int64_t, const void *, void *, double *)) {
     const mg_kernel_plan *plan = call->plan;
     const state *s = plan->state;
     const bool wide = plan->in[0].value->dtype == MG_F64;

@@ -6,7 +6,8 @@
 
 extern const mg_kernel mg_cpu_rfft, mg_cpu_rfft_transpose;
 
-/* Transforms of n complex numbers; does not change once it is made, so that threads can share it. */
+/* Transforms of n complex numbers; does not change once it is made, so that threads can share it.
+ */
 typedef struct mg_fft mg_fft;
 
 /* NULL after MG_OOM. */
