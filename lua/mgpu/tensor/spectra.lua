@@ -49,7 +49,7 @@ local FORMULAS = { hann = { 0.5, 0.5 }, hamming = { 0.54, 0.46 } }
 
 local function window_numbers(who, window, sequence_length, fft_length)
   local numbers, before = {}, math.floor((fft_length - sequence_length) / 2)
-  if core.is_tensor(window) then window = window:to_table() end
+  if core.is_tensor(window) then window = window:totable() end
   if type(window) == "table" and #window ~= sequence_length then
     fail("%s: the window has %d numbers, but sequence_length is %d", who, #window, sequence_length)
   elseif type(window) == "string" and not FORMULAS[window] then

@@ -20,6 +20,8 @@ test("rfft, stft and istft compute what those of Keras compute", function()
   same(mgpu.concat({ x, mgpu.zeros { 2, 20 } }, { axis = 2 }):rfft(), data.rfft_padded, 1e-4)
   same(x:slice { {}, { 1, 99 } }:rfft(), data.rfft_cut, 1e-4)
   same(x:rfft():irfft(samples), x, 1e-5)
+  local window = mgpu.rand { 24 }
+  same(x:stft(24, 10, 32, window), x:stft(24, 10, 32, window:totable()), 0)
   for name, options in pairs { stft = {}, stft_uncentered = { center = false, window = "hamming" },
     stft_rectangle = { window = false } } do
     options.sequence_length, options.sequence_stride, options.fft_length = 24, 10, 32

@@ -231,3 +231,34 @@ test("masks are made on the device of the input, with many draws not evaluated y
   for _ = 1, 1500 do drop(x, TRAINING) end -- enough that pending draws are evaluated in between
   check.equal(drop(x, TRAINING):device(), "cpu:1")
 end)
+
+test("RandomGrayscale makes all, half or none of the images gray, with Keras's weights, in training only", function()
+  local x = mgpu.rand { 400, 2, 2, 3 }
+  local gray = (x * mgpu.tensor { 0.2989, 0.587, 0.114 }):sum(4, true)
+  local expected = gray:broadcast_to { 400, 2, 2, 3 }
+  local always = L.RandomGrayscale { 1 }
+  -- one sum of three float32 numbers in another order
+  check.near((always(x, { training = true }) - expected):abs():max():item(), 0, 1e-6)
+  check.equal((always(x) - x):abs():max():item(), 0)
+  check.equal((L.RandomGrayscale { 0 } (x, { training = true }) - x):abs():max():item(), 0)
+  local first = L.RandomGrayscale { 1, data_format = "channels_first" } (x:permute { 1, 4, 2, 3 }, { training = true })
+  check.near((first:permute { 1, 3, 4, 2 } - expected):abs():max():item(), 0, 1e-6)
+  local half = L.RandomGrayscale { 0.5 } (x, { training = true })
+  -- the number of gray images is 200 with a standard deviation of 10
+  check.near((half - expected):abs():max { axis = { 2, 3, 4 } }:lt(1e-6):to "float32":sum():item(), 200, 50)
+  check.raises(function() always(mgpu.zeros { 1, 2, 2, 1 }, { training = true }) end, "images need 3 channels, got 1")
+end)
+
+test("Solarization inverts what is not below the threshold, after the addition, as Keras does", function()
+  local x = mgpu.tensor { 0, 60, 100, 130, 200, 255 }:reshape { 1, 2, 3, 1 }
+  local function numbers(t) return t:reshape { 6 }:totable() end
+  check.near(numbers(L.Solarization {} (x, TRAINING)), { 255, 195, 155, 125, 55, 0 }, 1e-4)
+  -- a width of 510, in the middle of which is 0
+  local layer = L.Solarization { 0, 0, value_range = { -255, 255 } }
+  check.near(numbers(layer(x, TRAINING)), { 0, -60, -100, -130, -200, -255 }, 1e-4)
+  layer = L.Solarization { 0.1, 0.5 }
+  local moved = layer:transform(x, mgpu.tensor { 25.5 }, mgpu.tensor { 127.5 })
+  check.near(numbers(moved), { 25.5, 85.5, 125.5, 99.5, 29.5, 0 }, 1e-4)
+  check.equal((L.Solarization { 1, 1 } (x) - x):abs():max():item(), 0)
+  check.raises(function() L.Solarization { 1.5 } end, "from 0 to 1")
+end)
