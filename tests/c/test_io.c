@@ -220,21 +220,6 @@ static void a_path_is_checked_before_a_file_is_made_there(void **state) {
     assert_int_equal(mg_io_check_creatable(in_folder("new")), MG_OOM);
 }
 
-/* Setup of the group: makes the temporary folder. */
-static int open_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-/* Teardown: fails if memory or an open file is left. */
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    if (system(command) != 0) return -1;
-    return mg_alloc_get_stats().live_blocks == 0 && mg_io_open_count() == 0 ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_file_is_seen_only_after_commit),

@@ -411,20 +411,6 @@ static int empty_folder(void **state) {
     return system(command);
 }
 
-static int open_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-/* Teardown: fails if memory or an open file is left. */
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    if (system(command) != 0) return -1;
-    return mg_alloc_get_stats().live_blocks == 0 && mg_io_open_count() == 0 ? 0 : -1;
-}
-
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
 
 int main(void) {

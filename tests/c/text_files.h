@@ -1,11 +1,28 @@
-/* Files of text in the temporary folder of a test, whose path is in `folder`; to be included below
- * it. */
+/* The temporary folder of a test, whose path is in `folder`, and files of text in it; to be
+ * included below `folder`. */
 #ifndef MG_TEST_TEXT_FILES_H
 #define MG_TEST_TEXT_FILES_H
 
+#include "core/alloc.h"
 #include "core/io.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Setup of the group: makes the temporary folder. */
+static int open_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+/* Teardown: fails if memory or an open file is left. */
+static int remove_folder(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (system(command) != 0) return -1;
+    return mg_alloc_get_stats().live_blocks == 0 && mg_io_open_count() == 0 ? 0 : -1;
+}
 
 /* A path in the tests' folder. The text is valid until the eighth call after this one. */
 static const char *in_folder(const char *name) {
