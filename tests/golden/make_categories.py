@@ -32,6 +32,22 @@ def main():
         out["discretization"].append({"n": n, "bins": bins, "epsilon": epsilon, "boundaries": layer.bin_boundaries})
     for mode in ["one_hot", "multi_hot", "count"]:
         out["encoding"].append({"mode": mode, "y": listed(L.CategoryEncoding(4, output_mode=mode)([[3, 1, 3], [0, 0, 2]]))})
+    data = [["a", "b", "a"], ["c", "b", "d"], ["", "a", "e"]]
+    out["documents"], out["asked"], out["lookup"] = data, [["a", "zz", ""], ["e", "b", "b"]], []
+    for options in [{}, {"mask_token": ""}, {"num_oov_indices": 3, "max_tokens": 6}, {"output_mode": "multi_hot"},
+                    {"output_mode": "count", "mask_token": ""}, {"output_mode": "tf_idf"}, {"output_mode": "one_hot"},
+                    {"output_mode": "tf_idf", "max_tokens": 9, "pad_to_max_tokens": True},
+                    {"num_oov_indices": 4, "salt": [3, 4], "max_tokens": 6}]:
+        layer = L.StringLookup(**options)
+        layer.adapt(np.array(data))
+        out["lookup"].append({"options": options, "vocabulary": layer.get_vocabulary(),
+                              "y": listed(layer(np.array(out["asked"])))})
+    out["integers"] = []
+    for options in [{"num_oov_indices": 3}, {"num_oov_indices": 3, "oov_method": "farmhash"}, {"mask_token": 0}]:
+        layer = L.IntegerLookup(**options)
+        layer.adapt(np.array([[5, 7], [7, -9]]))
+        out["integers"].append({"options": options, "vocabulary": listed(layer.get_vocabulary()),
+                                "y": listed(layer(np.array([[7, 0, -4], [100, -9, 5]])))})
     os.makedirs(HERE, exist_ok=True)
     with open(os.path.join(HERE, "values.json"), "w") as f:
         json.dump(out, f)

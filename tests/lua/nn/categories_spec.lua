@@ -64,3 +64,70 @@ test("wrong options and calls of these layers say what to do", function()
   check.raises(function() L.HashedCrossing { 2 } { { "a" } } end, "at least two features")
   check.raises(function() L.HashedCrossing { 2 } { { "a" }, { "a", "b" } } end, "feature 2 has 2")
 end)
+
+local function strings(list) return table.concat(list, "|") end
+
+test("StringLookup adapts and looks up as Keras in each mode", function()
+  local g = golden()
+  for _, case in ipairs(g.lookup) do
+    local layer = L.StringLookup(case.options)
+    layer:adapt(g.documents)
+    check.equal(strings(layer:get_vocabulary()), strings(case.vocabulary))
+    check.near(layer(g.asked), mgpu.tensor(case.y), 1e-6)
+  end
+end)
+
+test("IntegerLookup adapts and looks up as Keras", function()
+  local x = mgpu.tensor({ { 7, 0, -4 }, { 100, -9, 5 } }, { dtype = "int64" })
+  for _, case in ipairs(golden().integers) do
+    local layer = L.IntegerLookup(case.options)
+    layer:adapt(mgpu.tensor({ { 5, 7 }, { 7, -9 } }, { dtype = "int64" }))
+    check.equal(strings(layer:get_vocabulary()), strings(case.vocabulary))
+    check.equal(layer(x):totable(), case.y)
+  end
+end)
+
+test("a lookup with invert gives the terms back", function()
+  local layer = L.StringLookup { vocabulary = { "a", "b" }, invert = true }
+  check.equal(strings(layer { 2, 0, 1 }), "b|[UNK]|a")
+  check.equal(L.IntegerLookup { vocabulary = { 5, 7 }, invert = true } { 2, 0 }:totable(), { 7, -1 })
+end)
+
+test("a lookup made from its configuration has the same vocabulary", function()
+  local layer = L.StringLookup { output_mode = "tf_idf" }
+  layer:adapt { { "a", "b" }, { "a" } }
+  local copy = L.StringLookup(layer:get_config())
+  check.near(copy { { "a", "x" } }, layer { { "a", "x" } }, 0)
+end)
+
+test("StringLookup maps a dataset of text", function()
+  local path = check.path "lines.txt"
+  check.write(path, "b\na\nb\n")
+  local ds, layer = mgpu.data.text_lines(path), L.StringLookup {}
+  layer:adapt(ds:batch(2))
+  local list = {}
+  for y in ds:batch(3):map(function(lines) return layer(lines) end):iter() do list = y:totable() end
+  check.equal(list, { 1, 2, 1 })
+end)
+
+test("wrong vocabularies and calls of lookups say what to do", function()
+  local S = L.StringLookup
+  check.raises(function() S {} { "a" } end, "call adapt or set_vocabulary")
+  check.raises(function() S { invert = true } { 1 } end, "call adapt or set_vocabulary")
+  check.raises(function() S { vocabulary = { "a", "a" } } end, "twice")
+  check.raises(function() S { vocabulary = { 1 } } end, "term 1 of the vocabulary is a number")
+  check.raises(function() S { vocabulary = {} } end, "at least one term")
+  check.raises(function() S { vocabulary = { "a", "m" }, mask_token = "m" } end, "has the mask token")
+  check.raises(function() S { vocabulary = { "a", "b" }, max_tokens = 2 } end, "max_tokens is 2")
+  check.raises(function() S { vocabulary = { "a" }, num_oov_indices = 0 } { "b" } end, "num_oov_indices is 0")
+  check.raises(function() S { vocabulary = { "a" } } { 3 } end, "takes strings, got a number")
+  check.raises(function() S { vocabulary = { "a" } } (nil) end, "takes strings, nested tables")
+  check.raises(function() S { invert = true, output_mode = "count" } end, "invert needs")
+  check.raises(function() S { pad_to_max_tokens = true } end, "needs max_tokens")
+  check.raises(function() S { salt = { 1 } } end, "one or two whole numbers")
+  check.raises(function() S {}:adapt {} end, "have no values")
+  check.raises(function() S { vocabulary = { "a" }, output_mode = "tf_idf" } end, "needs idf_weights")
+  check.raises(function() S { vocabulary = { "a" }, idf_weights = { 1 } } end, "idf_weights need")
+  local weighted = { vocabulary = { "a" }, idf_weights = { 1, 2 }, output_mode = "tf_idf" }
+  check.raises(function() S(weighted) end, "2 numbers for 1")
+end)

@@ -16,6 +16,7 @@ local given = objects.given
 -- fields that Keras 2 wants and that may be null; no_dtype: the dtype is that of the results, and follows from the
 -- options; module: where Keras has the class, if not in keras.layers.
 local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
+local LOOKUP = { no_dtype = true, unused = { vocabulary_dtype = "any", vocabulary_size = "any", encoding = "utf-8" } }
 local ROWS = {
   BatchNormalization = { axes = { axis = true },
     newer = { synchronized = true, renorm = true, renorm_momentum = true } },
@@ -37,6 +38,7 @@ local ROWS = {
   GroupNormalization = { axes = { axis = true } },
   HashedCrossing = { no_dtype = true },
   Hashing = { no_dtype = true },
+  IntegerLookup = LOOKUP,
   LSTM = RECURRENT,
   LSTMCell = RECURRENT,
   LayerNormalization = { axes = { axis = true }, newer = { rms_scaling = true } },
@@ -57,6 +59,7 @@ local ROWS = {
   SimpleRNN = RECURRENT,
   SimpleRNNCell = RECURRENT,
   Softmax = { axes = { axis = true } },
+  StringLookup = LOOKUP,
   UnitNormalization = { axes = { axis = true } },
   ZeroPadding1D = { newer = { data_format = true } },
 }

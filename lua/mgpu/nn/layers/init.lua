@@ -60,6 +60,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Hashing = "categories.hashing",
   Identity = "reshape",
   Input = "basic",
+  IntegerLookup = "categories.lookup",
   LSTM = "recurrent.layers",
   LSTMCell = "recurrent.kinds",
   Lambda = "basic",
@@ -109,6 +110,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   SpatialDropout3D = "dropout",
   SpectralNormalization = "wrappers",
   StackedRNNCells = "recurrent.kinds",
+  StringLookup = "categories.lookup",
   Subtract = "merge",
   ThresholdedReLU = "activation",
   TimeDistributed = "wrappers",
@@ -121,6 +123,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding3D = "edges",
 }, {
   "StringLookup", "TextVectorization",
+  "ConvLSTM3D", "TextVectorization",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
   Convolution1D = "Conv1D", Convolution1DTranspose = "Conv1DTranspose", Convolution2D = "Conv2D",
