@@ -48,6 +48,15 @@ def main():
         layer.adapt(np.array([[5, 7], [7, -9]]))
         out["integers"].append({"options": options, "vocabulary": listed(layer.get_vocabulary()),
                                 "y": listed(layer(np.array([[7, 0, -4], [100, -9, 5]])))})
+    texts = ["The cat, sat.", "  a cat\tSAT on THE mat!", "\u00c9t\u00e9 d'Or", ""]
+    out["sentences"], out["vectorized"] = texts, []
+    for options in [{}, {"output_sequence_length": 3}, {"ngrams": 2}, {"output_mode": "count"}, {"max_tokens": 5},
+                    {"output_mode": "tf_idf"}, {"split": "character", "standardize": "lower"},
+                    {"output_mode": "multi_hot", "max_tokens": 12, "pad_to_max_tokens": True}]:
+        layer = L.TextVectorization(**options)
+        layer.adapt(texts)
+        out["vectorized"].append({"options": options, "vocabulary": layer.get_vocabulary(),
+                                  "y": listed(layer(texts + ["new cat"]))})
     os.makedirs(HERE, exist_ok=True)
     with open(os.path.join(HERE, "values.json"), "w") as f:
         json.dump(out, f)

@@ -131,3 +131,24 @@ test("wrong vocabularies and calls of lookups say what to do", function()
   local weighted = { vocabulary = { "a" }, idf_weights = { 1, 2 }, output_mode = "tf_idf" }
   check.raises(function() S(weighted) end, "2 numbers for 1")
 end)
+
+test("TextVectorization adapts and vectorizes as Keras in each mode", function()
+  local g = golden()
+  for _, case in ipairs(g.vectorized) do
+    local layer, texts = L.TextVectorization(case.options), {}
+    layer:adapt(g.sentences)
+    check.equal(strings(layer:get_vocabulary()), strings(case.vocabulary))
+    for i, text in ipairs(g.sentences) do texts[i] = text end
+    texts[#texts + 1] = "new cat"
+    check.near(layer(texts), mgpu.tensor(case.y), 1e-6)
+    check.near(L.TextVectorization(layer:get_config())(texts), mgpu.tensor(case.y), 1e-6)
+  end
+end)
+
+test("wrong options and calls of TextVectorization say what to do", function()
+  local T = L.TextVectorization
+  check.raises(function() T { standardize = "upper" } end, 'unknown value "upper"')
+  check.raises(function() T { output_mode = "count", output_sequence_length = 3 } end, "output_sequence_length needs")
+  check.raises(function() T {} (mgpu.ones { 2 }) end, "takes texts")
+  check.raises(function() T { vocabulary = { "a" } } { { "a", "b" } } end, "takes texts, got a table")
+end)

@@ -60,6 +60,7 @@ local ROWS = {
   SimpleRNNCell = RECURRENT,
   Softmax = { axes = { axis = true } },
   StringLookup = LOOKUP,
+  TextVectorization = { no_dtype = true, null = { standardize = "none", split = "none" }, unused = LOOKUP.unused },
   UnitNormalization = { axes = { axis = true } },
   ZeroPadding1D = { newer = { data_format = true } },
 }

@@ -112,6 +112,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   StackedRNNCells = "recurrent.kinds",
   StringLookup = "categories.lookup",
   Subtract = "merge",
+  TextVectorization = "categories.text_vectorization",
   ThresholdedReLU = "activation",
   TimeDistributed = "wrappers",
   UnitNormalization = "group_norms",
@@ -124,6 +125,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
 }, {
   "StringLookup", "TextVectorization",
   "ConvLSTM3D", "TextVectorization",
+  "ConvLSTM3D",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
   Convolution1D = "Conv1D", Convolution1DTranspose = "Conv1DTranspose", Convolution2D = "Conv2D",
