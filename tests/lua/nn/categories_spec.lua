@@ -152,3 +152,13 @@ test("wrong options and calls of TextVectorization say what to do", function()
   check.raises(function() T {} (mgpu.ones { 2 }) end, "takes texts")
   check.raises(function() T { vocabulary = { "a" } } { { "a", "b" } } end, "takes texts, got a table")
 end)
+
+test("a .keras file gives layers the vocabulary that it keeps as an asset", function()
+  local words = mgpu.load_model("tests/golden/categories/text.keras").layers[1]
+  check.equal(strings(words:get_vocabulary()), "[UNK]|b|a|déd|c")
+  check.near(words { "a b b z" }, mgpu.tensor { { 0.8605048656463623, 1.3862943649291992, 0.9162907600402832, 0, 0 } },
+    1e-6) -- float32
+  local numbers = mgpu.load_model("tests/golden/categories/numbers.keras").layers[1]
+  check.equal(strings(numbers:get_vocabulary()), "-1|7|5|-9")
+  check.raises(function() numbers:read_term "x" end, "is no number")
+end)

@@ -66,6 +66,12 @@ function Lookup:set_vocabulary(list, idf)
   self.vocabulary, self.index, self.idf_weights = tokens, index, own
 end
 
+--- layer:read_term(line) -> a term of the vocabulary, from a line of a file.
+function Lookup:read_term(line)
+  if self.kind == "string" then return line end
+  return tonumber(line) or self:fail("%q in the file of the vocabulary is no number", line)
+end
+
 --- layer:get_vocabulary(include_special_tokens = true) -> the list of terms; a term's index is its place, from 0.
 function Lookup:get_vocabulary(special)
   local list = {}
