@@ -105,7 +105,6 @@ local Discretization = Layer:extend("Discretization", { positional = 1,
 })
 
 function Discretization:init()
-  if not self.bin_boundaries and not self.num_bins then self:fail "give bin_boundaries, or num_bins and call adapt" end
   for i, v in ipairs(self.bin_boundaries or {}) do
     if type(v) ~= "number" then self:fail("bin_boundaries must hold numbers, entry %d is a %s", i, type(v)) end
   end
@@ -119,7 +118,7 @@ function Discretization:output_dtype() return self.output_mode == "int" and "int
 --     layer:adapt(mgpu.tensor { 1, 2, 3, 4 })
 --     print(unpack(layer.bin_boundaries))  --> 2
 function Discretization:adapt(data)
-  if not self.num_bins then self:fail "adapt: bin_boundaries were given: give num_bins instead" end
+  if not self.num_bins then self:fail "adapt needs the option num_bins" end
   local summary = { values = {}, weights = {} }
   local function add(batch)
     local list = {}

@@ -103,20 +103,44 @@ local function keep(self)
   self.vocabulary, self.idf_weights = self.lookup().vocabulary, self.lookup().idf_weights
 end
 
+--- layer:adapt(data): the vocabulary becomes the words of the data, the most frequent ones first. data: a list of
+--- texts, or a dataset of batches of text.
+-- Example:
+--     local layer = L.TextVectorization {}
+--     layer:adapt { "b a b" }
+--     print(table.concat(layer:get_vocabulary(false), " "))  --> b a
 function TextVectorization:adapt(data)
   self.lookup():adapt(data)
   keep(self)
 end
 
+--- layer:set_vocabulary(list, idf_weights): the words, with or without "" and "[UNK]" before them; weights for
+--- output_mode "tf_idf", as many as words.
+-- Example:
+--     local layer = L.TextVectorization {}
+--     layer:set_vocabulary { "a", "b" }
+--     print(layer:vocabulary_size())  --> 4
 function TextVectorization:set_vocabulary(list, idf)
   self.lookup():set_vocabulary(list, idf)
   keep(self)
 end
 
+--- layer:get_vocabulary(include_special_tokens = true) -> the list of words; a word's index is its place, from 0.
+-- Example:
+--     local layer = L.TextVectorization { vocabulary = { "a", "b" } }
+--     print(#layer:get_vocabulary(), #layer:get_vocabulary(false))  --> 4 2
 function TextVectorization:get_vocabulary(special) return self.lookup():get_vocabulary(special) end
 
+--- layer:read_term(line) -> the word of a line in a file of the vocabulary.
+-- Example:
+--     local layer = L.TextVectorization { vocabulary = { "a", "b" } }
+--     print(layer:read_term "cat")  --> cat
 function TextVectorization:read_term(line) return line end -- luacheck: no self
 
+--- layer:vocabulary_size() -> the number of words with the special tokens.
+-- Example:
+--     local layer = L.TextVectorization { vocabulary = { "a", "b" } }
+--     print(layer:vocabulary_size())  --> 4
 function TextVectorization:vocabulary_size() return self.lookup():vocabulary_size() end
 
 function TextVectorization:apply(x)
