@@ -35,6 +35,10 @@ SUMMARIES = [
     ("mobilenet_v2", applications.MobileNetV2, {}),
     ("mobilenet_v2", applications.MobileNetV2, {"alpha": 0.35, "input_shape": [97, 64, 3]}),
     ("mobilenet_v2", applications.MobileNetV2, {"alpha": 1.4, "include_top": False, "pooling": "avg"}),
+    ("densenet121", applications.DenseNet121, {}),
+    ("densenet121", applications.DenseNet121, {"include_top": False, "pooling": "avg"}),
+    ("efficientnet_b0", applications.EfficientNetB0, {}),
+    ("efficientnet_b0", applications.EfficientNetB0, {"include_top": False, "input_shape": [97, 64, 3]}),
 ]
 
 
@@ -127,6 +131,7 @@ PREDICTIONS = [
     ("vgg16", applications.VGG16, {"include_top": False, "pooling": "avg", "input_shape": [32, 32, 3]}, {}),
     ("mobilenet_v2", applications.MobileNetV2, {"alpha": 0.35, "input_shape": [37, 64, 3], "classes": 10},
      {"gamma": 0.9}),
+    ("densenet121", applications.DenseNet121, {"input_shape": [32, 32, 3], "classes": 10}, {"gamma": 0.9}),
     ("unet", unet, {"input_shape": [8, 16, 2], "classes": 3, "filters": 4, "depth": 2, "batch_normalization": True},
      {"gamma": 1.0}),
     ("unet", unet, {"input_shape": [16, 16, 1], "classes": 1, "filters": 2, "depth": 3, "batch_normalization": False},

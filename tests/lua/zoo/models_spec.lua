@@ -108,6 +108,8 @@ local SMALL = {
   { "resnet18", { input_shape = { 32, 32, 3 }, classes = 10 } },
   { "resnet50", { input_shape = { 32, 32, 3 }, classes = 10 } },
   { "mobilenet_v2", { alpha = 0.35, input_shape = { 32, 32, 3 }, classes = 10 } },
+  { "densenet121", { input_shape = { 32, 32, 3 }, classes = 10 } },
+  { "efficientnet_b0", { input_shape = { 32, 32, 3 }, classes = 10 } },
   { "unet", { input_shape = { 16, 16, 1 }, filters = 2, dropout = 0.1 }, "binary_crossentropy", { 16, 16, 1 } },
   { "vae_deconv", { input_shape = { 12, 8, 1 }, filters = 4 }, models.vae_deconv.reconstruction, { 12, 8, 1 } },
 }
