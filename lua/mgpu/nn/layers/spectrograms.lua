@@ -160,6 +160,7 @@ local function window_of(self)
   end
   local scale = self.scaling == "density" and math.sqrt(sum) or sum
   if self.scaling == "none" or self.window == "none" then return numbers end
+  if scale == 0 then self:fail("all numbers of the window are 0: use a longer frame_length or periodic = true") end
   for i, w in ipairs(numbers) do numbers[i] = w / scale end
   return numbers
 end
