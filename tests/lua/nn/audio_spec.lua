@@ -99,7 +99,7 @@ test("wrong options of spectrograms and transforms are errors that say what is w
   check.raises(function() L.STFTSpectrogram { frame_length = 8, fft_length = 4 } end, "fft_length must be at least")
   check.raises(function() L.STFTSpectrogram { window = "hamm" } end, "no window")
   check.raises(function() L.STFTSpectrogram { window = { 1 } } end, "the window has 1 numbers")
-  check.raises(function() L.STFTSpectrogram { frame_length = 2 } (mgpu.ones { 1, 9, 1 }) end, "all numbers of the window")
+  check.raises(function() L.STFTSpectrogram { frame_length = 2 } (mgpu.ones { 1, 9, 1 }) end, "the window are 0")
   check.raises(function() L.STFTSpectrogram {} (mgpu.zeros { 1, 9, 1 }) end, "do not fit into the input")
   check.raises(function() L.STFTSpectrogram {} (mgpu.zeros({ 1, 900, 1 }, { dtype = "int32" })) end, "floating")
   check.raises(function() x:stft(9, 4, 8) end, "fft_length must be at least sequence_length")

@@ -137,7 +137,7 @@ local CASES = {
   CenterCrop = { { 2, 2 }, IMAGE }, Normalization = { { mean = 0.5, variance = 2 }, ROW },
   RandomBrightness = { { 0.2 }, IMAGE }, RandomContrast = { { 0.2 }, IMAGE }, RandomCrop = { { 2, 2 }, IMAGE },
   MelSpectrogram = { { fft_length = 8, sequence_stride = 4, num_mel_bins = 2 }, ROW },
-  STFTSpectrogram = { { "psd", frame_length = 4 }, STEPS }, Solarization = { { 0.1, 0.1 }, IMAGE },
+  STFTSpectrogram = { { "psd", frame_length = 4 }, STEPS }, Solarization = { { value_range = { 0, 1 } }, IMAGE },
   RandomGrayscale = { { 0.5 }, { 2, 6, 6, 3 } },
   RandomFlip = { {}, IMAGE }, RandomRotation = { { 0.1 }, IMAGE }, RandomTranslation = { { 0.1, 0.1 }, IMAGE },
   RandomZoom = { { 0.1 }, IMAGE }, Rescaling = { { 0.5 }, ROW }, Resizing = { { 3, 3 }, IMAGE },
