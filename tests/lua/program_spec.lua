@@ -276,7 +276,7 @@ test("a start loads the tensors only, and takes less than 10 MB of memory", func
     "mgpu mgpu.aliases mgpu.core mgpu.methods mgpu.ordered_keys mgpu.tensor mgpu.tensor.arguments "
       .. "mgpu.tensor.composite_ops mgpu.tensor.images mgpu.tensor.indexing mgpu.tensor.matrices "
       .. "mgpu.tensor.movement mgpu.tensor.printing mgpu.tensor.reductions mgpu.tensor.scan mgpu.tensor.slicing "
-      .. "mgpu.tensor.sorting\n")
+      .. "mgpu.tensor.sorting mgpu.tensor.spectra\n")
   if os.getenv "MGPU_MALLOC" then check.skip "a sanitizer's build" end
   local peak = run "-e 'for line in io.lines \"/proc/self/status\" do print(line) end'"
   local kb = tonumber(peak:match "VmHWM:%s+(%d+)")

@@ -123,9 +123,10 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "StringLookup", "TextVectorization",
-  "ConvLSTM3D", "TextVectorization",
-  "ConvLSTM3D",
+  "AugMix", "AutoContrast", "CutMix", "Equalization", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment",
+  "RandomColorDegeneration", "RandomColorJitter", "RandomElasticTransform", "RandomErasing", "RandomGaussianBlur",
+  "RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomSaturation", "RandomSharpness",
+  "RandomShear",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
   Convolution1D = "Conv1D", Convolution1DTranspose = "Conv1DTranspose", Convolution2D = "Conv2D",
