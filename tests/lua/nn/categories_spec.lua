@@ -161,3 +161,9 @@ test("a .keras file gives layers the vocabulary that it keeps as an asset", func
   check.equal(strings(numbers:get_vocabulary()), "-1|7|5|-9")
   check.raises(function() numbers:read_term "x" end, "is no number")
 end)
+
+test("layers that read values say inside of a model that they are for data", function()
+  for _, layer in ipairs { L.IntegerLookup { vocabulary = { 1 } }, L.Hashing { 3 } } do
+    check.raises(function() return mgpu.Sequential { L.Input { 1 }, layer } end, "use it on data, as in dataset:map")
+  end
+end)

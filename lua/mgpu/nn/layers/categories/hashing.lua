@@ -35,6 +35,8 @@ function Hashing:init()
   if self.salt and #self.salt ~= 2 then self:fail("salt must be one or two whole numbers, got %d", #self.salt) end
 end
 
+Hashing.call = values.refuse_call
+
 function Hashing:apply(x)
   local bins, masked = self.num_bins, self.mask_value ~= nil and self.num_bins > 1
   if masked then bins = bins - 1 end
@@ -65,6 +67,8 @@ local HashedCrossing = Layer:extend("HashedCrossing", { positional = 1,
   { "num_bins", "integer", min = 1, required = true },
   { "output_mode", "string", default = "int", values = { "int", "one_hot" } },
 })
+
+HashedCrossing.call = values.refuse_call
 
 function HashedCrossing:apply(features)
   if type(features) ~= "table" or #features < 2 then self:fail "takes an array of at least two features" end

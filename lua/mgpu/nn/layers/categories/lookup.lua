@@ -173,6 +173,8 @@ function Lookup:indices(x)
   end)
 end
 
+Lookup.call = values.refuse_call
+
 function Lookup:apply(x)
   if type(x) ~= "table" and type(x) ~= self.kind and not core.is_tensor(x) then
     self:fail("takes %ss, nested tables or tensors with values, got %s", self.kind, type(x))

@@ -143,6 +143,8 @@ function TextVectorization:read_term(line) return line end -- luacheck: no self
 --     print(layer:vocabulary_size())  --> 4
 function TextVectorization:vocabulary_size() return self.lookup():vocabulary_size() end
 
+TextVectorization.call = values.refuse_call
+
 function TextVectorization:apply(x)
   if not values.is_text(x) then self:fail("takes texts, in tables or datasets, got %s", type(x)) end
   local words, single = self.lookup(), type(x) == "string"

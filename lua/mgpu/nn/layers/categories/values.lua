@@ -28,6 +28,11 @@ function M.plain(x)
   return x:rank() == 0 and x:item() or x:totable()
 end
 
+--- refuse_call(layer): the `call` of layers that read values, which models do not have when they are built.
+function M.refuse_call(layer)
+  layer:fail "reads values, which a model does not have while it is made: use it on data, as in dataset:map"
+end
+
 --- encode(indices, mode, depth, dtype) -> the tensor of indices as "int", "one_hot", "multi_hot" or "count" says.
 --- Indices outside of 0 to depth - 1 count nowhere.
 function M.encode(indices, mode, depth, dtype)
