@@ -116,17 +116,39 @@ local function listed(path, value, what)
   return value
 end
 
-local function from_json(path)
-  local file = read_json(path)
+local function is_off(value)
+  return value == nil or value == core.null or value == false or value == "" or value == 0
+end
+
+-- Refuses a part of the file that would change tokens, and that is not followed here.
+local function refuse(path, part, value)
+  if not is_off(value) then core.fail("unsupported", ("text.load: %s: its %s is not supported"):format(path, part)) end
+end
+
+-- A part that is of the kind ByteLevel, or absent, changes no tokens.
+local function refuse_others(path, part, value)
+  refuse(path, part, not (type(value) == "table" and value.type == "ByteLevel") and value)
+end
+
+local MODEL_OPTIONS = { "dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges" }
+local TOKEN_OPTIONS = { "single_word", "lstrip", "rstrip" }
+
+local function check_parts(path, file)
   local model, before = file.model, file.pre_tokenizer
   if type(model) ~= "table" or type(model.vocab) ~= "table" then fail(path, "it has no model with a vocabulary") end
   if model.type ~= nil and model.type ~= "BPE" or type(before) ~= "table" or before.type ~= "ByteLevel" then
     core.fail("unsupported", ("text.load: %s: only the model BPE with the pre_tokenizer ByteLevel is supported")
       :format(path))
   end
-  if type(file.normalizer) == "table" then
-    core.fail("unsupported", ("text.load: %s: its normalizer is not supported"):format(path))
-  end
+  for _, part in ipairs { "normalizer", "truncation", "padding" } do refuse(path, part, file[part]) end
+  for _, part in ipairs { "post_processor", "decoder" } do refuse_others(path, part, file[part]) end
+  for _, option in ipairs(MODEL_OPTIONS) do refuse(path, "model's " .. option, model[option]) end
+end
+
+local function from_json(path)
+  local file = read_json(path)
+  check_parts(path, file)
+  local model, before = file.model, file.pre_tokenizer
   local ranks, added = {}, {}
   for i, pair in ipairs(listed(path, model.merges, "merges")) do
     if type(pair) == "table" and type(pair[1]) == "string" and type(pair[2]) == "string" then
@@ -137,6 +159,9 @@ local function from_json(path)
   end
   for i, token in ipairs(listed(path, file.added_tokens, "added_tokens")) do
     if type(token) ~= "table" or type(token.content) ~= "string" then fail(path, "added token %d has no content", i) end
+    for _, option in ipairs(TOKEN_OPTIONS) do
+      refuse(path, ("added token %q with %s"):format(token.content, option), token[option])
+    end
     added[token.content] = token.id or false
   end
   return new(path, model.vocab, added, byte_pairs.new(ranks, { prefix_space = before.add_prefix_space == true,

@@ -49,6 +49,21 @@ local DAMAGED = {
     "an added token is empty" },
 }
 
+-- Parts that would change the tokens are refused.
+for part, words in pairs {
+  ['"model": {"vocab": {"a": 0}, "dropout": 0.1}'] = "its model's dropout is not supported",
+  ['"model": {"vocab": {"a": 0}, "end_of_word_suffix": "</w>"}'] = "its model's end_of_word_suffix is not",
+  ['"model": {"vocab": {"a": 0}, "continuing_subword_prefix": "##"}'] = "its model's continuing_subword_prefix is not",
+  ['"model": {"vocab": {"a": 0}, "byte_fallback": true}'] = "its model's byte_fallback is not",
+  ['"model": {"vocab": {"a": 0}, "ignore_merges": true}'] = "its model's ignore_merges is not",
+  ['"model": {"vocab": {"a": 0}}, "truncation": {"max_length": 3}'] = "its truncation is not supported",
+  ['"model": {"vocab": {"a": 0}}, "padding": {"pad_id": 3}'] = "its padding is not supported",
+  ['"model": {"vocab": {"a": 0}}, "decoder": {"type": "WordPiece"}'] = "its decoder is not supported",
+  ['"model": {"vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing"}'] = "its post_processor is not",
+  ['"model": {"vocab": {"a": 0}}, "added_tokens": [{"content": "b", "id": 1, "lstrip": true}]'] =
+    'its added token "b" with lstrip is not supported',
+} do DAMAGED[#DAMAGED + 1] = { "{" .. part .. ", " .. BYTE_LEVEL .. "}", words } end
+
 test("damaged and unsupported tokenizer files give clear errors", function()
   local path = check.path "tokenizer.json"
   for _, case in ipairs(DAMAGED) do
