@@ -99,6 +99,17 @@ test("a lookup made from its configuration has the same vocabulary", function()
   check.near(copy { { "a", "x" } }, layer { { "a", "x" } }, 0)
 end)
 
+test("layers that read values map a dataset of numbers, and say so inside of a traced function", function()
+  local numbers = mgpu.tensor({ 10, 20, 99, 30 }, { dtype = "int32" })
+  for _, layer in ipairs { L.IntegerLookup { vocabulary = { 10, 20, 30 } }, L.Hashing { num_bins = 5 } } do
+    local list = {}
+    for y in mgpu.data.from_tensors(numbers):map(layer):iter() do list[#list + 1] = y:item() end
+    check.equal(list, layer(numbers):totable())
+    local it = mgpu.data.from_tensors(numbers):map(function(x) return layer(x) end):iter()
+    check.raises(it, "a layer that reads values was called while mgpu.jit traces")
+  end
+end)
+
 test("StringLookup maps a dataset of text", function()
   local path = check.path "lines.txt"
   check.write(path, "b\na\nb\n")

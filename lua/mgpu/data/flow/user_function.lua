@@ -2,7 +2,7 @@
 --
 -- mgpu.jit traces a function whose arguments are tensors, once for each of their shapes. With text among them it runs
 -- untraced, since the text would be a constant of the trace. It also runs untraced with more tensors than jitted
--- functions are sure to accept.
+-- functions are sure to accept, and if it is an object with the field reads_values, as layers with a vocabulary are.
 local core = require "mgpu.core"
 local checks = require "mgpu.data.checks"
 local structure = require "mgpu.data.flow.structure"
@@ -30,7 +30,10 @@ end
 function M.new(who, fn, traced)
   if not checks.is_callable(fn) then checks.fail(who, "expected a function, got %s", type(fn)) end
   local plain = fn
-  if type(fn) ~= "function" then plain = function(...) return fn(...) end end
+  if type(fn) ~= "function" then
+    plain = function(...) return fn(...) end
+    if type(fn) == "table" and fn.reads_values then traced = false end
+  end
   return setmetatable({ who = who, name = M.place_of(fn), plain = plain,
     traced = traced ~= false and core.jit(plain) or plain }, Function)
 end

@@ -35,7 +35,7 @@ function Hashing:init()
   if self.salt and #self.salt ~= 2 then self:fail("salt must be one or two whole numbers, got %d", #self.salt) end
 end
 
-Hashing.call = values.refuse_call
+Hashing.call, Hashing.reads_values = values.refuse_call, true
 
 function Hashing:apply(x)
   local bins, masked = self.num_bins, self.mask_value ~= nil and self.num_bins > 1
@@ -68,7 +68,7 @@ local HashedCrossing = Layer:extend("HashedCrossing", { positional = 1,
   { "output_mode", "string", default = "int", values = { "int", "one_hot" } },
 })
 
-HashedCrossing.call = values.refuse_call
+HashedCrossing.call, HashedCrossing.reads_values = values.refuse_call, true
 
 function HashedCrossing:apply(features)
   if type(features) ~= "table" or #features < 2 then self:fail "takes an array of at least two features" end

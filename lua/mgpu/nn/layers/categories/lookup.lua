@@ -173,7 +173,7 @@ function Lookup:indices(x)
   end)
 end
 
-Lookup.call = values.refuse_call
+Lookup.call, Lookup.reads_values = values.refuse_call, true
 
 function Lookup:apply(x)
   if type(x) ~= "table" and type(x) ~= self.kind and not core.is_tensor(x) then

@@ -25,6 +25,10 @@ end
 --- plain(x) -> a tensor as nested numbers; anything else as it is.
 function M.plain(x)
   if not core.is_tensor(x) then return x end
+  if core.tracing() then
+    core.fail("usage", "a layer that reads values was called while mgpu.jit traces, where there are none: give "
+      .. "dataset:map the layer itself")
+  end
   return x:rank() == 0 and x:item() or x:totable()
 end
 
