@@ -13,8 +13,8 @@
 --     why      the reason for another tolerance
 --   errors     cases that must be refused: { "op", inputs..., options, error = text of the message }
 --
--- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua, spectrum_rows.lua; error_rows.lua for
--- errors): an op without a case fails a test.
+-- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua, spectrum_rows.lua;
+-- error_rows.lua for errors): an op without a case fails a test.
 
 local rows = {}
 local function case(c) rows[#rows + 1] = c end

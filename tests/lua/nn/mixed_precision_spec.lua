@@ -154,7 +154,8 @@ local CASES = {
   SeparableConv2D = { { 3, 2 }, IMAGE }, Softmax = { { axis = { 2, 3 } }, STEPS },
   SpatialDropout2D = { { 0.5 }, IMAGE }, Subtract = { {}, { ROW, ROW } },
   Bidirectional = { { L.LSTM { 2 } }, STEPS }, ConvLSTM1D = { { 2, 2 }, IMAGE },
-  ConvLSTM2D = { { 2, 2 }, { 2, 2, 3, 3, 1 } }, ConvLSTM3D = { { 2, 2 }, { 2, 2, 3, 3, 2, 1 } }, GRU = { { 2 }, STEPS }, LSTM = { { 2 }, STEPS },
+  ConvLSTM2D = { { 2, 2 }, { 2, 2, 3, 3, 1 } },
+  ConvLSTM3D = { { 2, 2 }, { 2, 2, 3, 3, 2, 1 } }, GRU = { { 2 }, STEPS }, LSTM = { { 2 }, STEPS },
   RNN = { function() return { L.GRUCell { 2 } } end, STEPS }, SimpleRNN = { { 2 }, STEPS },
   AdditiveAttention = { {}, { STEPS, STEPS } }, Attention = { { use_scale = true }, { STEPS, STEPS } },
   MultiHeadAttention = { { 2, 3 }, { STEPS, STEPS } }, GroupQueryAttention = { { 3, 4, 2 }, { STEPS, STEPS } },
@@ -230,7 +231,8 @@ for policy in pairs(POLICIES) do
   test("every layer trains under " .. policy .. " and computes in its dtype", function()
     mgpu.seed(1)
     for _, name in ipairs(L()) do
-      if name ~= "Input" and not CATEGORIES[name] and not L[name].in_loop then -- cells are in the cases of recurrent layers
+      -- cells are in the cases of recurrent layers
+      if name ~= "Input" and not CATEGORIES[name] and not L[name].in_loop then
         check.truthy(CASES[name], "CASES lacks " .. name)
         local ok, message = pcall(under, policy, function() trains(name, CASES[name], policy) end)
         if not ok then error(name .. ": " .. message, 0) end

@@ -150,8 +150,8 @@ function Conv2D:output_shape(shape) return window_shape(self, shape, self.filter
 
 function Conv2D:call(x)
   return call_on_image(self, x, function(t, s)
-    return ops.conv2d(t, lora.weight(self):value(), { strides = self.strides, groups = self.groups, dilations = self.dilation_rate,
-      pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
+    return ops.conv2d(t, lora.weight(self):value(), { strides = self.strides, groups = self.groups,
+      dilations = self.dilation_rate, pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
   end)
 end
 

@@ -5,7 +5,8 @@
 -- letter of the kernel that y does not have is an axis of x that is summed.
 -- Weights: kernel, and with bias_axes (letters of y) a bias of these axes, and of size 1 along later ones.
 -- Options: bias_initializer = "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
--- bias_constraint, lora_rank and lora_alpha (see enable_lora). Errors: an equation of another form; sizes of x and y that differ; letters that are unknown.
+-- bias_constraint, lora_rank and lora_alpha (see enable_lora). Errors: an equation of another form; sizes of x and y
+-- that differ; letters that are unknown.
 -- Example:
 --     local layer = L.EinsumDense { "abc,cd->abd", { -1, 8 }, bias_axes = "d" }
 --     print(unpack(layer(mgpu.ones { 2, 5, 3 }):shape()))  --> 2 5 8
