@@ -3,18 +3,23 @@
  * Each step is offered to the kernels in this order (plugin.c); the first that accepts computes it.
  * A kernel's file says what it accepts and why it is fast there:
  *
- *   kernel              what it takes                               why
- *   winograd_images.c   3x3 and 5x5, stride 1, 2 to about 16        a lane for each image; a
- * quarter of channels, an image for each lane            the multiplications winograd.c square
- * filters of 2 to 5 taps with stride   a fifth to a half of the 1, of 3 to 10 with stride 2
- * multiplications small.c             one input channel; or few channels of an    a lane for each
- * image, or vectors input's gradient                            over columns and channels
- *   onednn/conv.c,      float32, unless another kernel is faster    kernels generated for the sizes
- *   onednn/conv_1x1.c   (is_slow)
- *   depthwise.c         one filter for each channel                 a lane for each channel
- *   direct.c            forward and filters' gradient, the lines    products read the pixels in
- * place of a filter not dilated, few channels product.c           everything else, any floating
- * dtype         windows are copied while a product packs them
+ *   winograd_images.c   3x3 and 5x5, stride 1, few channels (2 to about 16) and enough images:
+ *                       an image for each lane, with a quarter of the multiplications
+ *   winograd.c          square filters, 2x2 to 5x5 with stride 1, 3x3 to 10x10 with stride 2, more
+ *                       channels: a fifth to a half of the multiplications
+ *   small.c             one input channel: an image for each lane; the gradient of an input with
+ *                       few channels: vectors over columns and channels
+ *   onednn/conv.c,      float32, unless a later kernel is faster (is_slow): kernels generated for
+ *   onednn/conv_1x1.c   the sizes
+ *   depthwise.c         one filter for each channel: a lane for each channel
+ *   direct.c            forward and filters' gradient, few channels, lines of a filter not dilated:
+ *                       products read the pixels in place
+ *   product.c           everything else, any floating dtype: windows are copied while a product
+ *                       packs them
+ *
+ * So winograd.c takes 3x3 filters on 32 images of 28x28 with 64 channels: they fill its vectors, so
+ * winograd_images.c, which is asked first, refuses. MGPU_LOG=dispatch names the kernel of each
+ * step, and why those before it refused.
  *
  * Winograd's algorithm is not used under mgpu.precision "highest". windows.h finds the pixels of a
  * window for depthwise.c and product.c. */
