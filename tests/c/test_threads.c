@@ -1,5 +1,5 @@
 /* Threads (core/threads): the interrupt flag, which a signal handler sets and long work polls, and
- * the number of cores. And the wish to save and stop (core/stop). */
+ * the number of cores. And the wish to save and stop. */
 #define _GNU_SOURCE
 #include "core/threads.h"
 #include <sched.h>
