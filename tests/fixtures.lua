@@ -37,6 +37,15 @@ function M.points(n)
   return mgpu.tensor(x), mgpu.tensor(y, { dtype = "int32" })
 end
 
+--- The names of the optimizers that have a rule of their own: all classes but LossScaleOptimizer, which wraps another.
+function M.optimizer_classes()
+  local list = {}
+  for _, name in ipairs(mgpu.optimizers()) do
+    if name:find "^%u" and name ~= "LossScaleOptimizer" then list[#list + 1] = name end
+  end
+  return list
+end
+
 --- Calls fn with float64 as the dtype of new tensors and weights.
 function M.in_float64(fn)
   mgpu.set_floatx "float64"

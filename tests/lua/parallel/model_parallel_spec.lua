@@ -3,7 +3,8 @@
 local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
-local in_float64 = require "fixtures".in_float64
+local fixtures = require "fixtures"
+local in_float64 = fixtures.in_float64
 
 local test = check.test
 local L = mgpu.layers
@@ -64,6 +65,9 @@ local OPTIMIZERS = {
   Adadelta = function() return O.Adadelta { 1 } end,
   Adamax = function() return O.Adamax { 0.01, clipvalue = 0.5 } end,
 }
+for _, name in ipairs(fixtures.optimizer_classes()) do
+  OPTIMIZERS[name] = OPTIMIZERS[name] or function() return O[name] { 0.01 } end
+end
 
 for name, optimizer in pairs(OPTIMIZERS) do
   test(name .. " keeps its state on the device of each layer, also when compile gets no devices", function()

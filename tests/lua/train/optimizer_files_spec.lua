@@ -37,6 +37,30 @@ for _, name in ipairs { "muon", "muon_decay", "adafactor" } do
   end)
 end
 
+for _, class in ipairs(fixtures.optimizer_classes()) do
+  test(class .. ": training goes on from a file of each format as without the file", function()
+    local function trained(through)
+      mgpu.seed(3)
+      local model = mgpu.Sequential { mgpu.Input { 5 }, mgpu.layers.Dense { 4 }, mgpu.layers.Dense { 2 } }
+      model:compile { optimizer = mgpu.optimizers[class] { use_ema = true, ema_momentum = 0.5 }, loss = "mse" }
+      for _ = 1, 3 do model:train_on_batch(expected.x, expected.y) end
+      if through then
+        model:save(through)
+        model = mgpu.load_model(through)
+        check.equal(model.optimizer:steps_taken(), 3)
+      end
+      for _ = 1, 3 do model:train_on_batch(expected.x, expected.y) end
+      return model:get_weights()
+    end
+    local direct = trained()
+    for _, ending in ipairs { "keras", "safetensors", class ~= "Adafactor" and "h5" or nil } do
+      for i, t in ipairs(trained(check.path("a." .. ending))) do
+        check.near(t:reshape { -1 }, direct[i]:reshape { -1 }:totable(), 1e-7) -- learning rates are float32 in files
+      end
+    end
+  end)
+end
+
 test("Muon takes the steps of one device on several", function()
   local function trained(devices)
     mgpu.seed(3)

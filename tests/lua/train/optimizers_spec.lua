@@ -3,6 +3,7 @@
 
 local check = require "check"
 local core = require "mgpu.core"
+local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local test = check.test
@@ -304,7 +305,7 @@ local BAD = {
 }
 
 test("bad values of the shared options are errors that name optimizer and option", function()
-  for _, name in ipairs { "SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam" } do
+  for _, name in ipairs(fixtures.optimizer_classes()) do
     for _, bad in ipairs(BAD) do
       local message = check.raises(function() optimizers[name] { [bad[1]] = bad[2] } end,
         (bad[3]:gsub("?", bad[1])), "usage")
@@ -330,7 +331,7 @@ end
 
 test("decay divides the rate of step t, from 0, by 1 + decay t, in every optimizer", function()
   check.near(path_of(optimizers.SGD { 1, decay = 1 }, 4), { -1, -1 - 1 / 2, -1 - 1 / 2 - 1 / 3, -1 - 13 / 12 }, 1e-6)
-  for _, name in ipairs { "SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam" } do
+  for _, name in ipairs(fixtures.optimizer_classes()) do
     local schedule = mgpu.schedules.InverseTimeDecay { 0.1, decay_steps = 1, decay_rate = 0.5 }
     local opt = optimizers[name] { 0.1, decay = 0.5 }
     check.equal(path_of(opt, 5), path_of(optimizers[name] { schedule }, 5))

@@ -3,6 +3,7 @@
 -- A case is {name, fn(given), ...}; fn returns a table of numbers, arrays and tensors by name. given.devices goes to
 -- compile. Field `floatx` is the dtype of the case, "float64" if absent: then a sum in another order changes about the
 -- 16th digit, and anything else shows. Field `bound` is how far the numbers may differ from those of one device.
+local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
@@ -230,7 +231,7 @@ add("validation data", function(given)
     weighted_metrics = { "mae" } }), x, y)
 end)
 
-for _, name in ipairs { "SGD", "Adam", "AdamW", "Adamax", "Nadam", "Adagrad", "Adadelta", "RMSprop" } do
+for _, name in ipairs(fixtures.optimizer_classes()) do
   add("optimizer " .. name, function(given)
     local x, y = sums(13)
     return train(dense(), with(given, { optimizer = mgpu.optimizers[name] { learning_rate = 0.01, global_clipnorm = 0.1,

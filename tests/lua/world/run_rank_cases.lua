@@ -1,7 +1,8 @@
 --- Runs cases and writes what they return to OUT.RANK, one line of 17 digits for each array: for ranks_spec.lua.
 -- Arguments: the module of the cases, OUT, the devices of compile ("-": none; "a;b": a on rank 0, b on the others;
 -- "cpu:0=3,cpu:1=1": with weights), and the names of cases, else all run.
-package.path = arg[0]:match "^(.*/)" .. "?.lua;" .. package.path
+local folder = arg[0]:match "^(.*/)"
+package.path = folder .. "?.lua;" .. folder .. "../../?.lua;" .. package.path
 local mgpu = require "mgpu"
 
 local module, out, devices = arg[1], arg[2], arg[3]
