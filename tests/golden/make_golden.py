@@ -43,6 +43,7 @@ MODULES = [
     "masked_metric_cases",
     "zoo_cases",
     "image_op_cases",
+    "image_layer_cases",
     "flow_cases",
     "augmentation_cases",
     "tensor_op_cases",

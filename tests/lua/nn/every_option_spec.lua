@@ -11,7 +11,7 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   dims = { 2, 1 }, shape = { 3 }, input_dim = 5, output_dim = 2, axes = 2, activation = "relu",
   ["function"] = function(x) return x end, decay_steps = 10, decay_rate = 0.5, initial_learning_rate = 0.1,
   boundaries = { 1 }, values = { 1, 0.5 }, first_decay_steps = 5, inner_optimizer = "sgd", height = 3,
-  width = 3, factor = 0.5, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2,
+  width = 3, factor = 1, init_values = 0.1, projection_dim = 2, height_factor = 0.5, width_factor = 0.5, scale = 2,
   num_classes = 3, target_class_ids = { 1 }, recall = 0.5, precision = 0.5, specificity = 0.5, sensitivity = 0.5,
   equation = "ab,bc->ac", output_shape = 4, num_heads = 2, key_dim = 3, head_dim = 3, num_query_heads = 4,
   num_key_value_heads = 2, n = 2, output_size = 2, op = "Negative", arguments = { x = { input = 1 } },

@@ -69,11 +69,11 @@ function M.in_floats(layer, x)
   return x:dtype() == layer.compute_dtype and x or core.ops.cast(x, { dtype = layer.compute_dtype })
 end
 
---- range(layer, name, least, most) -> {lower, upper} of the option `name`, a number v for {-v, v} or a pair. Errors:
---- numbers outside of least to most.
+--- range(layer, name, least, most) -> {lower, upper} of the option `name`, a pair, or a number v for {-v, v} without
+--- what is below `least`. Errors: numbers outside of least to most.
 function M.range(layer, name, least, most)
   local value = layer[name]
-  local pair = type(value) == "number" and { -math.abs(value), math.abs(value) } or value
+  local pair = type(value) == "number" and { math.max(-math.abs(value), least), math.abs(value) } or value
   if #pair ~= 2 or type(pair[1]) ~= "number" or type(pair[2]) ~= "number" then
     layer:fail("option %q must be a number or {lower, upper}", name)
   end

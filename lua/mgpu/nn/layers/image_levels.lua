@@ -1,0 +1,114 @@
+--- Changes of the levels of images: what their values become, each for itself.
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local image_parts = require "mgpu.nn.layers.image_parts"
+local images = require "mgpu.nn.layers.images"
+local Layer = require "mgpu.nn.layer"
+
+local ops = core.ops
+local M = {}
+
+local BYTES = { 0, 255 }
+local value_range = { "value_range", "table", default = BYTES }
+
+-- x with the range `from` stretched to the range `to`, by Keras's steps.
+local function stretched(x, from, to)
+  if from[1] == to[1] and from[2] == to[2] then return x end
+  return (x - from[1]) / (from[2] - from[1]) * (to[2] - to[1]) + to[1]
+end
+
+-- ---- AutoContrast -------------------------------------------------------------------------------
+
+--- AutoContrast {value_range = {0, 255}, data_format =}: stretches each channel of each image to the whole value_range.
+-- A channel whose pixels are all the same keeps them. With channels_first it is, as in Keras, each column of an image
+-- that is stretched, not each channel.
+-- x {batch, rows, columns, channels} -> the same shape, floating; in training and at inference.
+-- Example:
+--     print(L.AutoContrast {} (mgpu.tensor { 10, 20, 30, 60 }:reshape { 1, 2, 2, 1 }):reshape { 4 })
+--     --> tensor {4} float32 cpu:0
+--     --> {  0,  51, 102, 255}
+local AutoContrast = Layer:extend("AutoContrast", { positional = 1, value_range, images.data_format })
+
+function AutoContrast:init() self.values = image_parts.range(self, "value_range", -math.huge, math.huge) end
+
+AutoContrast.output_shape = image_parts.same_shape
+
+function AutoContrast:call(x)
+  x = image_parts.in_floats(self, x)
+  local bytes = stretched(x, self.values, BYTES)
+  local low, high = bytes:min({ 2, 3 }, true), bytes:max({ 2, 3 }, true)
+  local differ = ops.gt(high, low)
+  local scale = 255 / ops.where(differ, high - low, 1)
+  return ops.where(differ, stretched((bytes * scale - low * scale):clip(0, 255), BYTES, self.values), x)
+end
+
+M.AutoContrast = AutoContrast
+
+-- ---- RandomInvert -------------------------------------------------------------------------------
+
+--- RandomInvert {factor = 1, value_range = {0, 255}, seed =, data_format =}: inverts images in training at random.
+-- An inverted image is value_range[2] - x. factor: the probability, {lower, upper} from 0 to 1, from which each image
+-- draws its own, or a number v for {0, v}: the default 1 inverts half of the images.
+-- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local always = L.RandomInvert { { 1, 1 } }
+--     print(always(mgpu.tensor { 0, 55, 255 }:reshape { 1, 1, 3, 1 }, { training = true }):reshape { 3 })
+--     --> tensor {3} float32 cpu:0
+--     --> {255, 200,   0}
+local RandomInvert = image_parts.extend("RandomInvert", { positional = 1,
+  { "factor", "number|table", default = 1 }, value_range, image_parts.seed, images.data_format,
+}, function(layer, n)
+  return ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
+end)
+
+function RandomInvert:init()
+  self.span = image_parts.range(self, "factor", 0, 1)
+  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+end
+
+--- layer:transform(x, chosen) -> x, inverted where the bool {batch} is true.
+function RandomInvert:transform(x, chosen)
+  return ops.where(ops.reshape(chosen, { shape = { x:shape()[1], 1, 1, 1 } }), self.values[2] - x, x)
+end
+
+M.RandomInvert = RandomInvert
+
+-- ---- RandomPosterization ------------------------------------------------------------------------
+
+--- RandomPosterization {factor, value_range = {0, 255}, data_format =, seed =}: keeps the upper bits of values only,
+--- in training.
+-- Values become bytes, 0 to 255 over value_range, of which each image keeps its own number of bits. factor: the
+-- numbers {lower, upper} from 1 to 8, without upper itself unless they are equal; a number v is {1, v}.
+-- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local x = mgpu.tensor { 10, 100, 130, 255 }:reshape { 1, 2, 2, 1 }
+--     print(L.RandomPosterization { { 2, 2 } } (x, { training = true }):reshape { 4 }) -- two bits: multiples of 64
+--     --> tensor {4} float32 cpu:0
+--     --> {  0,  64, 128, 192}
+local RandomPosterization = image_parts.extend("RandomPosterization", { positional = 1,
+  { "factor", "number|table", required = true }, value_range, images.data_format, image_parts.seed,
+}, function(layer, n)
+  local lower, upper = layer.bits[1], layer.bits[2]
+  if lower == upper then return ops.full({ n }, lower, "float32") end
+  return image_parts.uniform(layer, n, layer.bits):floor():minimum(upper - 1)
+end)
+
+function RandomPosterization:init()
+  self.bits = image_parts.range(self, "factor", 1, 8)
+  for _, bits in ipairs(self.bits) do
+    if bits % 1 ~= 0 then self:fail("option \"factor\" counts bits: it must be whole, got %g", bits) end
+  end
+  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+end
+
+--- layer:transform(x, bits) -> x with so many bits of each image, {batch}.
+function RandomPosterization:transform(x, bits)
+  local powers = core.tensor({ 128, 64, 32, 16, 8, 4, 2, 1 }, { device = x:device() })
+  local steps = image_parts.each(x, ops.gather(powers, ops.cast(bits - 1, { dtype = "int32" }), { axis = 1 }))
+  local bytes = stretched(x, self.values, BYTES):clip(0, 255):floor()
+  return stretched((bytes / steps):floor() * steps, BYTES, self.values)
+end
+
+M.RandomPosterization = RandomPosterization
+
+return M

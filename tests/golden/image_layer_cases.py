@@ -1,0 +1,47 @@
+"""The set `image_layers`: what Keras's layers that change the colors and parts of images return in training.
+
+A range of one point, [0.3, 0.3], leaves nothing to chance.
+"""
+
+import keras
+import numpy as np
+
+import hashed
+
+SALT = 80
+SIZE = [3, 5, 4, 3]
+UNIT = {"value_range": [0, 1]}
+FIRST = {"data_format": "channels_first"}
+
+
+def pixels(shape, most):
+    """Whole numbers from 0 to 255 as float32, or these divided by 255."""
+    x = np.floor(hashed.unit(int(np.prod(shape)), SALT) * 256).astype("float32").reshape(shape)
+    return x if most == 255 else x / np.float32(255)
+
+
+OPTIONS = {
+    "AutoContrast": [{}, UNIT, FIRST, {"value_range": [-255, 510]}],
+    "RandomInvert": [{"factor": [1, 1]}, {"factor": [1, 1], "value_range": [0, 1]}, {"factor": [0, 0]}],
+    "RandomPosterization": [{"factor": [3, 3]}, {"factor": 1}, {"factor": [8, 8]},
+                            {"factor": [5, 5], "value_range": [0, 1]}, {"factor": [2, 2], "value_range": [-255, 255]}],
+}
+
+
+def _case(layer, options, size):
+    most = options.get("value_range", [0, 255])[1]
+    shape = [size[0], size[3], size[1], size[2]] if "data_format" in options else size
+    x = pixels(shape, most) if most in (1, 255) else pixels(shape, 255)
+    y = getattr(keras.layers, layer)(**options)(x, training=True)
+    return {"layer": layer, "options": options, "size": shape, "unit": most == 1, "output": np.asarray(y, "float32")}
+
+
+def image_layers():
+    """The set `image_layers`."""
+    return {"salt": SALT, "cases": [_case(layer, options, SIZE) for layer, list_ in OPTIONS.items()
+                                    for options in list_]}
+
+
+SETS = {"image_layers": (image_layers, """
+Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is true. cases: what the
+layer with these options returns for images of this size in training.""")}

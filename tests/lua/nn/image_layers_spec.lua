@@ -1,0 +1,103 @@
+-- Layers that change the colors and parts of images, against Keras with ranges of one point; and what they draw.
+local check = require "check"
+local golden = require "golden.load" "image_layers"
+local hash = require "golden.hash"
+local mgpu = require "mgpu"
+
+local L = mgpu.layers
+local test = check.test
+local TRAINING = { training = true }
+
+-- float32 against float32 in another order, in units of the width of values: some roundings of 2^-24
+local NEAR = 2e-6
+-- Layers that change images at inference, too.
+local ALWAYS = { AutoContrast = true }
+
+local function pixels(shape, unit)
+  local n, list = 1, {}
+  for _, d in ipairs(shape) do n = n * d end
+  for i = 1, n do list[i] = math.floor(hash.unit(i - 1, golden.salt) * 256) / (unit and 255 or 1) end
+  return mgpu.tensor(list):reshape(shape)
+end
+
+local function copy(options)
+  local c = {}
+  for key, value in pairs(options) do c[key] = value end
+  return c
+end
+
+local function largest_difference(a, b) return (a - b):abs():max():item() end
+
+local names, cases_of = {}, {}
+for _, case in ipairs(golden.cases) do
+  if not cases_of[case.layer] then
+    names[#names + 1], cases_of[case.layer] = case.layer, {}
+  end
+  table.insert(cases_of[case.layer], case)
+end
+
+for _, name in ipairs(names) do
+  test(name .. " gives Keras's values, also of bytes and after a round trip of its configuration", function()
+    for i, case in ipairs(cases_of[name]) do
+      local layer, x = L[name](copy(case.options)), pixels(case.size, case.unit)
+      local wanted = mgpu.tensor(case.output):reshape(case.size)
+      local near, what = NEAR * (case.unit and 1 or 255), ("%s, case %d"):format(name, i)
+      local function agrees(y, how)
+        check.truthy(largest_difference(y, wanted) <= near, ("%s%s: it differs by %g"):format(what, how,
+          largest_difference(y, wanted)))
+      end
+      agrees(layer(x, TRAINING), "")
+      if not case.unit then agrees(layer(x:to "uint8", TRAINING), " of bytes") end
+      local json = mgpu.Sequential { L.Input { unpack(case.size, 2) }, layer }:to_json()
+      agrees(mgpu.model_from_json(json)(x, TRAINING), " from JSON")
+      check.equal({ what, largest_difference(layer(x), ALWAYS[name] and wanted or x) <= near }, { what, true })
+      check.equal(layer:output_shape(case.size), case.size)
+    end
+  end)
+end
+
+test("AutoContrast keeps a channel of one value, and passes no gradient that is not a number", function()
+  local x = mgpu.tensor { 7, 0, 7, 9 }:reshape { 1, 1, 2, 2 }
+  check.equal(L.AutoContrast {} (x):reshape { 4 }:totable(), { 7, 0, 7, 255 })
+  local slope = mgpu.grad(function(t) return L.AutoContrast {} (t):sum() end)(x)
+  check.equal(slope:slice { 1, 1, 1, 1 }:item(), 1)
+end)
+
+-- ---- what is drawn ------------------------------------------------------------------------------
+
+-- The share of images of ones that the layer changes to the value.
+local function share(layer, value)
+  local y = layer(mgpu.ones { 400, 1, 1, 3 }, TRAINING):mean { 2, 3, 4 }
+  return (y - value):abs():lt(1e-3):to "float32":mean():item()
+end
+
+test("RandomInvert inverts each image with a probability that is drawn, too", function()
+  mgpu.seed(1)
+  -- 5 standard deviations of the share of 400 images
+  check.near(share(L.RandomInvert {}, 254), 0.5, 0.125)
+  check.near(share(L.RandomInvert { 0.2 }, 254), 0.1, 0.075)
+  check.near(share(L.RandomInvert { { 0.2, 0.2 } }, 254), 0.2, 0.1)
+end)
+
+test("RandomPosterization draws the numbers of bits of its range, without the upper one", function()
+  mgpu.seed(1)
+  local x = mgpu.full({ 600, 1, 1, 1 }, 255)
+  for factor, kept in pairs { [4] = { 128, 192, 224 }, [8] = { 128, 192, 224, 240, 248, 252, 254 } } do
+    local y = L.RandomPosterization { factor } (x, TRAINING):reshape { 600 }
+    local found = {}
+    for _, v in ipairs(y:totable()) do found[v] = (found[v] or 0) + 1 end
+    for _, v in ipairs(kept) do
+      -- 5 standard deviations of a count of 600 draws
+      check.near(found[v] or 0, 600 / #kept, 5 * math.sqrt(600 / #kept), tostring(v))
+      found[v] = nil
+    end
+    check.equal(next(found), nil)
+  end
+end)
+
+test("options outside of their ranges are refused", function()
+  check.raises(function() L.RandomPosterization { 9 } end, 'option "factor" must be from 1 to 8, got 9', "usage")
+  check.raises(function() L.RandomPosterization { { 1.5, 3 } } end, "it must be whole, got 1.5", "usage")
+  check.raises(function() L.RandomInvert { -0.1 } end, 'option "factor" must be from 0 to 1, got -0.1', "usage")
+  check.raises(function() L.AutoContrast { value_range = { 1 } } end, 'option "value_range" must be', "usage")
+end)
