@@ -22,6 +22,7 @@ def pixels(shape, most):
 
 OPTIONS = {
     "AutoContrast": [{}, UNIT, FIRST, {"value_range": [-255, 510]}],
+    "Equalization": [{}, UNIT, FIRST, {"bins": 7}, {"bins": 300, "value_range": [-255, 255]}],
     "RandomInvert": [{"factor": [1, 1]}, {"factor": [1, 1], "value_range": [0, 1]}, {"factor": [0, 0]}],
     "RandomPosterization": [{"factor": [3, 3]}, {"factor": 1}, {"factor": [8, 8]},
                             {"factor": [5, 5], "value_range": [0, 1]}, {"factor": [2, 2], "value_range": [-255, 255]}],

@@ -63,6 +63,28 @@ test("AutoContrast keeps a channel of one value, and passes no gradient that is 
   check.equal(slope:slice { 1, 1, 1, 1 }:item(), 1)
 end)
 
+test("Equalization counts the pixels of the whole batch, on several devices, too", function()
+  check.needs "cpu"
+  local function trained(devices)
+    local model = mgpu.Sequential { L.Input { 2, 2, 1 }, L.Equalization { { 0, 1 } }, L.Flatten {},
+      L.Dense { 1, kernel_initializer = "ones" } }
+    model:compile { optimizer = mgpu.optimizers.SGD { 0.1 }, loss = "mse", devices = devices }
+    local x = pixels({ 6, 2, 2, 1 }, true)
+    model:fit(x, mgpu.zeros { 6, 1 }, { batch_size = 6, epochs = 1, verbose = 0, shuffle = false })
+    return model:get_weights()[1]
+  end
+  local alone = trained "cpu:0"
+  for _, devices in ipairs { { "cpu:0", "cpu:1" }, { "cpu:0", "cpu:1", "cpu:2" } } do
+    check.near(trained(devices), alone:totable(), 1e-6) -- one step of a few float32 sums
+  end
+end)
+
+test("Equalization keeps a channel whose pixels are all in one bin", function()
+  local x = mgpu.tensor { 7, 0, 7, 100, 7, 200 }:reshape { 1, 1, 3, 2 }
+  check.equal(L.Equalization {} (x, TRAINING):reshape { 6 }:totable(), { 7, 0, 7, 128, 7, 255 })
+  check.equal(L.Equalization { bins = 1 } (x, TRAINING):totable(), x:totable())
+end)
+
 -- ---- what is drawn ------------------------------------------------------------------------------
 
 -- The share of images of ones that the layer changes to the value.

@@ -139,6 +139,7 @@ local CASES = {
   MelSpectrogram = { { fft_length = 8, sequence_stride = 4, num_mel_bins = 2 }, ROW },
   STFTSpectrogram = { { "psd", frame_length = 4 }, STEPS }, Solarization = { { value_range = { 0, 1 } }, IMAGE },
   RandomGrayscale = { { 0.5 }, { 2, 6, 6, 3 } }, AutoContrast = { { value_range = { 0, 1 } }, IMAGE },
+  Equalization = { { { 0, 1 } }, IMAGE },
   RandomInvert = { { value_range = { 0, 1 } }, IMAGE }, RandomPosterization = { { 4, value_range = { 0, 1 } }, IMAGE },
   RandomFlip = { {}, IMAGE }, RandomRotation = { { 0.1 }, IMAGE }, RandomTranslation = { { 0.1, 0.1 }, IMAGE },
   RandomZoom = { { 0.1 }, IMAGE }, Rescaling = { { 0.5 }, ROW }, Resizing = { { 3, 3 }, IMAGE },

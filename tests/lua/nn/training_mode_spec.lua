@@ -211,7 +211,7 @@ local RANDOM = {
   RandomTranslation = { { height_factor = 0.4, width_factor = 0.4 }, IMAGE },
   RandomZoom = { { height_factor = 0.4 }, IMAGE }, RandomGrayscale = { { factor = 0.5 }, { 4, 4, 3 } },
   Solarization = { { addition_factor = { 0, 0.5 }, value_range = { 0, 1 } }, IMAGE },
-  RandomInvert = { { value_range = { 0, 1 } }, IMAGE },
+  Equalization = { { value_range = { 0, 1 } }, IMAGE }, RandomInvert = { { value_range = { 0, 1 } }, IMAGE },
   RandomPosterization = { { factor = 4, value_range = { 0, 1 } }, IMAGE },
 }
 for _, name in ipairs { "SimpleRNN", "LSTM", "GRU" } do RANDOM[name] = { { units = 4, dropout = 0.5 }, { 4, 5 } } end

@@ -44,6 +44,66 @@ end
 
 M.AutoContrast = AutoContrast
 
+-- ---- Equalization -------------------------------------------------------------------------------
+
+--- Equalization {value_range = {0, 255}, bins = 256, data_format =}: spreads the values of each channel evenly over
+--- value_range, in training.
+-- A value becomes the share of the channel's pixels in bins up to its own, without those in the first bin: of all
+-- images in the batch together, as in Keras. A channel whose pixels are all in one bin keeps them. No gradient flows
+-- to x where it is spread.
+-- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local x = mgpu.tensor { 10, 11, 12, 13, 14, 15 }:reshape { 1, 2, 3, 1 }
+--     print(L.Equalization {} (x, { training = true }):reshape { 6 })
+--     --> tensor {6} float32 cpu:0
+--     --> {  0,  51, 102, 153, 204, 255}
+local Equalization = Layer:extend("Equalization", { positional = 2,
+  value_range, { "bins", "integer", default = 256, min = 1 }, images.data_format,
+})
+
+function Equalization:init() self.values = image_parts.range(self, "value_range", -math.huge, math.huge) end
+
+Equalization.output_shape = image_parts.same_shape
+
+-- x * a + b, which takes the range `from` to the range `to`.
+local function mapped(x, from, to)
+  local scale = (to[2] - to[1]) / (from[2] - from[1])
+  return x * scale + (to[1] - from[1] * scale)
+end
+
+-- RETURNS from counts {channels, bins} the new values of the bins, the same shape, and which channels have pixels in
+-- several bins, {channels}.
+local function spread(counts)
+  local sums = ops.cumsum(counts, { axis = 2 })
+  local total = ops.max(sums, { axis = 2, keepdims = true })
+  local first = ops.min(ops.where(ops.gt(sums, 0), sums, total), { axis = 2, keepdims = true })
+  local shares = ops.cast((sums - first) * 255, { dtype = "float32" }) / (total - first):maximum(1)
+  return shares:round(), ops.gt(total, first):reshape { -1 }
+end
+
+-- x {batch, rows, columns, channels} with its channels spread.
+local function equalized(layer, x)
+  local bytes, bins, channels = mapped(x, layer.values, BYTES), layer.bins, x:shape()[4]
+  local function places(scaled) -- of pixels in {channels, bins} in a row
+    local ids = ops.cast(scaled:clip(0, bins - 1), { dtype = "int32" })
+    return (ids + ops.iota({ channels }, 1, "int32") * bins):reshape { -1 }
+  end
+  local ones = ops.full({ x:count() }, 1, "int64")
+  local counts = ops.scatter_add(ones, places(bytes * (bins - 1) / 255), { axis = 1, size = channels * bins })
+  local values, several = spread(counts:reshape { channels, bins })
+  local y = ops.gather(values:reshape { -1 }, places(bytes / 255 * (bins - 1)), { axis = 1 })
+  y = mapped(ops.cast(y, { dtype = x:dtype() }), BYTES, layer.values)
+  return ops.where(several, y:reshape(x:shape()), x)
+end
+
+function Equalization:call(x, training)
+  x = image_parts.in_floats(self, x)
+  if not training then return x end
+  return images.as_last(self, x, function(t) return equalized(self, t) end)
+end
+
+M.Equalization = Equalization
+
 -- ---- RandomInvert -------------------------------------------------------------------------------
 
 --- RandomInvert {factor = 1, value_range = {0, 255}, seed =, data_format =}: inverts images in training at random.

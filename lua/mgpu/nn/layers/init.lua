@@ -44,6 +44,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ELU = "activation",
   EinsumDense = "einsum_dense",
   Embedding = "basic",
+  Equalization = "image_levels",
   Flatten = "reshape",
   GRU = "recurrent.layers",
   GRUCell = "recurrent.kinds",
@@ -126,7 +127,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "AugMix", "CutMix", "Equalization", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment",
+  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment",
   "RandomColorDegeneration", "RandomColorJitter", "RandomElasticTransform", "RandomErasing", "RandomGaussianBlur",
   "RandomHue", "RandomPerspective", "RandomSaturation", "RandomSharpness", "RandomShear",
 }, { -- Keras's other names
