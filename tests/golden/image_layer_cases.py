@@ -26,7 +26,17 @@ OPTIONS = {
     "RandomInvert": [{"factor": [1, 1]}, {"factor": [1, 1], "value_range": [0, 1]}, {"factor": [0, 0]}],
     "RandomPosterization": [{"factor": [3, 3]}, {"factor": 1}, {"factor": [8, 8]},
                             {"factor": [5, 5], "value_range": [0, 1]}, {"factor": [2, 2], "value_range": [-255, 255]}],
+    "RandomColorDegeneration": [{"factor": [0.3, 0.3]}, {"factor": [-0.6, -0.6], "value_range": [0, 1]},
+                                {"factor": [1, 1], "data_format": "channels_first"}],
+    "RandomSaturation": [{"factor": [0.3, 0.3]}, {"factor": [0.8, 0.8], "value_range": [0, 1]}, {"factor": [0.9, 0.9]},
+                         {"factor": [-0.5, -0.5]}, {"factor": [0.4, 0.4], "data_format": "channels_first"}],
+    "RandomHue": [{"factor": [1, 1]}, {"factor": 0, "value_range": [0, 1]},
+                  {"factor": [1, 1], "value_range": [-255, 255], "data_format": "channels_first"}],
+    "RandomSharpness": [{"factor": [0, 0]}, {"factor": [0.9, 0.9]}, {"factor": [0.3, 0.3], "value_range": [0, 1]},
+                        {"factor": [0.2, 0.2], "data_format": "channels_first"}],
 }
+# Factors of three images for the layers that multiply what they draw.
+GIVEN = {"RandomHue": [0.13, -0.3, 0.45], "RandomColorDegeneration": [0.1, -1, 0.7], "RandomSharpness": [0.25, 0, 1]}
 
 
 def _case(layer, options, size):
@@ -37,12 +47,21 @@ def _case(layer, options, size):
     return {"layer": layer, "options": options, "size": shape, "unit": most == 1, "output": np.asarray(y, "float32")}
 
 
+def _given(name, numbers):
+    layer = getattr(keras.layers, name)(0.5)
+    shape = (-1, 1, 1, 1) if name == "RandomColorDegeneration" else (-1,)
+    drawn = {"factor": np.reshape(np.float32(numbers), shape)}
+    return {"layer": name, "size": SIZE, "numbers": numbers,
+            "output": np.asarray(layer.transform_images(pixels(SIZE, 255), drawn), "float32")}
+
+
 def image_layers():
     """The set `image_layers`."""
     return {"salt": SALT, "cases": [_case(layer, options, SIZE) for layer, list_ in OPTIONS.items()
-                                    for options in list_]}
+                                    for options in list_],
+            "given": [_given(name, numbers) for name, numbers in GIVEN.items()]}
 
 
 SETS = {"image_layers": (image_layers, """
 Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is true. cases: what the
-layer with these options returns for images of this size in training.""")}
+layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.""")}

@@ -3,7 +3,8 @@
 -- salt, scale = 1, offset = 0 } stands for numbers of hash.lua.
 --
 -- Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is
--- true. cases: what the layer with these options returns for images of this size in training.
+-- true. cases: what the layer with these options returns for images of this size in training;
+-- given: what it makes of them with these numbers in place of drawn ones.
 return {
   salt = 80,
   cases = {
@@ -28,5 +29,33 @@ return {
       unit = true },
     { layer = "RandomPosterization", options = { factor = { 2, 2 }, value_range = { -255, 255 } },
       size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomColorDegeneration", options = { factor = { 0.3, 0.3 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomColorDegeneration", options = { factor = { -0.6, -0.6 }, value_range = { 0, 1 } },
+      size = { 3, 5, 4, 3 }, unit = true },
+    { layer = "RandomColorDegeneration", options = { factor = { 1, 1 }, data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
+    { layer = "RandomSaturation", options = { factor = { 0.3, 0.3 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomSaturation", options = { factor = { 0.8, 0.8 }, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 },
+      unit = true },
+    { layer = "RandomSaturation", options = { factor = { 0.9, 0.9 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomSaturation", options = { factor = { -0.5, -0.5 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomSaturation", options = { factor = { 0.4, 0.4 }, data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
+    { layer = "RandomHue", options = { factor = { 1, 1 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomHue", options = { factor = 0, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
+    { layer = "RandomHue",
+      options = { factor = { 1, 1 }, value_range = { -255, 255 }, data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
+    { layer = "RandomSharpness", options = { factor = { 0, 0 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomSharpness", options = { factor = { 0.9, 0.9 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomSharpness", options = { factor = { 0.3, 0.3 }, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 },
+      unit = true },
+    { layer = "RandomSharpness", options = { factor = { 0.2, 0.2 }, data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
+  },
+  given = {
+    { layer = "RandomHue", size = { 3, 5, 4, 3 }, numbers = { 0.13, -0.3, 0.45 } },
+    { layer = "RandomColorDegeneration", size = { 3, 5, 4, 3 }, numbers = { 0.1, -1, 0.7 } },
+    { layer = "RandomSharpness", size = { 3, 5, 4, 3 }, numbers = { 0.25, 0, 1 } },
   },
 }

@@ -56,6 +56,13 @@ for _, name in ipairs(names) do
   end)
 end
 
+for _, case in ipairs(golden.given) do
+  test(case.layer .. " gives Keras's values with the same numbers for each image", function()
+    local y = L[case.layer] { 0.5 }:transform(pixels(case.size), mgpu.tensor(case.numbers))
+    check.near(largest_difference(y, mgpu.tensor(case.output):reshape(case.size)), 0, NEAR * 255)
+  end)
+end
+
 test("AutoContrast keeps a channel of one value, and passes no gradient that is not a number", function()
   local x = mgpu.tensor { 7, 0, 7, 9 }:reshape { 1, 1, 2, 2 }
   check.equal(L.AutoContrast {} (x):reshape { 4 }:totable(), { 7, 0, 7, 255 })
@@ -114,6 +121,35 @@ test("RandomPosterization draws the numbers of bits of its range, without the up
       found[v] = nil
     end
     check.equal(next(found), nil)
+  end
+end)
+
+test("factors are drawn for each image from the range that Keras makes of a number", function()
+  mgpu.seed(1)
+  local n = 400
+  for name, range in pairs { RandomColorDegeneration = { -0.5, 0.5 }, RandomSaturation = { -0.5, 0.5 },
+    RandomSharpness = { 0, 0.5 }, RandomHue = { -0.25, 0.25 } } do
+    local layer = L[name] { 0.5 }
+    layer:ensure_built { n, 1, 1, 3 }
+    local seen
+    layer.transform = function(_, x, numbers)
+      seen = numbers
+      return x
+    end
+    layer(mgpu.ones { n, 1, 1, 3 }, TRAINING)
+    local width = range[2] - range[1]
+    -- the ends of 400 uniform numbers; their mean within 5 standard deviations
+    check.near(seen:min():item(), range[1], 0.05 * width, name)
+    check.near(seen:max():item(), range[2], 0.05 * width, name)
+    check.near(seen:mean():item(), (range[1] + range[2]) / 2, 5 * width / math.sqrt(12 * n), name)
+  end
+end)
+
+test("layers of colors need three channels", function()
+  for _, name in ipairs { "RandomColorDegeneration", "RandomSaturation", "RandomHue" } do
+    check.raises(function() L[name] { 0.5 } (mgpu.zeros { 1, 2, 2, 4 }, TRAINING) end,
+      "images need 3 channels, got 4", "usage")
+    L[name] { 0.5, data_format = "channels_first" } (mgpu.zeros { 1, 3, 2, 4 }, TRAINING)
   end
 end)
 

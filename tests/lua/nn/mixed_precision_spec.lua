@@ -124,6 +124,7 @@ for i, case in ipairs(load_golden("mixed_layers").cases) do
 end
 
 local IMAGE, STEPS, ROW, VOLUME = { 2, 6, 6, 4 }, { 2, 6, 4 }, { 2, 12 }, { 2, 4, 4, 4, 2 }
+local COLORS = { 2, 6, 6, 3 }
 
 -- For each class its options, or a function that makes them, and the shape of its input, or an array of shapes for
 -- several inputs.
@@ -138,7 +139,9 @@ local CASES = {
   RandomBrightness = { { 0.2 }, IMAGE }, RandomContrast = { { 0.2 }, IMAGE }, RandomCrop = { { 2, 2 }, IMAGE },
   MelSpectrogram = { { fft_length = 8, sequence_stride = 4, num_mel_bins = 2 }, ROW },
   STFTSpectrogram = { { "psd", frame_length = 4 }, STEPS }, Solarization = { { value_range = { 0, 1 } }, IMAGE },
-  RandomGrayscale = { { 0.5 }, { 2, 6, 6, 3 } }, AutoContrast = { { value_range = { 0, 1 } }, IMAGE },
+  RandomGrayscale = { { 0.5 }, COLORS }, RandomColorDegeneration = { { 0.5 }, COLORS },
+  RandomSaturation = { { 0.5, { 0, 1 } }, COLORS }, RandomHue = { { 0.5, { 0, 1 } }, COLORS },
+  RandomSharpness = { { 0.5 }, IMAGE }, AutoContrast = { { value_range = { 0, 1 } }, IMAGE },
   Equalization = { { { 0, 1 } }, IMAGE },
   RandomInvert = { { value_range = { 0, 1 } }, IMAGE }, RandomPosterization = { { 4, value_range = { 0, 1 } }, IMAGE },
   RandomFlip = { {}, IMAGE }, RandomRotation = { { 0.1 }, IMAGE }, RandomTranslation = { { 0.1, 0.1 }, IMAGE },
