@@ -30,6 +30,10 @@ OPTIONS = {
                                 {"factor": [1, 1], "data_format": "channels_first"}],
     "RandomSaturation": [{"factor": [0.3, 0.3]}, {"factor": [0.8, 0.8], "value_range": [0, 1]}, {"factor": [0.9, 0.9]},
                          {"factor": [-0.5, -0.5]}, {"factor": [0.4, 0.4], "data_format": "channels_first"}],
+    "RandomColorJitter": [
+        {}, {"brightness_factor": [0.1, 0.1], "saturation_factor": [0.3, 0.3]},
+        {"value_range": [0, 1], "brightness_factor": [-0.2, -0.2], "saturation_factor": [0.7, 0.7],
+         "hue_factor": [1, 1], "contrast_factor": [0, 0]}],
     "RandomHue": [{"factor": [1, 1]}, {"factor": 0, "value_range": [0, 1]},
                   {"factor": [1, 1], "value_range": [-255, 255], "data_format": "channels_first"}],
     "RandomSharpness": [{"factor": [0, 0]}, {"factor": [0.9, 0.9]}, {"factor": [0.3, 0.3], "value_range": [0, 1]},

@@ -145,6 +145,24 @@ test("factors are drawn for each image from the range that Keras makes of a numb
   end
 end)
 
+test("RandomColorJitter draws new numbers for each of its layers and at each call, which its seed repeats", function()
+  local options = { brightness_factor = 0.2, contrast_factor = 0.3, saturation_factor = 0.4, hue_factor = 0.5 }
+  local x = pixels { 4, 3, 3, 3 }
+  for name in pairs(options) do -- each of them alone changes the images
+    local y = L.RandomColorJitter { [name] = options[name] } (x, TRAINING)
+    check.truthy(largest_difference(y, x) > 0.1, name)
+  end
+  local function run()
+    mgpu.seed(3)
+    local layer = L.RandomColorJitter { seed = 5, name = "jitter", brightness_factor = 0.2, contrast_factor = 0.3,
+      saturation_factor = 0.4, hue_factor = 0.5 }
+    return layer(x, TRAINING), layer(x, TRAINING)
+  end
+  local first, second = run()
+  check.truthy(largest_difference(first, second) > 0.1, "drawn twice the same")
+  check.equal((run()), first:totable())
+end)
+
 test("layers of colors need three channels", function()
   for _, name in ipairs { "RandomColorDegeneration", "RandomSaturation", "RandomHue" } do
     check.raises(function() L[name] { 0.5 } (mgpu.zeros { 1, 2, 2, 4 }, TRAINING) end,
@@ -157,5 +175,7 @@ test("options outside of their ranges are refused", function()
   check.raises(function() L.RandomPosterization { 9 } end, 'option "factor" must be from 1 to 8, got 9', "usage")
   check.raises(function() L.RandomPosterization { { 1.5, 3 } } end, "it must be whole, got 1.5", "usage")
   check.raises(function() L.RandomInvert { -0.1 } end, 'option "factor" must be from 0 to 1, got -0.1', "usage")
+  check.raises(function() L.RandomColorJitter { hue_factor = 2 } end,
+    'option "hue_factor" must be from 0 to 1, got 2', "usage")
   check.raises(function() L.AutoContrast { value_range = { 1 } } end, 'option "value_range" must be', "usage")
 end)

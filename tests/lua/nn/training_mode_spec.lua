@@ -212,6 +212,7 @@ local RANDOM = {
   RandomZoom = { { height_factor = 0.4 }, IMAGE }, RandomGrayscale = { { factor = 0.5 }, { 4, 4, 3 } },
   RandomColorDegeneration = { { factor = 0.5 }, { 4, 4, 3 } }, RandomSaturation = { { factor = 0.4 }, { 4, 4, 3 } },
   RandomHue = { { factor = 0.5, value_range = { 0, 1 } }, { 4, 4, 3 } }, RandomSharpness = { { factor = 0.4 }, IMAGE },
+  RandomColorJitter = { { brightness_factor = 0.5 }, IMAGE },
   Solarization = { { addition_factor = { 0, 0.5 }, value_range = { 0, 1 } }, IMAGE },
   Equalization = { { value_range = { 0, 1 } }, IMAGE }, RandomInvert = { { value_range = { 0, 1 } }, IMAGE },
   RandomPosterization = { { factor = 4, value_range = { 0, 1 } }, IMAGE },

@@ -105,6 +105,27 @@ end
 --- same_shape(layer, shape) -> the shape; for output_shape.
 function M.same_shape(_, shape) return shape end
 
+--- transformed(layer, x) -> x as the layer changes it in training, which a class of extend does.
+function M.transformed(layer, x)
+  local shape = x:shape()
+  return layer:transform(x, layer:draw(shape[1], shape))
+end
+
+--- part(layer, class_name, options) -> a layer that this one applies in training by apply_part, in its dtype and data
+--- format. The options are changed.
+function M.part(layer, class_name, options)
+  options.name, options.dtype = ("%s_%s"):format(layer.name, class_name), layer.dtype_policy
+  options.data_format = layer.data_format
+  return require "mgpu.nn.layers"[class_name](options)
+end
+
+--- apply_part(layer, part, x) -> x as the part changes it in training, with numbers of the layer's stream.
+function M.apply_part(layer, part, x)
+  if not part.draw then return part:call(x, true) end
+  part.stream = layer.stream
+  return M.transformed(part, x)
+end
+
 --- extend(class_name, declared, draw) -> a class of layers that change images in training only. draw(layer, n, shape)
 --- returns what is random for n images; the class defines transform(layer, x, ...) with these values.
 function M.extend(class_name, declared, draw)
@@ -116,12 +137,12 @@ function M.extend(class_name, declared, draw)
   end
 
   class.output_shape = M.same_shape
+  class.draw = draw
 
   function class:call(x, training)
     x = M.in_floats(self, x)
     if not training then return x end
-    local shape = x:shape()
-    return self:transform(x, draw(self, shape[1], shape))
+    return M.transformed(self, x)
   end
 
   return class

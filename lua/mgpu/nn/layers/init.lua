@@ -88,6 +88,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   RNN = "recurrent.rnn",
   RandomBrightness = "random_images",
   RandomColorDegeneration = "random_colors",
+  RandomColorJitter = "image_series",
   RandomContrast = "random_images",
   RandomCrop = "random_images",
   RandomFlip = "random_images",
@@ -131,7 +132,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment", "RandomColorJitter",
+  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment",
   "RandomElasticTransform", "RandomErasing", "RandomGaussianBlur", "RandomPerspective", "RandomShear",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
