@@ -34,6 +34,10 @@ OPTIONS = {
         {}, {"brightness_factor": [0.1, 0.1], "saturation_factor": [0.3, 0.3]},
         {"value_range": [0, 1], "brightness_factor": [-0.2, -0.2], "saturation_factor": [0.7, 0.7],
          "hue_factor": [1, 1], "contrast_factor": [0, 0]}],
+    "RandomErasing": [
+        {"factor": [1, 1], "scale": [1, 1], "fill_value": 300}, {"factor": [0, 0]}, {"scale": 0},
+        {"factor": [1, 1], "scale": [1, 1], "fill_value": [0.5, 0.25, 2], "value_range": [0, 1]}],
+    "RandomShear": [{}, FIRST],
     "RandomHue": [{"factor": [1, 1]}, {"factor": 0, "value_range": [0, 1]},
                   {"factor": [1, 1], "value_range": [-255, 255], "data_format": "channels_first"}],
     "RandomSharpness": [{"factor": [0, 0]}, {"factor": [0.9, 0.9]}, {"factor": [0.3, 0.3], "value_range": [0, 1]},
@@ -59,13 +63,43 @@ def _given(name, numbers):
             "output": np.asarray(layer.transform_images(pixels(SIZE, 255), drawn), "float32")}
 
 
+# Of three images: first and last of the boxes across, then down.
+BOXES = [[0, 1.5, 2], [2.5, 4, 2], [1, 0.25, 0], [2, 5, 3]]
+
+
+def _erased(options):
+    layer = keras.layers.RandomErasing(**options)
+    shape = [SIZE[0], SIZE[3], SIZE[1], SIZE[2]] if "data_format" in options else SIZE
+    mask = layer._generate_batch_mask(shape, [np.float32(b) for b in BOXES])
+    drawn = {"batch_masks": mask, "apply_erasing": np.array([True, True, True]), "fill_value": np.float32(9)}
+    return {"options": options, "size": shape,
+            "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32")}
+
+
+SHEARS = [[0.3, -0.5, 1], [0, 0.25, -0.7]]  # of three images: across, then down
+
+
+def _sheared(options):
+    layer = keras.layers.RandomShear(**options)
+    shape = [SIZE[0], SIZE[3], SIZE[1], SIZE[2]] if "data_format" in options else SIZE
+    drawn = {"shear_factor": np.float32(SHEARS).T}
+    return {"options": options, "size": shape,
+            "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32")}
+
+
 def image_layers():
     """The set `image_layers`."""
     return {"salt": SALT, "cases": [_case(layer, options, SIZE) for layer, list_ in OPTIONS.items()
                                     for options in list_],
-            "given": [_given(name, numbers) for name, numbers in GIVEN.items()]}
+            "given": [_given(name, numbers) for name, numbers in GIVEN.items()],
+            "boxes": BOXES, "erased": [_erased({}), _erased(FIRST)], "shears": SHEARS,
+            "sheared": [_sheared({"fill_mode": mode, "fill_value": 5}) for mode in
+                        ("reflect", "wrap", "constant", "nearest")] + [_sheared({"interpolation": "nearest"}),
+                                                                      _sheared(FIRST)]}
 
 
 SETS = {"image_layers": (image_layers, """
 Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is true. cases: what the
-layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.""")}
+layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.
+erased: RandomErasing with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
+factors in shears, across, then down.""")}

@@ -4,7 +4,9 @@
 --
 -- Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is
 -- true. cases: what the layer with these options returns for images of this size in training;
--- given: what it makes of them with these numbers in place of drawn ones.
+-- given: what it makes of them with these numbers in place of drawn ones. erased: RandomErasing
+-- with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
+-- factors in shears, across, then down.
 return {
   salt = 80,
   cases = {
@@ -47,6 +49,14 @@ return {
     { layer = "RandomColorJitter", options = { value_range = { 0, 1 }, brightness_factor = { -0.2, -0.2 },
       saturation_factor = { 0.7, 0.7 }, hue_factor = { 1, 1 }, contrast_factor = { 0, 0 } }, size = { 3, 5, 4, 3 },
       unit = true },
+    { layer = "RandomErasing", options = { factor = { 1, 1 }, scale = { 1, 1 }, fill_value = 300 },
+      size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomErasing", options = { factor = { 0, 0 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomErasing", options = { scale = 0 }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomErasing", options = { factor = { 1, 1 }, scale = { 1, 1 }, fill_value = { 0.5, 0.25, 2 },
+      value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
+    { layer = "RandomShear", options = {}, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomShear", options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 }, unit = false },
     { layer = "RandomHue", options = { factor = { 1, 1 } }, size = { 3, 5, 4, 3 }, unit = false },
     { layer = "RandomHue", options = { factor = 0, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
     { layer = "RandomHue",
@@ -63,5 +73,19 @@ return {
     { layer = "RandomHue", size = { 3, 5, 4, 3 }, numbers = { 0.13, -0.3, 0.45 } },
     { layer = "RandomColorDegeneration", size = { 3, 5, 4, 3 }, numbers = { 0.1, -1, 0.7 } },
     { layer = "RandomSharpness", size = { 3, 5, 4, 3 }, numbers = { 0.25, 0, 1 } },
+  },
+  boxes = { { 0, 1.5, 2 }, { 2.5, 4, 2 }, { 1, 0.25, 0 }, { 2, 5, 3 } },
+  erased = {
+    { options = {}, size = { 3, 5, 4, 3 } },
+    { options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 } },
+  },
+  shears = { { 0.3, -0.5, 1 }, { 0, 0.25, -0.7 } },
+  sheared = {
+    { options = { fill_mode = "reflect", fill_value = 5 }, size = { 3, 5, 4, 3 } },
+    { options = { fill_mode = "wrap", fill_value = 5 }, size = { 3, 5, 4, 3 } },
+    { options = { fill_mode = "constant", fill_value = 5 }, size = { 3, 5, 4, 3 } },
+    { options = { fill_mode = "nearest", fill_value = 5 }, size = { 3, 5, 4, 3 } },
+    { options = { interpolation = "nearest" }, size = { 3, 5, 4, 3 } },
+    { options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 } },
   },
 }

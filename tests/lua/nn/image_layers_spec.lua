@@ -63,6 +63,36 @@ for _, case in ipairs(golden.given) do
   end)
 end
 
+-- The lists of numbers as tensors.
+local function tensors(lists)
+  local made = {}
+  for i, list in ipairs(lists) do made[i] = mgpu.tensor(list) end
+  return unpack(made)
+end
+
+test("RandomErasing fills the pixels that Keras's boxes hold, of the chosen images", function()
+  local left, right, top, bottom = tensors(golden.boxes)
+  for i, case in ipairs(golden.erased) do
+    local x, options = pixels(case.size), copy(case.options)
+    options.fill_value = 9
+    local function erased(chosen)
+      return L.RandomErasing(copy(options)):transform(x, mgpu.tensor(chosen):gt(0), { left, right }, { top, bottom })
+    end
+    local wanted = mgpu.tensor(case.output):reshape(case.size)
+    check.equal({ i, largest_difference(erased { 1, 1, 1 }, wanted) }, { i, 0 })
+    check.equal({ i, largest_difference(erased { 0, 0, 0 }, x) }, { i, 0 })
+  end
+end)
+
+test("RandomShear gives Keras's values in each fill mode, interpolation and data format", function()
+  local across, down = tensors(golden.shears)
+  for i, case in ipairs(golden.sheared) do
+    local y = L.RandomShear(copy(case.options)):transform(pixels(case.size), across, down)
+    -- places are rounded in float32 before they are weights: some roundings of 4 * 2^-24, times 255
+    check.near(largest_difference(y, mgpu.tensor(case.output):reshape(case.size)), 0, 1e-3, "case " .. i)
+  end
+end)
+
 test("AutoContrast keeps a channel of one value, and passes no gradient that is not a number", function()
   local x = mgpu.tensor { 7, 0, 7, 9 }:reshape { 1, 1, 2, 2 }
   check.equal(L.AutoContrast {} (x):reshape { 4 }:totable(), { 7, 0, 7, 255 })
@@ -145,6 +175,42 @@ test("factors are drawn for each image from the range that Keras makes of a numb
   end
 end)
 
+test("RandomErasing draws boxes of its scale at all places, and noise in the range of values", function()
+  mgpu.seed(1)
+  local n = 200
+  local x = mgpu.full({ n, 10, 20, 1 }, -1)
+  local layer = L.RandomErasing { { 1, 1 }, { 0.25, 0.25 }, fill_value = 0 }
+  local erased = layer(x, TRAINING) + 1 -- half of the rows and columns
+  check.near(erased:sum { 2, 3, 4 }:min():item(), 50, 0.5)
+  check.near(erased:sum { 2, 3, 4 }:max():item(), 50, 0.5)
+  -- each pixel in one of the images, but for the first row and column, before which a box begins with probability 0
+  check.equal(erased:max(1):sum():item(), 9 * 19)
+  local noise = L.RandomErasing { { 1, 1 }, { 1, 1 } } (x, TRAINING)
+  check.equal({ noise:min():item(), noise:max():item() }, { 0, 255 })
+  -- half of the numbers are clipped to 0; 40000 draws
+  check.near(noise:eq(0):to "float32":mean():item(), 0.5, 0.0125)
+  local some = L.RandomErasing { 0.5, { 1, 1 }, fill_value = 1 } (x, TRAINING):eq(1):to "float32":mean():item()
+  check.near(some, 0.25, 5 * math.sqrt(0.25 * 0.75 / n))
+end)
+
+test("RandomShear draws factors from Keras's ranges, with one sign for both", function()
+  mgpu.seed(1)
+  local n = 400
+  local layer = L.RandomShear { { 0.2, 0.4 }, { 0.1, 0.1 } }
+  layer:ensure_built { n, 1, 1, 1 }
+  local across, down = layer:draw(n)
+  check.equal((across * down):gt(0):all():item(), true)
+  check.near(down:gt(0):to "float32":mean():item(), 0.5, 0.125) -- 5 standard deviations
+  local size = across:abs()
+  check.truthy(size:min():item() >= 0.2 and size:max():item() <= 0.4, "the range")
+  layer = L.RandomShear { y_factor = 0.5 }
+  layer:ensure_built { n, 1, 1, 1 }
+  across, down = layer:draw(n)
+  check.equal(across:abs():max():item(), 0)
+  check.near(down:min():item(), -0.5, 0.05)
+  check.near(down:max():item(), 0.5, 0.05)
+end)
+
 test("RandomColorJitter draws new numbers for each of its layers and at each call, which its seed repeats", function()
   local options = { brightness_factor = 0.2, contrast_factor = 0.3, saturation_factor = 0.4, hue_factor = 0.5 }
   local x = pixels { 4, 3, 3, 3 }
@@ -177,5 +243,9 @@ test("options outside of their ranges are refused", function()
   check.raises(function() L.RandomInvert { -0.1 } end, 'option "factor" must be from 0 to 1, got -0.1', "usage")
   check.raises(function() L.RandomColorJitter { hue_factor = 2 } end,
     'option "hue_factor" must be from 0 to 1, got 2', "usage")
+  check.raises(function() L.RandomErasing { fill_value = { 1, 2 } } end, "a number or a list of three numbers", "usage")
+  check.raises(function() L.RandomErasing { fill_value = { 1, 2, 3 } } (mgpu.zeros { 1, 2, 2, 1 }, TRAINING) end,
+    "a fill_value of three numbers needs 3 channels, got 1", "usage")
+  check.raises(function() L.RandomShear { { -0.1, 0.5 } } end, 'option "x_factor" must be from 0 to 1', "usage")
   check.raises(function() L.AutoContrast { value_range = { 1 } } end, 'option "value_range" must be', "usage")
 end)

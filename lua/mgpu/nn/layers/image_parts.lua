@@ -137,7 +137,9 @@ function M.extend(class_name, declared, draw)
   end
 
   class.output_shape = M.same_shape
-  class.draw = draw
+
+  --- layer:draw(n, shape) -> what is random for n images of x of this shape, for layer:transform(x, ...).
+  function class:draw(n, shape) return draw(self, n, shape) end
 
   function class:call(x, training)
     x = M.in_floats(self, x)

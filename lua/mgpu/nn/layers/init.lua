@@ -91,6 +91,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   RandomColorJitter = "image_series",
   RandomContrast = "random_images",
   RandomCrop = "random_images",
+  RandomErasing = "image_boxes",
   RandomFlip = "random_images",
   RandomGrayscale = "random_colors",
   RandomHue = "random_colors",
@@ -99,6 +100,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   RandomRotation = "random_images",
   RandomSaturation = "random_colors",
   RandomSharpness = "random_colors",
+  RandomShear = "random_images",
   RandomTranslation = "random_images",
   RandomZoom = "random_images",
   ReLU = "activation",
@@ -132,8 +134,8 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment",
-  "RandomElasticTransform", "RandomErasing", "RandomGaussianBlur", "RandomPerspective", "RandomShear",
+  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment", "RandomElasticTransform",
+  "RandomGaussianBlur", "RandomPerspective",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
   Convolution1D = "Conv1D", Convolution1DTranspose = "Conv1DTranspose", Convolution2D = "Conv2D",

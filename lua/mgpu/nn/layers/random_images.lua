@@ -256,6 +256,41 @@ end
 
 M.RandomRotation = RandomRotation
 
+-- ---- RandomShear --------------------------------------------------------------------------------
+
+--- RandomShear {x_factor = 0, y_factor = 0, interpolation = "bilinear", fill_mode = "reflect", ...}
+-- Slants images in training, each by its own factors and with a random sign: pixel (x, y), from 0, is read at
+-- (x + a y, y + b x).
+-- x_factor for a, y_factor for b: {lower, upper} from 0 to 1, or a number v for {-v, v}. interpolation, fill_mode,
+-- fill_value = 0, data_format and seed as in RandomTranslation.
+-- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local shear = L.RandomShear { { 0, 0.2 }, fill_mode = "constant" }
+--     print(unpack(shear(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 32 32 3
+local RandomShear = image_parts.extend("RandomShear", affine_options { positional = 2,
+  { "x_factor", "number|table", default = 0 },
+  { "y_factor", "number|table", default = 0 },
+}, function(layer, n)
+  local back = image_parts.uniform(layer, n, { 0, 1 }):gt(0.5)
+  local down, across = image_parts.uniform(layer, n, layer.down), image_parts.uniform(layer, n, layer.across)
+  return ops.where(back, -across, across), ops.where(back, -down, down)
+end)
+
+-- The range of a factor, which Keras takes on both sides of 0 for a number.
+local function both_sides(self, name)
+  local range = image_parts.range(self, name, 0, 1)
+  return type(self[name]) == "number" and { -range[2], range[2] } or range
+end
+
+function RandomShear:init() self.across, self.down = both_sides(self, "x_factor"), both_sides(self, "y_factor") end
+
+--- layer:transform(x, across, down) -> x with each image slanted by these factors, {batch} each.
+function RandomShear:transform(x, across, down)
+  return read_affine(self, x, x:shape()[1], { 1, across, 0, down, 1, 0 })
+end
+
+M.RandomShear = RandomShear
+
 -- ---- RandomZoom ---------------------------------------------------------------------------------
 
 --- RandomZoom {height_factor, width_factor =, fill_mode = "reflect", interpolation = "bilinear", seed =, ...}

@@ -1,0 +1,105 @@
+--- Changes of a box in each image, at a random place, in training only.
+-- RETURNS the classes by name.
+local core = require "mgpu.core"
+local image_parts = require "mgpu.nn.layers.image_parts"
+local images = require "mgpu.nn.layers.images"
+
+local ops = core.ops
+local M = {}
+
+-- ---- boxes --------------------------------------------------------------------------------------
+
+-- RETURNS where boxes that are `shares` {n} of `size` pixels long begin and end, {n} each: at random places inside.
+local function draw_span(layer, n, size, shares)
+  local length = shares * size
+  local first = image_parts.uniform(layer, n, { 0, 1 }) * (size - length)
+  return first, first + length
+end
+
+-- Whether pixel i of `size` lies in the span of each image, bool {n, size, 1, 1} with size at the axis.
+local function inside(span, size, axis)
+  local n, shape = span[1]:shape()[1], { 1, 1, 1, 1 }
+  shape[axis] = size
+  local pixels = ops.iota({ size }, 1, "float32"):reshape(shape)
+  local function each(t) return t:reshape { n, 1, 1, 1 } end
+  return ops.logical_and(ops.ge(pixels, each(span[1])), ops.lt(pixels, each(span[2])))
+end
+
+-- Which pixels of x lie in the boxes of its images, bool {n, rows, columns, 1} in the layer's data format.
+local function inside_boxes(layer, x, across, down)
+  local shape, rows, columns = x:shape(), image_parts.axes(layer)
+  return ops.logical_and(inside(across, shape[columns], columns), inside(down, shape[rows], rows))
+end
+
+-- ---- RandomErasing ------------------------------------------------------------------------------
+
+--- RandomErasing {factor = 1, scale = {0.02, 0.33}, fill_value =, value_range = {0, 255}, seed =, data_format =}
+-- Fills a box of images in training.
+-- factor: the probability, {lower, upper} from 0 to 1, from which each image draws its own, or a number v for {0, v}.
+-- scale: the square of the share of the rows that a box has, and of the columns, drawn for each image, {lower, upper}
+-- from 0 to 1 or a number v for {0, v}; as in Keras, a box that is not the whole image leaves the first row and
+-- column. fill_value: a number, or three for the channels; nil: normal numbers times value_range[2]; clipped to
+-- value_range.
+-- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- Example:
+--     local x = mgpu.ones { 4, 8, 8, 3 }
+--     local all = L.RandomErasing { { 1, 1 }, { 1, 1 }, fill_value = 7 } -- all of each image
+--     print(all(x, { training = true }):min():item())  --> 7
+local RandomErasing = image_parts.extend("RandomErasing", { positional = 2,
+  { "factor", "number|table", default = 1 },
+  { "scale", "number|table", default = { 0.02, 0.33 } },
+  { "fill_value", "number|table" },
+  { "value_range", "table", default = { 0, 255 } },
+  image_parts.seed, images.data_format,
+}, function(layer, n, shape)
+  local rows, columns = image_parts.axes(layer)
+  local function share() return image_parts.uniform(layer, n, layer.areas):sqrt() end
+  local across = { draw_span(layer, n, shape[columns], share()) }
+  local down = { draw_span(layer, n, shape[rows], share()) }
+  local chosen = ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
+  return chosen, across, down
+end)
+
+function RandomErasing:init()
+  self.span, self.areas = image_parts.range(self, "factor", 0, 1), image_parts.range(self, "scale", 0, 1)
+  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  local fill = self.fill_value
+  if type(fill) == "table" then
+    for i = 1, math.max(3, #fill) do
+      if i > 3 or type(fill[i]) ~= "number" then
+        self:fail("option \"fill_value\" must be a number or a list of three numbers")
+      end
+    end
+  end
+end
+
+-- What the boxes of x are filled with.
+local function filling(layer, x)
+  local fill, shape = layer.fill_value, x:shape()
+  if fill == nil then
+    local noise = ops.random { shape = shape, kind = "normal", a = 0, b = 1, dtype = "float32", stream = layer.stream }
+    fill = ops.cast(noise, { dtype = x:dtype() }) * layer.values[2]
+  elseif type(fill) == "number" then
+    fill = ops.full({ 1, 1, 1, 1 }, fill, x:dtype())
+  else
+    local channels = { 1, 1, 1, 1 }
+    channels[images.is_first(layer) and 2 or 4] = 3
+    fill = core.tensor(fill, { dtype = x:dtype(), device = x:device() }):reshape(channels)
+  end
+  return fill:clip(layer.values[1], layer.values[2])
+end
+
+--- layer:transform(x, chosen, across, down) -> x with a box filled where the bool {batch} is true. across, down:
+--- {first, last}, in pixels, {batch} each: pixels from the first to before the last.
+function RandomErasing:transform(x, chosen, across, down)
+  if type(self.fill_value) == "table" then
+    local channels = x:shape()[images.is_first(self) and 2 or 4]
+    if channels ~= 3 then self:fail("a fill_value of three numbers needs 3 channels, got %d", channels) end
+  end
+  local erased = ops.logical_and(inside_boxes(self, x, across, down), chosen:reshape { x:shape()[1], 1, 1, 1 })
+  return ops.where(erased, filling(self, x), x)
+end
+
+M.RandomErasing = RandomErasing
+
+return M
