@@ -87,11 +87,23 @@ def _sheared(options):
             "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32")}
 
 
+PAIRS = [[1, 4], [2, 6], [3, 10], [7, 9], [9, 9]]  # of layers that draw nothing from a range of one point
+
+
+def _augmented(pair):
+    layer = keras.layers.RandAugment(factor=(0.3, 0.3))
+    x = pixels(SIZE, 255)
+    drawn = layer.get_random_transformation(x)
+    drawn["layer_idxes"] = np.int32(pair)
+    return {"size": SIZE, "layers": pair, "output": np.asarray(layer.transform_images(x, drawn), "float32")}
+
+
 def image_layers():
     """The set `image_layers`."""
     return {"salt": SALT, "cases": [_case(layer, options, SIZE) for layer, list_ in OPTIONS.items()
                                     for options in list_],
             "given": [_given(name, numbers) for name, numbers in GIVEN.items()],
+            "augmented": [_augmented(pair) for pair in PAIRS],
             "boxes": BOXES, "erased": [_erased({}), _erased(FIRST)], "shears": SHEARS,
             "sheared": [_sheared({"fill_mode": mode, "fill_value": 5}) for mode in
                         ("reflect", "wrap", "constant", "nearest")] + [_sheared({"interpolation": "nearest"}),
@@ -102,4 +114,5 @@ SETS = {"image_layers": (image_layers, """
 Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is true. cases: what the
 layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.
 erased: RandomErasing with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
-factors in shears, across, then down.""")}
+factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the layers, from 0, of the
+pair.""")}

@@ -6,7 +6,8 @@
 -- true. cases: what the layer with these options returns for images of this size in training;
 -- given: what it makes of them with these numbers in place of drawn ones. erased: RandomErasing
 -- with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
--- factors in shears, across, then down.
+-- factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the
+-- layers, from 0, of the pair.
 return {
   salt = 80,
   cases = {
@@ -73,6 +74,13 @@ return {
     { layer = "RandomHue", size = { 3, 5, 4, 3 }, numbers = { 0.13, -0.3, 0.45 } },
     { layer = "RandomColorDegeneration", size = { 3, 5, 4, 3 }, numbers = { 0.1, -1, 0.7 } },
     { layer = "RandomSharpness", size = { 3, 5, 4, 3 }, numbers = { 0.25, 0, 1 } },
+  },
+  augmented = {
+    { size = { 3, 5, 4, 3 }, layers = { 1, 4 } },
+    { size = { 3, 5, 4, 3 }, layers = { 2, 6 } },
+    { size = { 3, 5, 4, 3 }, layers = { 3, 10 } },
+    { size = { 3, 5, 4, 3 }, layers = { 7, 9 } },
+    { size = { 3, 5, 4, 3 }, layers = { 9, 9 } },
   },
   boxes = { { 0, 1.5, 2 }, { 2.5, 4, 2 }, { 1, 0.25, 0 }, { 2, 5, 3 } },
   erased = {

@@ -128,7 +128,7 @@ test("options by the names of other frameworks are answered with ours", function
 end)
 
 test("layers and options that do not exist yet say so", function()
-  for _, name in ipairs { "RandAugment", "MixUp" } do
+  for _, name in ipairs { "AugMix", "RandomPerspective" } do
     check.raises(function() return L[name] end, "mgpulua has no layer " .. name .. " yet",
       "unsupported")
   end

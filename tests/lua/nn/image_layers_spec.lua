@@ -93,6 +93,17 @@ test("RandomShear gives Keras's values in each fill mode, interpolation and data
   end
 end)
 
+test("RandAugment gives Keras's values with the same layers", function()
+  for i, case in ipairs(golden.augmented) do
+    local layer, x = L.RandAugment { factor = { 0.3, 0.3 } }, pixels(case.size)
+    layer:ensure_built(case.size)
+    local _, draws = layer:draw(case.size[1], case.size)
+    local y = layer:transform(x, mgpu.tensor(case.layers), draws)
+    -- places of a rotation are rounded in float32 before they are weights, see RandomShear
+    check.near(largest_difference(y, mgpu.tensor(case.output):reshape(case.size)), 0, 1e-3, "case " .. i)
+  end
+end)
+
 test("AutoContrast keeps a channel of one value, and passes no gradient that is not a number", function()
   local x = mgpu.tensor { 7, 0, 7, 9 }:reshape { 1, 1, 2, 2 }
   check.equal(L.AutoContrast {} (x):reshape { 4 }:totable(), { 7, 0, 7, 255 })
@@ -209,6 +220,25 @@ test("RandomShear draws factors from Keras's ranges, with one sign for both", fu
   check.equal(across:abs():max():item(), 0)
   check.near(down:min():item(), -0.5, 0.05)
   check.near(down:max():item(), 0.5, 0.05)
+end)
+
+test("RandAugment draws all of its layers, num_ops of them for each batch", function()
+  mgpu.seed(1)
+  local layer, seen = L.RandAugment { num_ops = 300, interpolation = "nearest" }, {}
+  layer:ensure_built { 2, 1, 1, 3 }
+  for _, k in ipairs((layer:draw(2, { 2, 1, 1, 3 })):totable()) do seen[k] = (seen[k] or 0) + 1 end
+  for k = 0, #layer.parts - 1 do
+    check.near(seen[k] or 0, 300 / 11, 26, "layer " .. k) -- 5 standard deviations
+    seen[k] = nil
+  end
+  check.equal({ next(seen), #layer.parts, layer.parts[3].interpolation }, { nil, 11, "nearest" })
+  local augment, x = L.RandAugment { seed = 4, name = "augment" }, pixels { 2, 4, 4, 3 }
+  mgpu.seed(2)
+  local first, second = augment(x, TRAINING), augment(x, TRAINING)
+  check.truthy(largest_difference(first, second) > 0.1, "drawn twice the same")
+  mgpu.seed(2)
+  check.equal(L.RandAugment { seed = 4, name = "augment" } (x, TRAINING), first:totable())
+  check.equal(augment(x), x:totable())
 end)
 
 test("RandomColorJitter draws new numbers for each of its layers and at each call, which its seed repeats", function()

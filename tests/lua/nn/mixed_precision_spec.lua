@@ -142,7 +142,7 @@ local CASES = {
   RandomGrayscale = { { 0.5 }, COLORS }, RandomColorDegeneration = { { 0.5 }, COLORS },
   RandomSaturation = { { 0.5, { 0, 1 } }, COLORS }, RandomHue = { { 0.5, { 0, 1 } }, COLORS },
   RandomSharpness = { { 0.5 }, IMAGE }, RandomErasing = { { value_range = { 0, 1 } }, IMAGE },
-  RandomShear = { { 0.2, 0.1 }, IMAGE },
+  RandomShear = { { 0.2, 0.1 }, IMAGE }, RandAugment = { { { 0, 1 } }, COLORS },
   RandomColorJitter = { { { 0, 1 }, brightness_factor = 0.1, contrast_factor = 0.1, hue_factor = 0.1 }, COLORS }, AutoContrast = { { value_range = { 0, 1 } }, IMAGE },
   Equalization = { { { 0, 1 } }, IMAGE },
   RandomInvert = { { value_range = { 0, 1 } }, IMAGE }, RandomPosterization = { { 4, value_range = { 0, 1 } }, IMAGE },

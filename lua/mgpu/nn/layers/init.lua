@@ -86,6 +86,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Permute = "reshape",
   RMSNormalization = "group_norms",
   RNN = "recurrent.rnn",
+  RandAugment = "image_series",
   RandomBrightness = "random_images",
   RandomColorDegeneration = "random_colors",
   RandomColorJitter = "image_series",
@@ -134,7 +135,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandAugment", "RandomElasticTransform",
+  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandomElasticTransform",
   "RandomGaussianBlur", "RandomPerspective",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
