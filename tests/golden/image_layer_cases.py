@@ -98,12 +98,28 @@ def _augmented(pair):
     return {"size": SIZE, "layers": pair, "output": np.asarray(layer.transform_images(x, drawn), "float32")}
 
 
+ORDER, WEIGHTS = [2, 0, 1], [0.25, 1, 0.6]
+
+
+def _mixed(name, options):
+    layer = getattr(keras.layers, name)(**options)
+    shape = [SIZE[0], SIZE[3], SIZE[1], SIZE[2]] if "data_format" in options else SIZE
+    drawn = {"permutation_order": np.int32(ORDER), "mix_weight": np.float32(WEIGHTS)}
+    if name == "CutMix":
+        drawn["batch_masks"], drawn["mix_weight"] = layer._generate_batch_mask(shape, [np.float32(b) for b in BOXES])
+    return {"layer": name, "options": options, "size": shape,
+            "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32"),
+            "labels": np.asarray(layer.transform_labels(np.eye(3, dtype="float32"), drawn), "float32")}
+
+
 def image_layers():
     """The set `image_layers`."""
     return {"salt": SALT, "cases": [_case(layer, options, SIZE) for layer, list_ in OPTIONS.items()
                                     for options in list_],
             "given": [_given(name, numbers) for name, numbers in GIVEN.items()],
             "augmented": [_augmented(pair) for pair in PAIRS],
+            "order": ORDER, "weights": WEIGHTS,
+            "mixed": [_mixed("MixUp", {}), _mixed("CutMix", {}), _mixed("CutMix", FIRST)],
             "boxes": BOXES, "erased": [_erased({}), _erased(FIRST)], "shears": SHEARS,
             "sheared": [_sheared({"fill_mode": mode, "fill_value": 5}) for mode in
                         ("reflect", "wrap", "constant", "nearest")] + [_sheared({"interpolation": "nearest"}),
@@ -115,4 +131,4 @@ Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255
 layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.
 erased: RandomErasing with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
 factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the layers, from 0, of the
-pair.""")}
+pair; mixed: images and one-hot labels mixed with those in the order, MixUp by the weights, CutMix in the boxes.""")}

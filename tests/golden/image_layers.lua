@@ -7,7 +7,8 @@
 -- given: what it makes of them with these numbers in place of drawn ones. erased: RandomErasing
 -- with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
 -- factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the
--- layers, from 0, of the pair.
+-- layers, from 0, of the pair; mixed: images and one-hot labels mixed with those in the order,
+-- MixUp by the weights, CutMix in the boxes.
 return {
   salt = 80,
   cases = {
@@ -81,6 +82,13 @@ return {
     { size = { 3, 5, 4, 3 }, layers = { 3, 10 } },
     { size = { 3, 5, 4, 3 }, layers = { 7, 9 } },
     { size = { 3, 5, 4, 3 }, layers = { 9, 9 } },
+  },
+  order = { 2, 0, 1 },
+  weights = { 0.25, 1, 0.6 },
+  mixed = {
+    { layer = "MixUp", options = {}, size = { 3, 5, 4, 3 } },
+    { layer = "CutMix", options = {}, size = { 3, 5, 4, 3 } },
+    { layer = "CutMix", options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 } },
   },
   boxes = { { 0, 1.5, 2 }, { 2.5, 4, 2 }, { 1, 0.25, 0 }, { 2, 5, 3 } },
   erased = {

@@ -104,6 +104,31 @@ test("RandAugment gives Keras's values with the same layers", function()
   end
 end)
 
+test("MixUp and CutMix mix images and labels as Keras does", function()
+  local left, right, top, bottom = tensors(golden.boxes)
+  for _, case in ipairs(golden.mixed) do
+    local function made()
+      local layer = L[case.layer](copy(case.options))
+      layer.draw = function()
+        local order = mgpu.tensor(golden.order):to "int32"
+        if case.layer == "MixUp" then return order, mgpu.tensor(golden.weights) end
+        return order, { left, right }, { top, bottom }
+      end
+      return layer
+    end
+    local layer, x = made(), pixels(case.size)
+    local mixed = layer({ x, mgpu.eye(3) }, TRAINING)
+    check.near(largest_difference(mixed[1], mgpu.tensor(case.output):reshape(case.size)), 0, NEAR * 255)
+    check.near(largest_difference(mixed[2], mgpu.tensor(case.labels):reshape { 3, 3 }), 0, NEAR)
+    check.equal(made()(x, TRAINING), mixed[1]:totable())
+    local inputs = { mgpu.Input { unpack(case.size, 2) }, mgpu.Input { 3 } }
+    local outputs = mgpu.Model { inputs = inputs, outputs = made()(inputs) } ({ x, mgpu.eye(3) }, TRAINING)
+    check.equal({ outputs[1]:totable(), outputs[2]:totable() }, { mixed[1]:totable(), mixed[2]:totable() })
+    local same = layer { x, mgpu.eye(3) }
+    check.equal({ same[1]:totable(), same[2]:totable() }, { x:totable(), mgpu.eye(3):totable() })
+  end
+end)
+
 test("AutoContrast keeps a channel of one value, and passes no gradient that is not a number", function()
   local x = mgpu.tensor { 7, 0, 7, 9 }:reshape { 1, 1, 2, 2 }
   check.equal(L.AutoContrast {} (x):reshape { 4 }:totable(), { 7, 0, 7, 255 })
@@ -241,6 +266,39 @@ test("RandAugment draws all of its layers, num_ops of them for each batch", func
   check.equal(augment(x), x:totable())
 end)
 
+test("MixUp draws weights of the beta distribution, and orders of all images", function()
+  mgpu.seed(1)
+  local n = 4000
+  for _, alpha in ipairs { 0.2, 0.5, 1, 3 } do
+    local layer = L.MixUp { alpha }
+    layer:ensure_built { n, 1, 1, 1 }
+    local order, w = layer:draw(n)
+    check.equal(order:sort():totable(), mgpu.arange(n):totable())
+    local far = w - 0.5
+    local variance = 1 / (4 * (2 * alpha + 1)) -- and the fourth moment, which is not that of another law
+    local fourth = 3 * variance ^ 2 * (2 * alpha + 1) / (2 * alpha + 3)
+    -- 5 standard deviations of a mean of numbers whose squares are at most 1/4, and of their squares
+    check.near(far:mean():item(), 0, 5 * math.sqrt(variance / n))
+    check.near(far:square():mean():item(), variance, 5 * math.sqrt((fourth - variance ^ 2) / n))
+    check.near(far:square():square():mean():item(), fourth, 5 * math.sqrt(fourth / 16 / n))
+  end
+end)
+
+test("CutMix draws boxes inside of the images, whose area has the beta distribution", function()
+  mgpu.seed(1)
+  local n = 4000
+  local layer = L.CutMix { { 1, 1 } } -- uniform
+  layer:ensure_built { n, 10, 20, 1 }
+  local _, across, down = layer:draw(n, { n, 10, 20, 1 })
+  local area = (across[2] - across[1]) * (down[2] - down[1]) / 200
+  check.near(area:mean():item(), 0.5, 5 * math.sqrt(1 / 12 / n))
+  check.near((area - 0.5):square():mean():item(), 1 / 12, 5 * math.sqrt(1 / 180 / n))
+  check.truthy(across[1]:min():item() >= 0 and across[2]:max():item() <= 20.001, "columns")
+  check.truthy(down[1]:min():item() >= 0 and down[2]:max():item() <= 10.001, "rows")
+  local never = L.CutMix { 0 } (mgpu.rand { 50, 4, 4, 1 }, TRAINING) -- all of an image or nothing
+  check.equal(never:isnan():any():item(), false)
+end)
+
 test("RandomColorJitter draws new numbers for each of its layers and at each call, which its seed repeats", function()
   local options = { brightness_factor = 0.2, contrast_factor = 0.3, saturation_factor = 0.4, hue_factor = 0.5 }
   local x = pixels { 4, 3, 3, 3 }
@@ -277,5 +335,9 @@ test("options outside of their ranges are refused", function()
   check.raises(function() L.RandomErasing { fill_value = { 1, 2, 3 } } (mgpu.zeros { 1, 2, 2, 1 }, TRAINING) end,
     "a fill_value of three numbers needs 3 channels, got 1", "usage")
   check.raises(function() L.RandomShear { { -0.1, 0.5 } } end, 'option "x_factor" must be from 0 to 1', "usage")
+  local x = mgpu.zeros { 2, 2, 2, 1 }
+  check.raises(function() L.MixUp {} { x, mgpu.zeros { 3, 4 } } end, "a row for each image, got {3, 4} for 2 images",
+    "usage")
+  check.raises(function() L.CutMix {} { x, x, x } end, "an array {images, labels}, got an array of 3", "usage")
   check.raises(function() L.AutoContrast { value_range = { 1 } } end, 'option "value_range" must be', "usage")
 end)

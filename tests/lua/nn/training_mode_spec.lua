@@ -214,6 +214,7 @@ local RANDOM = {
   RandomHue = { { factor = 0.5, value_range = { 0, 1 } }, { 4, 4, 3 } }, RandomSharpness = { { factor = 0.4 }, IMAGE },
   RandomColorJitter = { { brightness_factor = 0.5 }, IMAGE }, RandomErasing = { {}, IMAGE },
   RandomShear = { { x_factor = 0.5 }, IMAGE },
+  MixUp = { {}, IMAGE }, CutMix = { {}, IMAGE },
   RandAugment = { { value_range = { 0, 1 }, num_ops = 3 }, { 4, 4, 3 } },
   Solarization = { { addition_factor = { 0, 0.5 }, value_range = { 0, 1 } }, IMAGE },
   Equalization = { { value_range = { 0, 1 } }, IMAGE }, RandomInvert = { { value_range = { 0, 1 } }, IMAGE },

@@ -1,5 +1,5 @@
 --- Changes of a box in each image, at a random place, in training only.
--- RETURNS the classes by name.
+-- RETURNS the classes by name, and what a layer needs to make such boxes.
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
@@ -9,8 +9,9 @@ local M = {}
 
 -- ---- boxes --------------------------------------------------------------------------------------
 
--- RETURNS where boxes that are `shares` {n} of `size` pixels long begin and end, {n} each: at random places inside.
-local function draw_span(layer, n, size, shares)
+--- draw_span(layer, n, size, shares) -> where boxes that are `shares` {n} of `size` pixels long begin and end, {n}
+--- each: at random places inside.
+function M.draw_span(layer, n, size, shares)
   local length = shares * size
   local first = image_parts.uniform(layer, n, { 0, 1 }) * (size - length)
   return first, first + length
@@ -25,8 +26,9 @@ local function inside(span, size, axis)
   return ops.logical_and(ops.ge(pixels, each(span[1])), ops.lt(pixels, each(span[2])))
 end
 
--- Which pixels of x lie in the boxes of its images, bool {n, rows, columns, 1} in the layer's data format.
-local function inside_boxes(layer, x, across, down)
+--- inside_boxes(layer, x, across, down) -> which pixels of x lie in the boxes of its images, bool {n, rows, columns, 1}
+--- in the layer's data format. across, down: {first, last} of each image, {n} each.
+function M.inside_boxes(layer, x, across, down)
   local shape, rows, columns = x:shape(), image_parts.axes(layer)
   return ops.logical_and(inside(across, shape[columns], columns), inside(down, shape[rows], rows))
 end
@@ -54,8 +56,8 @@ local RandomErasing = image_parts.extend("RandomErasing", { positional = 2,
 }, function(layer, n, shape)
   local rows, columns = image_parts.axes(layer)
   local function share() return image_parts.uniform(layer, n, layer.areas):sqrt() end
-  local across = { draw_span(layer, n, shape[columns], share()) }
-  local down = { draw_span(layer, n, shape[rows], share()) }
+  local across = { M.draw_span(layer, n, shape[columns], share()) }
+  local down = { M.draw_span(layer, n, shape[rows], share()) }
   local chosen = ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
   return chosen, across, down
 end)
@@ -96,7 +98,7 @@ function RandomErasing:transform(x, chosen, across, down)
     local channels = x:shape()[images.is_first(self) and 2 or 4]
     if channels ~= 3 then self:fail("a fill_value of three numbers needs 3 channels, got %d", channels) end
   end
-  local erased = ops.logical_and(inside_boxes(self, x, across, down), chosen:reshape { x:shape()[1], 1, 1, 1 })
+  local erased = ops.logical_and(M.inside_boxes(self, x, across, down), chosen:reshape { x:shape()[1], 1, 1, 1 })
   return ops.where(erased, filling(self, x), x)
 end
 

@@ -35,6 +35,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Cropping2D = "image_sizes",
   Cropping3D = "edges",
   CustomScaleLayer = "merge",
+  CutMix = "image_mixing",
   Dense = "basic",
   DepthwiseConv1D = "conv1d",
   DepthwiseConv2D = "conv",
@@ -78,6 +79,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   Maximum = "merge",
   MelSpectrogram = "spectrograms",
   Minimum = "merge",
+  MixUp = "image_mixing",
   MultiHeadAttention = "multi_head_attention",
   Multiply = "merge",
   Normalization = "scaling",
@@ -135,7 +137,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   ZeroPadding2D = "image_sizes",
   ZeroPadding3D = "edges",
 }, {
-  "AugMix", "CutMix", "MaxNumBoundingBoxes", "MixUp", "Pipeline", "RandomElasticTransform",
+  "AugMix", "MaxNumBoundingBoxes", "Pipeline", "RandomElasticTransform",
   "RandomGaussianBlur", "RandomPerspective",
 }, { -- Keras's other names
   AvgPool1D = "AveragePooling1D", AvgPool2D = "AveragePooling2D", AvgPool3D = "AveragePooling3D",
