@@ -335,6 +335,11 @@ test("options outside of their ranges are refused", function()
   check.raises(function() L.RandomErasing { fill_value = { 1, 2, 3 } } (mgpu.zeros { 1, 2, 2, 1 }, TRAINING) end,
     "a fill_value of three numbers needs 3 channels, got 1", "usage")
   check.raises(function() L.RandomShear { { -0.1, 0.5 } } end, 'option "x_factor" must be from 0 to 1', "usage")
+  for _, name in ipairs { "AutoContrast", "Equalization", "RandomBrightness", "RandomHue", "RandAugment" } do
+    local options = { value_range = { 3, 3 } }
+    if name:find "Random" then options.factor = 0.5 end
+    check.raises(function() L[name](options) end, '"value_range" must have two different ends, got 3 twice', "usage")
+  end
   local x = mgpu.zeros { 2, 2, 2, 1 }
   check.raises(function() L.MixUp {} { x, mgpu.zeros { 3, 4 } } end, "a row for each image, got {3, 4} for 2 images",
     "usage")

@@ -51,7 +51,7 @@ local RandomErasing = image_parts.extend("RandomErasing", { positional = 2,
   { "factor", "number|table", default = 1 },
   { "scale", "number|table", default = { 0.02, 0.33 } },
   { "fill_value", "number|table" },
-  { "value_range", "table", default = { 0, 255 } },
+  image_parts.value_range,
   image_parts.seed, images.data_format,
 }, function(layer, n, shape)
   local rows, columns = image_parts.axes(layer)
@@ -64,7 +64,7 @@ end)
 
 function RandomErasing:init()
   self.span, self.areas = image_parts.range(self, "factor", 0, 1), image_parts.range(self, "scale", 0, 1)
-  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.values(self)
   local fill = self.fill_value
   if type(fill) == "table" then
     for i = 1, math.max(3, #fill) do

@@ -9,8 +9,6 @@ local ops = core.ops
 local M = {}
 
 local BYTES = { 0, 255 }
-local value_range = { "value_range", "table", default = BYTES }
-
 -- x with the range `from` stretched to the range `to`, by Keras's steps.
 local function stretched(x, from, to)
   if from[1] == to[1] and from[2] == to[2] then return x end
@@ -27,9 +25,9 @@ end
 --     print(L.AutoContrast {} (mgpu.tensor { 10, 20, 30, 60 }:reshape { 1, 2, 2, 1 }):reshape { 4 })
 --     --> tensor {4} float32 cpu:0
 --     --> {  0,  51, 102, 255}
-local AutoContrast = Layer:extend("AutoContrast", { positional = 1, value_range, images.data_format })
+local AutoContrast = Layer:extend("AutoContrast", { positional = 1, image_parts.value_range, images.data_format })
 
-function AutoContrast:init() self.values = image_parts.range(self, "value_range", -math.huge, math.huge) end
+function AutoContrast:init() self.values = image_parts.values(self) end
 
 AutoContrast.output_shape = image_parts.same_shape
 
@@ -58,10 +56,10 @@ M.AutoContrast = AutoContrast
 --     --> tensor {6} float32 cpu:0
 --     --> {  0,  51, 102, 153, 204, 255}
 local Equalization = Layer:extend("Equalization", { positional = 2,
-  value_range, { "bins", "integer", default = 256, min = 1 }, images.data_format,
+  image_parts.value_range, { "bins", "integer", default = 256, min = 1 }, images.data_format,
 })
 
-function Equalization:init() self.values = image_parts.range(self, "value_range", -math.huge, math.huge) end
+function Equalization:init() self.values = image_parts.values(self) end
 
 Equalization.output_shape = image_parts.same_shape
 
@@ -116,14 +114,14 @@ M.Equalization = Equalization
 --     --> tensor {3} float32 cpu:0
 --     --> {255, 200,   0}
 local RandomInvert = image_parts.extend("RandomInvert", { positional = 1,
-  { "factor", "number|table", default = 1 }, value_range, image_parts.seed, images.data_format,
+  { "factor", "number|table", default = 1 }, image_parts.value_range, image_parts.seed, images.data_format,
 }, function(layer, n)
   return ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
 end)
 
 function RandomInvert:init()
   self.span = image_parts.range(self, "factor", 0, 1)
-  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.values(self)
 end
 
 --- layer:transform(x, chosen) -> x, inverted where the bool {batch} is true.
@@ -146,7 +144,7 @@ M.RandomInvert = RandomInvert
 --     --> tensor {4} float32 cpu:0
 --     --> {  0,  64, 128, 192}
 local RandomPosterization = image_parts.extend("RandomPosterization", { positional = 1,
-  { "factor", "number|table", required = true }, value_range, images.data_format, image_parts.seed,
+  { "factor", "number|table", required = true }, image_parts.value_range, images.data_format, image_parts.seed,
 }, function(layer, n)
   local lower, upper = layer.bits[1], layer.bits[2]
   if lower == upper then return ops.full({ n }, lower, "float32") end
@@ -158,7 +156,7 @@ function RandomPosterization:init()
   for _, bits in ipairs(self.bits) do
     if bits % 1 ~= 0 then self:fail("option \"factor\" counts bits: it must be whole, got %g", bits) end
   end
-  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.values(self)
 end
 
 --- layer:transform(x, bits) -> x with so many bits of each image, {batch}.

@@ -61,6 +61,7 @@ end
 -- What the layers that change images at random share: options, and one random number for each image.
 
 M.seed = { "seed", "integer", min = 0 }
+M.value_range = { "value_range", "table", default = { 0, 255 } }
 
 --- in_floats(layer, x) -> x {batch, rows, columns, channels} in the dtype that the layer computes in, as Keras does
 --- with integer images. Errors: another rank.
@@ -83,6 +84,15 @@ function M.range(layer, name, least, most)
     layer:fail("option %q must be from %g to %g, got %g", name, least, most, first >= least and upper or first)
   end
   return { lower, upper }
+end
+
+--- values(layer) -> {lower, upper} of the option value_range. Errors: an empty range.
+function M.values(layer)
+  local range = M.range(layer, "value_range", -math.huge, math.huge)
+  if range[1] == range[2] then
+    layer:fail("option \"value_range\" must have two different ends, got %g twice", range[1])
+  end
+  return range
 end
 
 --- uniform(layer, n, range) -> {n} float32 numbers, one for each image, in range[1] to range[2].

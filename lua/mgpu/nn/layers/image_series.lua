@@ -19,7 +19,7 @@ local M = {}
 --     local jitter = L.RandomColorJitter { { 0, 1 }, brightness_factor = 0.2, hue_factor = 0.1 }
 --     print(unpack(jitter(mgpu.rand { 8, 16, 16, 3 }, { training = true }):shape()))  --> 8 16 16 3
 local RandomColorJitter = image_parts.extend("RandomColorJitter", { positional = 1,
-  { "value_range", "table", default = { 0, 255 } },
+  image_parts.value_range,
   { "brightness_factor", "number|table" },
   { "contrast_factor", "number|table" },
   { "saturation_factor", "number|table" },
@@ -34,7 +34,7 @@ local JITTER = {
 }
 
 function RandomColorJitter:init()
-  image_parts.range(self, "value_range", -math.huge, math.huge)
+  image_parts.values(self)
   self.parts = {}
   for _, row in ipairs(JITTER) do
     local option, class_name, least = unpack(row)
@@ -68,7 +68,7 @@ M.RandomColorJitter = RandomColorJitter
 --     local augment = L.RandAugment { { 0, 1 }, factor = 0.3 }
 --     print(unpack(augment(mgpu.rand { 8, 16, 16, 3 }, { training = true }):shape()))  --> 8 16 16 3
 local RandAugment = image_parts.extend("RandAugment", { positional = 2,
-  { "value_range", "table", default = { 0, 255 } },
+  image_parts.value_range,
   { "num_ops", "integer", default = 2, min = 1 },
   { "factor", "number|table", default = 0.5 },
   { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } },
@@ -101,7 +101,7 @@ local function augmentations(range, values, interpolation)
 end
 
 function RandAugment:init()
-  local values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  local values = image_parts.values(self)
   self.parts = {}
   for i, row in ipairs(augmentations(image_parts.range(self, "factor", 0, 1), values, self.interpolation)) do
     self.parts[i] = image_parts.part(self, unpack(row))

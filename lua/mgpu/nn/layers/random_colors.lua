@@ -8,11 +8,9 @@ local images = require "mgpu.nn.layers.images"
 local ops = core.ops
 local M = {}
 
-local value_range = { "value_range", "table", default = { 0, 255 } }
-
 -- The options of a layer that draws a factor and has a range of values, as in Keras.
 local function with_factor()
-  return { positional = 2, { "factor", "number|table", required = true }, value_range, images.data_format,
+  return { positional = 2, { "factor", "number|table", required = true }, image_parts.value_range, images.data_format,
     image_parts.seed }
 end
 
@@ -22,7 +20,7 @@ local function draw_factors(layer, n) return image_parts.uniform(layer, n, layer
 local function init_factor(least)
   return function(self)
     self.span = image_parts.range(self, "factor", least, 1)
-    self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+    self.values = image_parts.values(self)
   end
 end
 
@@ -78,13 +76,13 @@ M.RandomGrayscale = RandomGrayscale
 local Solarization = image_parts.extend("Solarization", { positional = 2,
   { "addition_factor", "number|table", default = 0 },
   { "threshold_factor", "number|table", default = 0 },
-  value_range, image_parts.seed, images.data_format,
+  image_parts.value_range, image_parts.seed, images.data_format,
 }, function(layer, n)
   return image_parts.uniform(layer, n, layer.additions), image_parts.uniform(layer, n, layer.thresholds)
 end)
 
 function Solarization:init()
-  local range = image_parts.range(self, "value_range", -math.huge, math.huge)
+  local range = image_parts.values(self)
   self.low, self.high = range[1], range[2]
   for name, span in pairs { addition_factor = "additions", threshold_factor = "thresholds" } do
     if type(self[name]) == "number" then self[name] = { 0, self[name] } end

@@ -22,13 +22,13 @@ local M = {}
 --     print(layer(mgpu.zeros { 1, 2, 2, 1 }, { training = true }):mean():item() > 0.19)  --> true
 local RandomBrightness = image_parts.extend("RandomBrightness", { positional = 1,
   { "factor", "number|table", required = true },
-  { "value_range", "table", default = { 0, 255 } },
+  image_parts.value_range,
   image_parts.seed, images.data_format,
 }, function(layer, n) return image_parts.uniform(layer, n, layer.span) end)
 
 function RandomBrightness:init()
   local range = image_parts.range(self, "factor", -1, 1)
-  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.values(self)
   local width = self.values[2] - self.values[1]
   self.span = { range[1] * width, range[2] * width }
 end
@@ -54,7 +54,7 @@ M.RandomBrightness = RandomBrightness
 --     print((layer(images) - images):abs():max():item())  --> 0
 local RandomContrast = image_parts.extend("RandomContrast", { positional = 1,
   { "factor", "number|table", required = true },
-  { "value_range", "table", default = { 0, 255 } },
+  image_parts.value_range,
   image_parts.seed, images.data_format,
 }, function(layer, n) return image_parts.uniform(layer, n, layer.span) end)
 
@@ -62,7 +62,7 @@ function RandomContrast:init()
   local both = type(self.factor) == "number"
   local range = image_parts.range(self, "factor", 0, 1)
   self.span = { 1 - (both and range[2] or range[1]), 1 + range[2] }
-  self.values = image_parts.range(self, "value_range", -math.huge, math.huge)
+  self.values = image_parts.values(self)
 end
 
 --- layer:transform(x, factors) -> x with the contrast of each image multiplied by its factor, {batch}.
