@@ -9,6 +9,7 @@ local ops = core.ops
 local M = {}
 
 local BYTES = { 0, 255 }
+
 -- x with the range `from` stretched to the range `to`, by Keras's steps.
 local function stretched(x, from, to)
   if from[1] == to[1] and from[2] == to[2] then return x end
