@@ -17,6 +17,7 @@ for name, case in pairs {
   seq2seq_addition = { "--epochs 1 --rows 100 --units 8", "%d+%+%d+ = %d* %(%d+%)" },
   char_gpt = { "--epochs 1 --steps 2 --context 8 --width 8 --layers 1 --samples 1", "sample 1: " },
   timeseries_gru = { "--epochs 1 --values 300 --units 4", "mean squared error of the test: %d" },
+  audio_ctc = { "--epochs 1 --rows 20 --units 4", "right sequences: %d%.%d+" },
   model_parallel = { "--epochs 1 --devices ref:0,ref:1,ref:2", "mean squared error: %d" },
 } do
   test(name .. ".lua runs to its end", function()
