@@ -14,11 +14,11 @@
 --     print(#mgpu.models.gpt.generate(model, { 3, 1, 4 }, { max_new_tokens = 5, seed = 1 }))  --> 8
 local core = require "mgpu.core"
 local generate = require "mgpu.zoo.generate"
+local hugging_face = require "mgpu.zoo.hugging_face"
 local L = require "mgpu.nn.layers"
 local Model = require "mgpu.nn.model"
 local initializers = require "mgpu.nn.initializers"
 local options = require "mgpu.options"
-local tensor_file = require "mgpu.io.tensor_file"
 local transformer = require "mgpu.zoo.transformer"
 
 local GPT = options.declare {
@@ -33,61 +33,40 @@ local GPT = options.declare {
 
 -- ---- weights of Hugging Face --------------------------------------------------------------------
 
-local function set(v, t) v:assign(t:reshape(v:shape()):cast(v:dtype()):to(v:device())) end
-
-local function need_shape(path, name, t, wanted)
-  local shape = table.concat(t:shape(), ", ")
-  wanted = table.concat(wanted, ", ")
-  if shape ~= wanted then
-    core.fail("data", ("%s: %s has shape {%s}, the model needs {%s}"):format(path, name, shape, wanted))
-  end
-end
-
 -- The weights of an attention: c_attn holds the kernels of query, key and value side by side.
-local function set_attention(attention, prefix, width, take)
-  local kernel = take(prefix .. "c_attn.weight", { width, 3 * width })
-  local bias = take(prefix .. "c_attn.bias", { 3 * width })
+local function set_attention(attention, prefix, width, file)
+  local set = hugging_face.set
+  local kernel = file:take(prefix .. "c_attn.weight", { width, 3 * width })
+  local bias = file:take(prefix .. "c_attn.bias", { 3 * width })
   for i, dense in ipairs { attention.query_dense, attention.key_dense, attention.value_dense } do
     local columns = { (i - 1) * width + 1, i * width }
     set(dense.kernel, kernel:slice { {}, columns })
     set(dense.bias, bias:slice { columns })
   end
-  set(attention.output_dense.kernel, take(prefix .. "c_proj.weight", { width, width }))
-  set(attention.output_dense.bias, take(prefix .. "c_proj.bias", { width }))
+  set(attention.output_dense.kernel, file:take(prefix .. "c_proj.weight", { width, width }))
+  set(attention.output_dense.bias, file:take(prefix .. "c_proj.bias", { width }))
 end
 
 local function load_weights(model, path, chosen)
   if not core.file_exists(path) then core.fail("io", ("gpt: weights: there is no file %s"):format(path)) end
-  local tensors = tensor_file.load(path)
-  local start = tensors["transformer.wte.weight"] and "transformer." or ""
-  local function take(name, shape)
-    local t = tensors[start .. name]
-    if not t then core.fail("data", ("%s: there is no tensor %q"):format(path, start .. name)) end
-    need_shape(path, name, t, shape)
-    return t
-  end
-  local function copy(name, v) set(v, take(name, v:shape())) end
-  local function norm(prefix, layer)
-    copy(prefix .. ".weight", layer.gamma)
-    copy(prefix .. ".bias", layer.beta)
-  end
-  copy("wte.weight", model:get_layer "token_embedding".embeddings)
-  copy("wpe.weight", model:get_layer "position_embedding".embeddings)
-  if tensors[("%sh.%d.ln_1.weight"):format(start, chosen.layers)] then
+  local file = hugging_face.open(path, "wte.weight", "transformer.")
+  file:copy(model:get_layer "token_embedding".embeddings, "wte.weight")
+  file:copy(model:get_layer "position_embedding".embeddings, "wpe.weight")
+  if file:has(("h.%d.ln_1.weight"):format(chosen.layers)) then
     core.fail("data", ("%s has more than the model's %d layers"):format(path, chosen.layers))
   end
   for i = 0, chosen.layers - 1 do
     local function layer(part) return model:get_layer(("block_%d_%s"):format(i, part)) end
     local prefix = ("h.%d."):format(i)
-    norm(prefix .. "ln_1", layer "norm_1")
-    set_attention(layer "attention", prefix .. "attn.", chosen.width, take)
-    norm(prefix .. "ln_2", layer "norm_2")
+    file:copy_norm(layer "norm_1", prefix .. "ln_1")
+    set_attention(layer "attention", prefix .. "attn.", chosen.width, file)
+    file:copy_norm(layer "norm_2", prefix .. "ln_2")
     for part, dense in pairs { c_fc = layer "dense_1", c_proj = layer "dense_2" } do
-      copy(prefix .. "mlp." .. part .. ".weight", dense.kernel)
-      copy(prefix .. "mlp." .. part .. ".bias", dense.bias)
+      file:copy(dense.kernel, prefix .. "mlp." .. part .. ".weight")
+      file:copy(dense.bias, prefix .. "mlp." .. part .. ".bias")
     end
   end
-  norm("ln_f", model:get_layer "final_norm")
+  file:copy_norm(model:get_layer "final_norm", "ln_f")
 end
 
 -- ---- the model ----------------------------------------------------------------------------------
