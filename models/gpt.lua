@@ -52,7 +52,7 @@ local function load_weights(model, path, chosen)
   local file = hugging_face.open(path, "wte.weight", "transformer.")
   file:copy(model:get_layer "token_embedding".embeddings, "wte.weight")
   file:copy(model:get_layer "position_embedding".embeddings, "wpe.weight")
-  if file:has(("h.%d.ln_1.weight"):format(chosen.layers)) then
+  if file:find(("h.%d.ln_1.weight"):format(chosen.layers)) then
     core.fail("data", ("%s has more than the model's %d layers"):format(path, chosen.layers))
   end
   for i = 0, chosen.layers - 1 do

@@ -44,10 +44,10 @@ local function in_format(rows, columns, channels)
 end
 
 -- The shape of an image.
-local function input_shape(who, chosen)
-  local shape = chosen.input_shape
+local function input_shape(set, chosen)
+  local who, shape = set.name, chosen.input_shape
   if not shape then
-    local size = chosen.include_top and SIZE or -1
+    local size = (chosen.include_top or set.known_size) and SIZE or -1
     return in_format(size, size, 3)
   end
   if #shape ~= 3 then
@@ -58,6 +58,8 @@ local function input_shape(who, chosen)
     if size ~= -1 and size < LEAST then
       core.fail("usage", ("%s: images must be at least %d x %d, got input_shape {%s}"):format(who, LEAST, LEAST,
         table.concat(shape, ", ")))
+    elseif size == -1 and set.known_size then
+      core.fail("usage", who .. ": images must have a known size: give its numbers in input_shape")
     elseif size == -1 and chosen.include_top then
       core.fail("usage", who .. ": images of unknown size need include_top = false")
     end
@@ -65,11 +67,11 @@ local function input_shape(who, chosen)
   return shape
 end
 
--- What follows the feature maps without the top.
+-- What follows the features without the top: {batch, rows, columns, channels} or {batch, steps, channels}.
 local function pooled(x, pooling, named)
-  if pooling == "avg" then return L.GlobalAveragePooling2D { name = named and "avg_pool" or nil } (x) end
-  if pooling == "max" then return L.GlobalMaxPooling2D { name = named and "max_pool" or nil } (x) end
-  return x
+  if not pooling then return x end
+  local class = (pooling == "avg" and "GlobalAveragePooling%dD" or "GlobalMaxPooling%dD"):format(#x:shape() - 2)
+  return L[class] { name = named and pooling .. "_pool" or nil } (x)
 end
 
 -- x after global average pooling and the Dense layer "predictions".
@@ -100,15 +102,18 @@ end
 --   set.features   function(x, chosen) -> the last feature maps for the input x
 --   set.head       function(x, chosen) -> the classifier's output; by default global average pooling and a Dense
 --                  layer "predictions"
+--   set.known_size    whether the images must have a known size without the top, too
+--   set.load_weights  function(model, path, chosen) in place of model:load_weights(path)
 --   set.pools_named   whether the global pooling layer is called avg_pool or max_pool
 --   set.mode       of preprocess_input: "caffe", "tf" or "torch"
 --   set.options    further options, as options.declare takes them
 function M.define(set)
   local declared = declare(set.options)
+  local load_weights = set.load_weights or function(model, path) model:load_weights(path) end
   local function make(given)
     local chosen = options.check(set.name, declared, given == nil and {} or given)
     check_weights(set.name, chosen.weights)
-    local shape = input_shape(set.name, chosen)
+    local shape = input_shape(set, chosen)
     local input = L.Input(shape)
     local x = set.features(input, chosen)
     if chosen.include_top then
@@ -118,7 +123,7 @@ function M.define(set)
     end
     local name = chosen.name or (set.model_name and set.model_name(chosen, shape)) or set.name
     local model = Model { inputs = input, outputs = x, name = name }
-    if chosen.weights then model:load_weights(chosen.weights) end
+    if chosen.weights then load_weights(model, chosen.weights, chosen) end
     return model
   end
   --- preprocess_input(x, {data_format =}) -> x as the published weights expect it; see preprocessing.lua.

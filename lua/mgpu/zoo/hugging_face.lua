@@ -13,7 +13,7 @@ File.__index = File
 --- set(v, t): the variable v gets the elements of t, in its own shape, dtype and device.
 function M.set(v, t) v:assign(t:reshape(v:shape()):cast(v:dtype()):to(v:device())) end
 
---- open(path, sign, prefix) -> a file whose tensors are asked for without the prefix, which the names may have.
+--- open(path, sign, prefix) -> a file whose tensors are asked for without the prefix, which all or some names may have.
 -- ARGS sign: the name of a tensor that each such file holds. It shows whether there is a prefix.
 -- Errors: a file that cannot be read.
 function M.open(path, sign, prefix)
@@ -21,12 +21,12 @@ function M.open(path, sign, prefix)
   return setmetatable({ path = path, tensors = tensors, prefix = tensors[prefix .. sign] and prefix or "" }, File)
 end
 
---- file:has(name) -> whether there is such a tensor.
-function File:has(name) return self.tensors[self.prefix .. name] ~= nil end
+--- file:find(name) -> the tensor, or nil.
+function File:find(name) return self.tensors[self.prefix .. name] or self.tensors[name] end
 
 --- file:take(name, shape) -> the tensor. Errors: none of that name, or with another shape.
 function File:take(name, shape)
-  local t = self.tensors[self.prefix .. name]
+  local t = self:find(name)
   if not t then core.fail("data", ("%s: there is no tensor %q"):format(self.path, self.prefix .. name)) end
   local found, wanted = table.concat(t:shape(), ", "), table.concat(shape, ", ")
   if found ~= wanted then
