@@ -29,6 +29,8 @@ local OTHERS = {
     skip = "placing the causal mask falls back to the host" },
   transformer_encoder = { "{ vocabulary = 10, length = 8, width = 8, layers = 1, heads = 2 }",
     "mgpu.ones({ 4, 5 }, { dtype = 'int32' })", "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
+  text_cnn = { "{ vocabulary = 10, width = 4, filters = 3 }", "mgpu.zeros({ 4, 5 }, { dtype = 'int32' })",
+    "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
   vit = { "{ input_shape = { 32, 32, 3 }, classes = 3, patch = 16, width = 8, layers = 1, heads = 2 }",
     "mgpu.rand { 4, 32, 32, 3 }", "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
 }
