@@ -1,7 +1,7 @@
 -- Our side of the benchmarks: times training steps on request.
 --
---     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp|cifar10_cnn|resnet18] [--batch 128] [--estimate STEPS]
---       [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
+--     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp|cifar10_cnn|resnet18|gpt] [--batch 128]
+--       [--estimate STEPS] [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
 --
 -- Reads requests from standard input, one a line, with the protocol of peer_protocol.py:
 --     run N     trains N steps and answers {"ms": [milliseconds of each]}; with --read last, which reads
@@ -19,26 +19,41 @@ local SHAPES = { cifar10_cnn = { 32, 32, 3 }, resnet18 = { 224, 224, 3 } } -- ot
 local POLICIES = { fp16 = "mixed_float16", bf16 = "mixed_bfloat16" }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
+-- classifier(net, batch), gpt(batch) -> the model, the optimizer, the loss, and a batch of x and y.
+local function classifier(net, batch)
+  local shape, labels = SHAPES[net] or { 28, 28, 1 }, {}
+  for i = 1, batch do labels[i] = (i * 7) % 10 end
+  return mgpu.models[net] { input_shape = shape, classes = 10 }, mgpu.optimizers.RMSprop { learning_rate = 1e-3 },
+    mgpu.losses.categorical_crossentropy, mgpu.rand { batch, unpack(shape) },
+    mgpu.one_hot(mgpu.tensor(labels, { dtype = "int32" }), 10)
+end
+
+-- A GPT-2 small enough for a CPU: 822,016 parameters.
+local function gpt(batch)
+  local ids = mgpu.randint(0, 96, { batch, 128 }):to "int32"
+  return mgpu.models.gpt { vocabulary = 96, context = 128, width = 128, layers = 4, heads = 4 },
+    mgpu.optimizers.AdamW { learning_rate = 1e-3 },
+    mgpu.losses.SparseCategoricalCrossentropy { from_logits = true }, ids, ids
+end
+
 -- A custom training step as one plan: forward, loss, gradients, update.
 local function make_step(net, batch)
   local spread = mgpu.world().size > 1 and { devices = { "cpu:0" } } or nil
   mgpu.seed(1)
-  local shape = SHAPES[net] or { 28, 28, 1 }
-  local model = mgpu.models[net] { input_shape = shape, classes = 10 }
-  local optimizer = mgpu.optimizers.RMSprop { learning_rate = 1e-3 }
-  local loss_of = mgpu.losses.categorical_crossentropy
-  local step = mgpu.jit(function(x, y)
-    x, y = x:shard(), y:shard()
+  local model, optimizer, loss_of, x, y
+  if net == "gpt" then
+    model, optimizer, loss_of, x, y = gpt(batch)
+  else
+    model, optimizer, loss_of, x, y = classifier(net, batch)
+  end
+  local step = mgpu.jit(function(inputs, targets)
+    inputs, targets = inputs:shard(), targets:shard()
     local loss, gradients = mgpu.value_and_grad(function()
-      return loss_of(y, model(x, { training = true }))
+      return loss_of(targets, model(inputs, { training = true }))
     end, model.trainable_variables)()
     optimizer:apply(gradients, model.trainable_variables)
     return loss
   end, spread)
-  local labels = {}
-  for i = 1, batch do labels[i] = (i * 7) % 10 end
-  local x = mgpu.rand { batch, unpack(shape) }
-  local y = mgpu.one_hot(mgpu.tensor(labels, { dtype = "int32" }), 10)
   mgpu.eval(x, y)
   return function() return step(x, y) end
 end

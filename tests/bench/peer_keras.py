@@ -4,7 +4,8 @@
 
 See peer_protocol.py for the requests. The step is that of ours.lua: forward, categorical cross-
 entropy, gradients, RMSprop, and reading the loss, as one compiled function without the bookkeeping
-of model.fit; one batch of random images, float32. --mode graph compiles by tf.function, xla by
+of model.fit; one batch of random images, float32. The net gpt gets ids, has the cross-entropy of
+ids and AdamW. --mode graph compiles by tf.function, xla by
 tf.function with jit_compile. --layout is accepted because the driver passes it, but has no effect:
 on CPUs TensorFlow trains convolutions in channels-last only.
 """
@@ -73,6 +74,29 @@ def _resnet18():
     return keras.Model(images, x)
 
 
+def _gpt():
+    """GPT-2 with the sizes of ours.lua; it returns logits."""
+    import keras
+    from keras import layers as L
+
+    class Places(L.Layer):
+        def build(self, shape):
+            self.table = self.add_weight(shape=shape[1:])
+
+        def call(self, x):
+            return x + self.table
+
+    ids = L.Input((128,), dtype="int32")
+    words = L.ReversibleEmbedding(96, 128)
+    x = Places()(words(ids))
+    for _ in range(4):
+        y = L.LayerNormalization(epsilon=1e-5)(x)
+        x = x + L.MultiHeadAttention(4, 32)(y, y, use_causal_mask=True)
+        y = L.Dense(512)(L.LayerNormalization(epsilon=1e-5)(x))
+        x = x + L.Dense(128)(keras.activations.gelu(y, approximate=True))
+    return keras.Model(ids, words(L.LayerNormalization(epsilon=1e-5)(x), reverse=True))
+
+
 def _make_step(options):
     """The training step as a function that returns the loss as a numpy scalar."""
     import keras
@@ -80,23 +104,28 @@ def _make_step(options):
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(MODES[options.mode])
     keras.utils.set_random_seed(1)
-    resnet = options.net == "resnet18"
-    model = _resnet18() if resnet else keras.Sequential(_layers(options.net))
-    optimizer = keras.optimizers.RMSprop(learning_rate=1e-3)
+    whole = {"resnet18": _resnet18, "gpt": _gpt}.get(options.net)
+    model = whole() if whole else keras.Sequential(_layers(options.net))
+    if options.net == "gpt":
+        optimizer = keras.optimizers.AdamW(learning_rate=1e-3)
+        loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        inputs = targets = tf.random.uniform((options.batch, 128), maxval=96, dtype=tf.int32)
+    else:
+        optimizer = keras.optimizers.RMSprop(learning_rate=1e-3)
+        loss_of = keras.losses.categorical_crossentropy
+        inputs = tf.random.uniform((options.batch, *_shape(options.net)))
+        targets = tf.one_hot(tf.range(options.batch) * 7 % 10, 10)
     optimizer.build(model.trainable_variables)
     weights = [v.value for v in model.trainable_variables]
-    images = tf.random.uniform((options.batch, *_shape(options.net)))
-    labels = tf.one_hot(tf.range(options.batch) * 7 % 10, 10)
 
     @tf.function(jit_compile=options.mode == "xla")
     def train(x, y):
         with tf.GradientTape() as tape:
-            losses = keras.losses.categorical_crossentropy(y, model(x, training=True))
-            loss = tf.reduce_mean(losses)
+            loss = tf.reduce_mean(loss_of(y, model(x, training=True)))
         optimizer.apply(tape.gradient(loss, weights), model.trainable_variables)
         return loss
 
-    return lambda: train(images, labels).numpy()
+    return lambda: train(inputs, targets).numpy()
 
 
 def main():

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 
-NETS = ("mnist_cnn", "lenet5", "mlp", "cifar10_cnn", "resnet18")
+NETS = ("mnist_cnn", "lenet5", "mlp", "cifar10_cnn", "resnet18", "gpt")
 
 
 def parser(doc):

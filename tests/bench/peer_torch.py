@@ -5,7 +5,8 @@
 
 Runs under any PyTorch from 1.10 on, Debian's python3-torch included. The step is that of ours.lua:
 forward, categorical cross-entropy of one-hot labels, backward, RMSprop with Keras's learning rate,
-rho and epsilon, and reading the loss; one batch of random images, float32. --layout channels_last
+rho and epsilon, and reading the loss; one batch of random images, float32. The net gpt gets ids,
+has the cross-entropy of ids and AdamW, and needs PyTorch 2.0. --layout channels_last
 stores images and weights channels-last, which is mostly faster for convolutions; --compile puts
 torch.compile (2.0 or newer, needs a compiler) around the network. On a GPU: cudnn.benchmark, TF32
 for all products, autocast (with a GradScaler for fp16) for 16 bits, the foreach form of the
@@ -80,6 +81,40 @@ def resnet18():
         nn.MaxPool2d(3, 2, 1), *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+class Block(nn.Module):
+    """Causal self-attention of four heads and a dense network, each normalized before."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.split, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.dense = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        batch, steps, width = x.shape
+        parts = self.split(self.norm_1(x)).view(batch, steps, 3, 4, width // 4)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.join(y.transpose(1, 2).reshape(batch, steps, width))
+        return x + self.dense(self.norm_2(x))
+
+
+class gpt(nn.Module):
+    """GPT-2 with the sizes of ours.lua; it returns logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(96, 128), nn.Embedding(128, 128)
+        for table in (self.words, self.places):
+            nn.init.normal_(table.weight, std=0.02)
+        self.blocks = nn.Sequential(*(Block(128) for _ in range(4)), nn.LayerNorm(128))
+
+    def forward(self, ids):
+        x = self.words(ids) + self.places.weight[:ids.shape[1]]
+        return nn.functional.linear(self.blocks(x), self.words.weight)
+
+
 SHAPES = {"cifar10_cnn": (3, 32, 32), "resnet18": (3, 224, 224)}  # others: one of MNIST's images
 
 
@@ -94,8 +129,10 @@ def on_gpu(options):
 
 
 def make_optimizer(net, gpu, graph):
-    """RMSprop with Keras's settings; the foreach form on a GPU."""
+    """RMSprop, or AdamW for gpt, with Keras's settings; the foreach form on a GPU."""
     extra = {"foreach": True, "capturable": graph} if gpu else {}
+    if isinstance(net, gpt):
+        return torch.optim.AdamW(net.parameters(), lr=1e-3, eps=1e-7, weight_decay=0.004, **extra)
     return torch.optim.RMSprop(net.parameters(), lr=1e-3, alpha=0.9, eps=1e-7, **extra)
 
 
@@ -130,17 +167,26 @@ def on_first_call(make):
     return call
 
 
+def make_batch(options):
+    """Images and labels, or texts of ids, which are their own targets."""
+    if options.net == "gpt":
+        ids = torch.randint(0, 96, (options.batch, 128), device=options.device)
+        return ids, ids
+    shape = SHAPES.get(options.net, (1, 28, 28))
+    images = torch.rand(options.batch, *shape, device=options.device)
+    if options.layout == "channels_last":
+        images = images.contiguous(memory_format=torch.channels_last)
+    return images, torch.eye(10, device=options.device)[torch.arange(options.batch) * 7 % 10]
+
+
 def make_step(options, wrap=lambda net: net):
     """The training step as a function that returns the loss; wrap is put around the network."""
     torch.manual_seed(1)
     gpu = on_gpu(options)
     net = globals()[options.net]().train().to(options.device)
-    shape = SHAPES.get(options.net, (1, 28, 28))
-    images = torch.rand(options.batch, *shape, device=options.device)
-    labels = torch.eye(10, device=options.device)[torch.arange(options.batch) * 7 % 10]
+    inputs, targets = make_batch(options)
     if options.layout == "channels_last":
         net = net.to(memory_format=torch.channels_last)
-        images = images.contiguous(memory_format=torch.channels_last)
     optimizer = make_optimizer(net, gpu, options.graph)
     net = wrap(net)
     if options.compile:
@@ -153,7 +199,10 @@ def make_step(options, wrap=lambda net: net):
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(options.device, dtype=half, enabled=half is not None):
-            loss = loss_of(net(images), labels)
+            outputs = net(inputs)
+            if options.net == "gpt":
+                outputs = outputs.transpose(1, 2)  # the classes are axis 1 for PyTorch
+            loss = loss_of(outputs, targets)
         if scaler and scaler.is_enabled():
             scaler.scale(loss).backward()
             scaler.step(optimizer)

@@ -1,6 +1,6 @@
 -- Training speed on the CPU beside Keras and PyTorch: `make bench`, or
 --
---     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5,cifar10_cnn,resnet18] [--rounds 7] [--venv FOLDER]
+--     build/mgpulua tests/bench/run.lua [--nets mnist_cnn,lenet5,cifar10_cnn,resnet18,gpt] [--rounds 7] [--venv FOLDER]
 --
 -- With MGPU_ISA=avx2 (or avx512, baseline) all contenders are limited to that instruction set: isa.lua.
 -- The peers are installed once, in a virtual environment outside the tree; one that cannot be installed is
@@ -13,13 +13,14 @@ local isa = require "isa"
 local shell, median = race.shell, race.median
 
 local options = {
-  nets = "mnist_cnn,lenet5,cifar10_cnn,resnet18", rounds = "7", threads = "2",
+  nets = "mnist_cnn,lenet5,cifar10_cnn,resnet18,gpt", rounds = "7", threads = "2",
   venv = (os.getenv "XDG_CACHE_HOME" or os.getenv "HOME" .. "/.cache") .. "/mgpulua/bench-venv",
 }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 
-local STEPS = { mnist_cnn = 4, lenet5 = 200, mlp = 60, cifar10_cnn = 15, resnet18 = 1 } -- of a round, a second or two
-local BATCH = { resnet18 = 32 } -- others: 128
+-- Steps of a round, which takes a second or two.
+local STEPS = { mnist_cnn = 4, lenet5 = 200, mlp = 60, cifar10_cnn = 15, resnet18 = 1, gpt = 8 }
+local BATCH = { resnet18 = 32, gpt = 16 } -- others: 128
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
