@@ -4,9 +4,10 @@ Versions: transformers 5.24.0, torch 2.15.0, safetensors.
 
     python tests/golden/make_vit.py     # in the root of the repository
 
-model.safetensors has the names of google/vit-base-patch16-224 (newer versions of transformers may use other names inside);
-expected.safetensors holds `images` {2, 32, 40, 3}, and what ViTForImageClassification gives for them (of the same float32
-weights, computed in float64): the `logits`, and `tokens`, its last hidden state behind the last normalization.
+model.safetensors has the names of google/vit-base-patch16-224 (newer versions of transformers may use other names
+inside); expected.safetensors holds `images` {2, 32, 40, 3}, and what ViTForImageClassification gives for them (of the
+same float32 weights, computed in float64): the `logits`, and `tokens`, its last hidden state behind the last
+normalization.
 """
 
 import os
