@@ -25,7 +25,7 @@ local function wrong_for(kind)
     or kind:find "margin" or kind:find "triple" or kind:find "shape", table = kind:find "table" or kind:find "shape"
     or kind:find "pair" or kind:find "margin" or kind:find "triple"
     or kind:find "initializer" or kind:find "regularizer" }
-  if kind:find "boolean" then return 5 end
+  if kind:find "boolean" then return kind:find "number" and "text" or 5 end
   if kind:find "string" or kind:find "initializer" or kind:find "activation" or kind:find "regularizer" then
     return true
   end

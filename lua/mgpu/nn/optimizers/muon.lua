@@ -99,6 +99,7 @@ end
 function Muon:update(v, g, slots, now)
   if slots.velocity then return adam(self, g, slots, now) end
   local chosen, shape = self.options, v:shape()
+  if chosen.rms_rate == true then core.fail("usage", 'Muon: option "rms_rate" must be a number, or false for none') end
   local m = slots.momentum:value() * chosen.momentum + g
   slots.momentum:assign(m)
   local step = with_even_values(self, chosen.nesterov and g + m * chosen.momentum or m) * now.rate
