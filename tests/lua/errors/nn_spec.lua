@@ -233,10 +233,10 @@ cases {
       declared = { { "learning_rate", "any", default = 0.1 } } }
     Own {}:apply({ x() }, { mgpu.variable(mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }) })
   end, "the optimizer class Own has no function update" },
-  { function()
-    mgpu.optimizers.Muon { rms_rate = true }:apply({ x() }, { mgpu.variable(x()) })
+  { "a factor of Muon that is no number", function()
+    mgpu.optimizers.Muon { rms_rate = true }:apply({ x() }, { (mgpu.eval(mgpu.variable(x()))) })
   end, 'Muon: option "rms_rate" must be a number, or false for none' },
-  { function()
-    mgpu.optimizers.Muon { exclude_layers = { 3 } }:apply({ x() }, { mgpu.variable(x()) })
+  { "names that Muon leaves out", function()
+    mgpu.optimizers.Muon { exclude_layers = { 3 } }:apply({ x() }, { (mgpu.eval(mgpu.variable(x()))) })
   end, "Muon: exclude_layers takes parts of names, got number" },
 }

@@ -116,6 +116,7 @@ local SMALL = {
 
 for _, row in ipairs(SMALL) do
   test(("a step of training changes the weights of %s, and leaves them finite"):format(row[1]), function()
+    mgpu.seed(1)
     local model = models[row[1]](row[2])
     model:compile { optimizer = mgpu.optimizers.SGD { 1e-3 }, loss = row[3] or "sparse_categorical_crossentropy" }
     local x = mgpu.rand { 4, unpack(row[2].input_shape) }
