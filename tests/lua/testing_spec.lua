@@ -92,7 +92,12 @@ test("check_gradients and check_layer refuse what they cannot check, with the re
     ["input 2 must be a tensor, got a number"] = function() testing.check_gradients(mgpu.add, { x, 3 }) end,
     ["must return a tensor, got a nil"] = function() testing.check_gradients(function() end, x) end,
     ["variable 1 is float32: differences need float64"] = function()
-      testing.check_gradients(mgpu.exp, x, { variables = { (mgpu.eval(mgpu.variable(mgpu.ones { 2 }))) } })
+      local w = mgpu.variable(mgpu.ones { 2 })
+      mgpu.eval(w) -- one that waits for its value would live until then
+      testing.check_gradients(mgpu.exp, x, { variables = { w } })
+    end,
+    ["variable 1 must be a variable, got a userdata"] = function()
+      testing.check_gradients(mgpu.exp, x, { variables = { x } })
     end,
     ["expected a function that makes the layer"] = function() testing.check_layer(L.Dense { 3 }, x) end,
   } do check.raises(fn, message) end

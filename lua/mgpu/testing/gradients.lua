@@ -71,6 +71,7 @@ local function check(who, fn, inputs, given)
     values[i] = is_float(x) and ops.cast(x, { dtype = "float64" }) or x
   end
   for i, v in ipairs(variables) do
+    if not core.is_variable(v) then fail(who, "variable %d must be a variable, got a %s", i, type(v)) end
     if v:dtype() ~= "float64" then
       fail(who, "variable %d is %s: differences need float64 (mgpu.set_floatx before it is made)", i, v:dtype())
     end
