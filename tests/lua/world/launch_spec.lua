@@ -184,14 +184,19 @@ test("an empty variable counts as unset", function()
   check.matches(found { RANK = "", WORLD_SIZE = "", TF_CONFIG = "", MGPU_LAUNCH = "" }, "^none\t")
 end)
 
+-- What two processes print that this mpirun starts.
+local function printed_by(command, options, file)
+  local errors = check.path "errors"
+  local text, status = check.run(("%s -np 2 %s %s %s </dev/null 2>%s"):format(command, check.program, options, file,
+    errors))
+  if status ~= 0 or text == "" then check.fail(("status %d: %s"):format(status, check.read(errors))) end
+  return text
+end
+
 -- What two processes find that this mpirun starts, in the order of ranks.
 local function started_by(command, package)
   if check.run("command -v " .. command:match "mpirun%S+") == "" then check.skip(package .. " is not installed") end
-  local errors = check.path "errors"
-  local text, status = check.run(("%s -np 2 %s --output all %s </dev/null 2>%s"):format(command, check.program, script,
-    errors))
-  if status ~= 0 or text == "" then check.fail(("status %d: %s"):format(status, check.read(errors))) end
-  return sorted(text)
+  return sorted(printed_by(command, "--output all", script))
 end
 
 test("processes started by mpirun of Open MPI find their places", function()
@@ -208,9 +213,7 @@ test("--output chooses what processes of mpirun show", function()
   if check.run "command -v mpirun.mpich" == "" then check.skip "mpich is not installed" end
   local lines = check.path "lines.lua"
   check.write(lines, "for i = 1, 200 do print(os.getenv 'PMI_RANK', ('x'):rep(i)) end io.stderr:write 'error\\n'")
-  local function shown(options)
-    return check.run(("mpirun.mpich -np 2 %s %s %s 2>/dev/null </dev/null"):format(check.program, options, lines))
-  end
+  local function shown(options) return printed_by("mpirun.mpich", options, lines) end
   local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
   local text = shown ""
   check.equal(count("\n" .. text, "\n0\tx"), 200)
