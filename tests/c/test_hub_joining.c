@@ -315,7 +315,8 @@ static void expect_bad_start(const void *list, size_t n, const char *what) {
     if (n) send_record(fd, &(mg_record){.kind = MG_RECORD_START, .data = list, .bytes = n});
     /* closing with rank 1's beats unread would reset the connection, and lose what was sent */
     shutdown(fd, SHUT_WR);
-    while (recv(fd, dropped, sizeof dropped, 0) > 0) {}
+    while (recv(fd, dropped, sizeof dropped, 0) > 0) {
+    }
     close(fd);
     close(listener);
     char sentence[256];
