@@ -5,6 +5,15 @@ local mgpu = require "mgpu"
 
 local M = {}
 
+--- A copy of the table, with the fields of `more` in place of its own.
+function M.with(given, more)
+  local copy = {}
+  for _, t in ipairs { given, more } do
+    for key, value in pairs(t) do copy[key] = value end
+  end
+  return copy
+end
+
 --- n points x of {n, 2} and the targets y = 2 x1 - x2 + 1 of {n, 1}.
 function M.line(n)
   local x, y = {}, {}

@@ -8,6 +8,7 @@ local load_golden = require "golden.load"
 local hash = require "golden.hash"
 
 local test = check.test
+local with = require "fixtures".with
 local L = mgpu.layers
 
 local FIRST = "channels_first"
@@ -56,17 +57,11 @@ local function rows(shape, salt)
   return mgpu.tensor(hash.array(n, salt, 1, 0)):reshape { 8, unpack(shape) }
 end
 
-local function copy(options)
-  local new = {}
-  for key, value in pairs(options) do new[key] = value end
-  return new
-end
-
 -- A model with a layer that has weights before and after the tested one, so that gradients must flow
 -- through it.
 local function model_with(case)
   local class, options, shape = unpack(case)
-  local layer = L[class](copy(options))
+  local layer = L[class](with(options))
   local model = mgpu.Sequential { L.Input(shape), L.Dense { shape[#shape], name = "before" }, layer,
     L.Flatten {}, L.Dense { 2, name = "after" } }
   model:compile { optimizer = mgpu.optimizers.SGD { learning_rate = 0.1 }, loss = "mse" }
@@ -104,7 +99,7 @@ end
 -- With unknown input sizes output_shape must give the same sizes wherever it can know them.
 for i, case in ipairs(MODELS) do
   test(("%s %d has the output shape that it announces, for known and unknown sizes"):format(case[1], i), function()
-    local layer, shape = L[case[1]](copy(case[2])), case[3]
+    local layer, shape = L[case[1]](with(case[2])), case[3]
     local x = rows(shape, 43)
     local y = layer(x):shape()
     check.equal(layer:output_shape { 8, unpack(shape) }, y)
@@ -174,7 +169,7 @@ end)
 
 for i, case in ipairs(load_golden("conv_layers").ties) do
   test(("%s %d sends the gradient to the same one of equal cells as Keras"):format(case.layer, i), function()
-    local args = copy(case.args)
+    local args = with(case.args)
     args.dtype = "float64"
     local layer = L[case.layer](args)
     local x = mgpu.variable(mgpu.tensor(case.input, { dtype = "float64" }):reshape(case.input_shape))
@@ -258,8 +253,8 @@ test("a layer refuses an unknown number of channels and an input of another rank
   for name, given in pairs { Conv2D = { 2, 3 }, Conv2DTranspose = { 2, 3 }, DepthwiseConv2D = { 3 },
     SeparableConv2D = { 2, 3 } } do
     refuses("the number of channels must be known",
-      function() mgpu.Sequential { L.Input { 8, 8, -1 }, L[name](copy(given)) } end)
-    refuses("must have 4 axes", function() L[name](copy(given))(mgpu.ones { 2, 8, 3 }) end)
+      function() mgpu.Sequential { L.Input { 8, 8, -1 }, L[name](with(given)) } end)
+    refuses("must have 4 axes", function() L[name](with(given))(mgpu.ones { 2, 8, 3 }) end)
   end
   refuses("must have 3 axes", function() L.Conv1D { 2, 3 } (mgpu.ones { 2, 8, 8, 3 }) end)
 end)

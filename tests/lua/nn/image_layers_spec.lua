@@ -1,11 +1,12 @@
 -- Layers that change the colors and parts of images, against Keras with ranges of one point; and what they draw.
 local check = require "check"
+local comparing = require "golden.comparing"
 local golden = require "golden.load" "image_layers"
-local hash = require "golden.hash"
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
 local test = check.test
+local with = require "fixtures".with
 local TRAINING = { training = true }
 
 -- float32 against float32 in another order, in units of the width of values: some roundings of 2^-24
@@ -14,16 +15,7 @@ local NEAR = 2e-6
 local ALWAYS = { AutoContrast = true }
 
 local function pixels(shape, unit)
-  local n, list = 1, {}
-  for _, d in ipairs(shape) do n = n * d end
-  for i = 1, n do list[i] = math.floor(hash.unit(i - 1, golden.salt) * 256) / (unit and 255 or 1) end
-  return mgpu.tensor(list):reshape(shape)
-end
-
-local function copy(options)
-  local c = {}
-  for key, value in pairs(options) do c[key] = value end
-  return c
+  return comparing.ids(shape, golden.salt, 256):to "float32" / (unit and 255 or 1)
 end
 
 local function largest_difference(a, b) return (a - b):abs():max():item() end
@@ -39,7 +31,7 @@ end
 for _, name in ipairs(names) do
   test(name .. " gives Keras's values, also of bytes and after a round trip of its configuration", function()
     for i, case in ipairs(cases_of[name]) do
-      local layer, x = L[name](copy(case.options)), pixels(case.size, case.unit)
+      local layer, x = L[name](with(case.options)), pixels(case.size, case.unit)
       local wanted = mgpu.tensor(case.output):reshape(case.size)
       local near, what = NEAR * (case.unit and 1 or 255), ("%s, case %d"):format(name, i)
       local function agrees(y, how)
@@ -73,10 +65,10 @@ end
 test("RandomErasing fills the pixels that Keras's boxes hold, of the chosen images", function()
   local left, right, top, bottom = tensors(golden.boxes)
   for i, case in ipairs(golden.erased) do
-    local x, options = pixels(case.size), copy(case.options)
+    local x, options = pixels(case.size), with(case.options)
     options.fill_value = 9
     local function erased(chosen)
-      return L.RandomErasing(copy(options)):transform(x, mgpu.tensor(chosen):gt(0), { left, right }, { top, bottom })
+      return L.RandomErasing(with(options)):transform(x, mgpu.tensor(chosen):gt(0), { left, right }, { top, bottom })
     end
     local wanted = mgpu.tensor(case.output):reshape(case.size)
     check.equal({ i, largest_difference(erased { 1, 1, 1 }, wanted) }, { i, 0 })
@@ -87,7 +79,7 @@ end)
 test("RandomShear gives Keras's values in each fill mode, interpolation and data format", function()
   local across, down = tensors(golden.shears)
   for i, case in ipairs(golden.sheared) do
-    local y = L.RandomShear(copy(case.options)):transform(pixels(case.size), across, down)
+    local y = L.RandomShear(with(case.options)):transform(pixels(case.size), across, down)
     -- places are rounded in float32 before they are weights: some roundings of 4 * 2^-24, times 255
     check.near(largest_difference(y, mgpu.tensor(case.output):reshape(case.size)), 0, 1e-3, "case " .. i)
   end
@@ -108,7 +100,7 @@ test("MixUp and CutMix mix images and labels as Keras does", function()
   local left, right, top, bottom = tensors(golden.boxes)
   for _, case in ipairs(golden.mixed) do
     local function made()
-      local layer = L[case.layer](copy(case.options))
+      local layer = L[case.layer](with(case.options))
       layer.draw = function()
         local order = mgpu.tensor(golden.order):to "int32"
         if case.layer == "MixUp" then return order, mgpu.tensor(golden.weights) end

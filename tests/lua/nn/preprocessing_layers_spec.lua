@@ -1,26 +1,16 @@
 -- The layers that prepare images, against Keras; random ones with fixed values, and what they draw.
 local check = require "check"
+local comparing = require "golden.comparing"
 local golden = require "golden.load" "preprocessing"
-local hash = require "golden.hash"
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
 local test = check.test
+local with = require "fixtures".with
 
 local SALT = 70 -- of the set augmentation
 
-local function pixels(shape)
-  local n, list = 1, {}
-  for _, d in ipairs(shape) do n = n * d end
-  for i = 1, n do list[i] = math.floor(hash.unit(i - 1, SALT) * 256) end
-  return mgpu.tensor(list):reshape(shape)
-end
-
-local function copy(options)
-  local c = {}
-  for key, value in pairs(options) do c[key] = value end
-  return c
-end
+local function pixels(shape) return comparing.ids(shape, SALT, 256):to "float32" end
 
 local function differs(name, y, wanted, near)
   local got = y:reshape { -1 }:totable()
@@ -43,14 +33,14 @@ local function last_axes(x) return x:transpose { 1, 3, 4, 2 } end
 
 test("layers that draw nothing give Keras's values, with channels first too", function()
   for _, case in ipairs(golden.fixed) do
-    local layer, x = L[case.layer](copy(case.options)), pixels(case.size)
+    local layer, x = L[case.layer](with(case.options)), pixels(case.size)
     local y = layer(x)
     -- float32 of values up to 255; TensorFlow rounds the weights of bicubic to a 1024th
     local near = case.options.interpolation == "bicubic" and 255 / 1024 or 2e-4
     differs(describe(case), y, case.output, near)
     check.equal(layer:output_shape { -1, unpack(case.size, 2) }, { -1, unpack(y:shape(), 2) }, describe(case))
     if case.layer ~= "Rescaling" then
-      local options = copy(case.options)
+      local options = with(case.options)
       options.data_format = "channels_first"
       differs(describe(case) .. " first", last_axes(L[case.layer](options)(first_axes(x))), case.output, near)
       differs(describe(case) .. " of bytes", layer(x:to "uint8"), case.output, near)
@@ -61,14 +51,14 @@ end)
 test("Normalization gives Keras's values, and adapts to tensors and to datasets alike", function()
   local x = pixels { 6, 3, 4 }
   for i, case in ipairs(golden.normalizations) do
-    local layer = L.Normalization(copy(case.options))
+    local layer = L.Normalization(with(case.options))
     if not case.options.mean then layer:adapt(x) end
     -- float32 statistics of values up to 255; a variance of 0 divides by 1e-7
     for k, v in ipairs(layer(x):reshape { -1 }:totable()) do
       check.near(v, case.output[k], 2e-5, "case " .. i)
     end
     if not case.options.mean and not (case.options.axis and case.options.axis == 1) then
-      local other = L.Normalization(copy(case.options))
+      local other = L.Normalization(with(case.options))
       local batches = mgpu.data.from_tensors { x, x }:batch(4)
       if type(case.options.axis) ~= "table" or #case.options.axis == 0 then
         other:adapt(batches)
@@ -81,12 +71,12 @@ end)
 
 test("random layers change images as Keras's for the same values", function()
   for _, case in ipairs(golden.random) do
-    local layer, x, values = L[case.layer](copy(case.options)), pixels { 3, 6, 5, 3 }, {}
+    local layer, x, values = L[case.layer](with(case.options)), pixels { 3, 6, 5, 3 }, {}
     for i, list in ipairs(case.values) do values[i] = mgpu.tensor(list) end
     layer:ensure_built { -1, 6, 5, 3 }
     -- Keras computes coordinates in float32, which move a pixel by 1e-6 of the distance to the next, of up to 255
     differs(describe(case), layer:transform(x, unpack(values)), case.output, 2e-3)
-    local options = copy(case.options)
+    local options = with(case.options)
     options.data_format = "channels_first"
     local turned = L[case.layer](options)
     turned:ensure_built { -1, 3, 6, 5 }
@@ -104,7 +94,7 @@ test("random layers change images in training only, each in its own way", functi
   local x = pixels { 1, 6, 5, 3 }
   local same = mgpu.concat({ x, x, x, x, x, x, x, x, x, x }, { axis = 1 })
   for name, options in pairs(RANDOM) do
-    local layer = L[name](copy(options))
+    local layer = L[name](with(options))
     if name ~= "RandomCrop" then check.equal(layer(same), same, name) end
     local y = layer(same, { training = true })
     check.equal(y:shape(), layer:output_shape { 10, 6, 5, 3 }, name)

@@ -31,11 +31,7 @@ local function found(variables, with)
   return (output:match "^[^\n]*")
 end
 
-local function with(base, more)
-  local all = {}
-  for _, t in ipairs { base, more } do for name, value in pairs(t) do all[name] = value end end
-  return all
-end
+local with = require "fixtures".with
 
 local TORCHRUN = { RANK = 1, WORLD_SIZE = 4, LOCAL_RANK = 1, LOCAL_WORLD_SIZE = 2, MASTER_ADDR = "a",
   MASTER_PORT = 29500, OMP_NUM_THREADS = 1, TORCHELASTIC_RUN_ID = "none" }

@@ -6,7 +6,7 @@
 local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
-local L = mgpu.layers
+local L, with = mgpu.layers, fixtures.with
 
 local M = {}
 
@@ -67,15 +67,6 @@ local function train(model, given, x, y)
   more.evaluated = model:evaluate(x, y, { batch_size = rows, verbose = 0 })
   more.predicted = model:predict(x, { batch_size = rows })
   return more
-end
-
--- given's entries and more's.
-local function with(given, more)
-  local both = {}
-  for _, from in ipairs { given, more } do
-    for name, value in pairs(from) do both[name] = value end
-  end
-  return both
 end
 
 local function stack(...)

@@ -1,6 +1,7 @@
 -- mgpu.models.gpt against GPT-2 of Hugging Face (golden/make_gpt2.py), its generate with and without kept keys and
 -- values, and the training of transformers.
 local check = require "check"
+local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local test = check.test
@@ -9,12 +10,7 @@ local gpt = mgpu.models.gpt
 local GOLDEN = (debug.getinfo(1, "S").source:match "^@(.*/)" or "") .. "../../golden/gpt2/"
 local SMALL = { vocabulary = 31, context = 24, width = 12, layers = 2, heads = 3 }
 
-local function with(more)
-  local out = {}
-  for key, value in pairs(SMALL) do out[key] = value end
-  for key, value in pairs(more) do out[key] = value end
-  return out
-end
+local function with(more) return fixtures.with(SMALL, more) end
 
 local function golden_model() return gpt(with { weights = GOLDEN .. "model.safetensors" }) end
 

@@ -1,5 +1,6 @@
 -- mgpu.models.vit against the vision transformer of Hugging Face (golden/make_vit.py), its options and its training.
 local check = require "check"
+local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 
 local test = check.test
@@ -9,12 +10,7 @@ local GOLDEN = (debug.getinfo(1, "S").source:match "^@(.*/)" or "") .. "../../go
 local FILE = GOLDEN .. "model.safetensors"
 local SMALL = { input_shape = { 32, 40, 3 }, classes = 5, patch = 8, width = 12, layers = 2, heads = 3, ratio = 2 }
 
-local function with(more)
-  local out = {}
-  for key, value in pairs(SMALL) do out[key] = value end
-  for key, value in pairs(more) do out[key] = value end
-  return out
-end
+local function with(more) return fixtures.with(SMALL, more) end
 
 local function largest_difference(a, b) return (a - b):abs():max() end
 

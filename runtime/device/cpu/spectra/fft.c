@@ -5,9 +5,8 @@
  * LARGEST: Bluestein's, k t = (k^2 + t^2 - (k - t)^2) / 2 makes the transform a convolution, which
  * three transforms of a power of two compute.
  *
- * Our own, since Debian has no library that fits: FFTW is under the GPL, kissfft computes all of a
- * program in one dtype and is slow for large primes, pocketfft's C++ header is not packaged in all
- * releases. Compiled once, without wide vectors: a spectrum is a small part of a training step. */
+ * Our own, since Debian 12 has no library that fits: FFTW is under the GPL, kissfft is slow for
+ * large primes, and pocketfft is not packaged. Compiled once, without wide vectors: a spectrum is a small part of a training step. */
 #include "core/alloc.h"
 #include "device/cpu/spectra/spectra.h"
 #include <math.h>
@@ -200,7 +199,7 @@ static void run_chirp(const mg_fft *f, double *real, double *imaginary, double *
     mg_fft_run(f->inner, c, d, rest);
     for (int64_t k = 0; k < m; k++)
         multiply(c[k], d[k], f->filter_real[k], f->filter_imaginary[k], &c[k], &d[k]);
-    mg_fft_run(f->inner, d, c, rest);
+    mg_fft_run(f->inner, d, c, rest); /* with the parts swapped: the inverse, with them swapped */
     for (int64_t k = 0; k < n; k++)
         multiply(c[k], d[k], f->chirp_real[k], f->chirp_imaginary[k], &real[k], &imaginary[k]);
 }
