@@ -338,3 +338,17 @@ test("options outside of their ranges are refused", function()
   check.raises(function() L.CutMix {} { x, x, x } end, "an array {images, labels}, got an array of 3", "usage")
   check.raises(function() L.AutoContrast { value_range = { 1 } } end, 'option "value_range" must be', "usage")
 end)
+
+test("layers of colors compute in halves what halves can hold", function()
+  for _, policy in ipairs { "mixed_float16", "mixed_bfloat16" } do
+    local close = mgpu.tensor { 250, 250.25, 250.5, 250.125 }:reshape { 1, 2, 2, 1 }
+    if policy == "mixed_float16" then -- which holds these numbers exactly
+      check.equal(L.AutoContrast { dtype = policy }(close):to "float32":reshape { 4 }:totable(), { 0, 127.5, 255, 63.75 })
+    end
+    local bytes = mgpu.arange(256):reshape { 1, 16, 16, 1 } -- more bins than a half can count
+    local y = L.Equalization { bins = 1024, dtype = policy }(bytes, TRAINING):to "float32"
+    check.equal(y:totable(), L.Equalization { bins = 1024 }(bytes, TRAINING):totable())
+    local gray = L.RandomSaturation { { 1, 1 }, value_range = { 0, 1 }, dtype = policy }
+    check.truthy(gray(mgpu.ones { 2, 3, 3, 3 } * 0.5, TRAINING):all_finite():item(), "gray pixels stay numbers")
+  end
+end)

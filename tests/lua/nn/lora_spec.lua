@@ -100,12 +100,13 @@ end
 
 test("wrong uses of low-rank adaptation are errors that say what to do", function()
   local function fails(text, fn) check.raises(fn, text) end
-  fails("the layer has no weights yet: call it once before", function() L.Dense { 3 }:enable_lora(2) end)
+  fails("the layer has no weights yet: call it on an input first", function() L.Dense { 3 }:enable_lora(2) end)
   local dense = L.Dense { 3 }
   dense:ensure_built { -1, 2 }
   fails("rank", function() dense:enable_lora(0) end)
   dense:enable_lora(1)
-  fails("it has been called before", function() dense:enable_lora(1) end)
+  fails("low-rank adaptation is enabled already", function() dense:enable_lora(1) end)
+  fails("lora_alpha has no effect without lora_rank", function() L.Dense { 3, lora_alpha = 4 }(mgpu.ones { 1, 2 }) end)
   local kept = L.Dense { 3, kernel_constraint = "non_neg", lora_rank = 1 }
   fails("a kernel_constraint cannot be combined with low-rank adaptation", function() kept(mgpu.ones { 1, 2 }) end)
 end)

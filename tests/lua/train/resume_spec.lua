@@ -156,6 +156,17 @@ test("with the callbacks that count epochs and keep the best weights", function(
   end }, { 4, 12, 25 })
 end)
 
+test("with averages that are in the model at the end of an epoch", function()
+  local options = setmetatable({ save_freq = "epoch", epochs = 4, callbacks = function()
+    return { mgpu.callbacks.SwapEMAWeights { swap_on_epoch = true } }
+  end }, { __index = function(_, key)
+    return key == "optimizer" and mgpu.optimizers.SGD { 0.1, use_ema = true, ema_momentum = 0.5 } or nil
+  end })
+  continues("swapped", options, { 12, 20 })
+  collectgarbage() -- what training ended with waits for an evaluation, even of models that are gone
+  mgpu.ones({ 1 }):item()
+end)
+
 test("without jit, with several outputs, weights of rows, and metrics that keep more than two sums", function()
   local function run(dir, stop)
     mgpu.seed(6)

@@ -38,8 +38,8 @@ end
 --- RandomErasing {factor = 1, scale = {0.02, 0.33}, fill_value =, value_range = {0, 255}, seed =, data_format =}
 -- Fills a box of images in training.
 -- factor: the probability, {lower, upper} from 0 to 1, from which each image draws its own, or a number v for {0, v}.
--- scale: the square of the share of the rows that a box has, and of the columns, drawn for each image, {lower, upper}
--- from 0 to 1 or a number v for {0, v}; as in Keras, a box that is not the whole image leaves the first row and
+-- scale: {lower, upper} from 0 to 1, or a number v for {0, v}: rows and columns each draw s, and the box has the share
+-- sqrt(s) of them; as in Keras, a box that is not the whole image leaves the first row and
 -- column. fill_value: a number, or three for the channels; nil: normal numbers times value_range[2]; clipped to
 -- value_range.
 -- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.

@@ -1,4 +1,4 @@
---- Changes of the levels of images: what their values become, each for itself.
+--- Layers that give pixels other values: contrast, histogram equalization, inversion, posterization.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
@@ -37,8 +37,8 @@ function AutoContrast:call(x)
   local bytes = stretched(x, self.values, BYTES)
   local low, high = bytes:min({ 2, 3 }, true), bytes:max({ 2, 3 }, true)
   local differ = ops.gt(high, low)
-  local scale = 255 / ops.where(differ, high - low, 1)
-  return ops.where(differ, stretched((bytes * scale - low * scale):clip(0, 255), BYTES, self.values), x)
+  local spread = (bytes - low) / ops.where(differ, high - low, 1) * 255 -- fits float16 at each step
+  return ops.where(differ, stretched(spread, BYTES, self.values), x)
 end
 
 M.AutoContrast = AutoContrast
@@ -80,9 +80,10 @@ local function spread(counts)
   return shares:round(), ops.gt(total, first):reshape { -1 }
 end
 
--- x {batch, rows, columns, channels} with its channels spread.
+-- x {batch, rows, columns, channels} with its channels spread; computed in float32, since halves cannot count bins.
 local function equalized(layer, x)
-  local bytes, bins, channels = mapped(x, layer.values, BYTES), layer.bins, x:shape()[4]
+  local bytes = mapped(ops.cast(x, { dtype = "float32" }), layer.values, BYTES)
+  local bins, channels = layer.bins, x:shape()[4]
   local function places(scaled) -- of pixels in {channels, bins} in a row
     local ids = ops.cast(scaled:clip(0, bins - 1), { dtype = "int32" })
     return (ids + ops.iota({ channels }, 1, "int32") * bins):reshape { -1 }
@@ -91,7 +92,7 @@ local function equalized(layer, x)
   local counts = ops.scatter_add(ones, places(bytes * (bins - 1) / 255), { axis = 1, size = channels * bins })
   local values, several = spread(counts:reshape { channels, bins })
   local y = ops.gather(values:reshape { -1 }, places(bytes / 255 * (bins - 1)), { axis = 1 })
-  y = mapped(ops.cast(y, { dtype = x:dtype() }), BYTES, layer.values)
+  y = ops.cast(mapped(y, BYTES, layer.values), { dtype = x:dtype() })
   return ops.where(several, y:reshape(x:shape()), x)
 end
 

@@ -121,19 +121,12 @@ function M.transformed(layer, x)
   return layer:transform(x, layer:draw(shape[1], shape))
 end
 
---- part(layer, class_name, options) -> a layer that this one applies in training by apply_part, in its dtype and data
---- format. The options are changed.
+--- part(layer, class_name, options) -> a layer that this one, which has it in its list `parts`, applies in training, in
+--- its dtype and data format. The options are changed.
 function M.part(layer, class_name, options)
   options.name, options.dtype = ("%s_%s"):format(layer.name, class_name), layer.dtype_policy
   options.data_format = layer.data_format
   return require "mgpu.nn.layers"[class_name](options)
-end
-
---- apply_part(layer, part, x) -> x as the part changes it in training, with numbers of the layer's stream.
-function M.apply_part(layer, part, x)
-  if not part.draw then return part:call(x, true) end
-  part.stream = layer.stream
-  return M.transformed(part, x)
 end
 
 --- extend(class_name, declared, draw) -> a class of layers that change images in training only. draw(layer, n, shape)
@@ -144,6 +137,7 @@ function M.extend(class_name, declared, draw)
   function class:build(shape)
     self:need_rank(shape, 4, "batch, rows, columns, channels")
     self.stream = self:own_stream(self.seed)
+    for _, part in ipairs(rawget(self, "parts") or {}) do part.stream = self.stream end
   end
 
   class.output_shape = M.same_shape

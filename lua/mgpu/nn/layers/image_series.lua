@@ -48,7 +48,7 @@ end
 
 --- layer:transform(x) -> x after its layers.
 function RandomColorJitter:transform(x)
-  for _, part in ipairs(self.parts) do x = image_parts.apply_part(self, part, x) end
+  for _, part in ipairs(self.parts) do x = image_parts.transformed(part, x) end
   return x
 end
 
@@ -75,10 +75,7 @@ local RandAugment = image_parts.extend("RandAugment", { positional = 2,
   image_parts.seed, images.data_format,
 }, function(layer, n, shape)
   local draws = {}
-  for i, part in ipairs(layer.parts) do
-    part.stream = layer.stream
-    draws[i] = part.draw and { part:draw(n, shape) } or {}
-  end
+  for i, part in ipairs(layer.parts) do draws[i] = part.draw and { part:draw(n, shape) } or {} end
   local last = #layer.parts - 1
   return image_parts.uniform(layer, layer.num_ops, { 0, last + 1 }):floor():minimum(last), draws
 end)

@@ -39,8 +39,8 @@ end
 local function enable(self, chosen)
   local field = self.adapted
   local kernel = rawget(self, field)
-  if not kernel then self:fail "enable_lora: the layer has no weights yet: call it once before" end
-  if rawget(self, "lora") then self:fail "enable_lora: it has been called before" end
+  if not kernel then self:fail "enable_lora: the layer has no weights yet: call it on an input first" end
+  if rawget(self, "lora") then self:fail "enable_lora: low-rank adaptation is enabled already" end
   if self[field .. "_constraint"] then
     self:fail("a %s_constraint cannot be combined with low-rank adaptation, which leaves the %s as they are", field,
       field == "kernel" and "kernel's numbers" or field)
@@ -65,6 +65,7 @@ function M.adapt(class, field)
   class.adapted = field
 
   function class:build(shape, chosen)
+    if self.lora_alpha and not self.lora_rank then self:fail "lora_alpha has no effect without lora_rank" end
     build(self, shape, chosen)
     if self.lora_rank and not rawget(self, "lora") then
       enable(self, options.check("enable_lora", ENABLE, { self.lora_rank, lora_alpha = self.lora_alpha }))

@@ -147,8 +147,9 @@ function RandomSaturation:transform(x, factors)
   need_rgb(self, x)
   return images.as_last(self, x, function(t)
     local hue, saturation, value = hsv.planes(t)
-    local changed = saturation * image_parts.each(t, factors / (1 - factors + EPSILON))
-    return hsv.rgb(hue, changed:clip(self.values[1], self.values[2]), value)
+    local wide = ops.cast(saturation, { dtype = "float32" }) -- the quotient may be 1e7
+    local changed = (wide * image_parts.each(wide, factors / (1 - factors + EPSILON))):clip(unpack(self.values))
+    return hsv.rgb(hue, ops.cast(changed, { dtype = t:dtype() }), value)
   end)
 end
 

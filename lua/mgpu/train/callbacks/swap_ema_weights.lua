@@ -4,7 +4,8 @@
 --     model:fit(x, y, { validation_split = 0.1, callbacks = mgpu.callbacks.SwapEMAWeights {} })
 -- The optimizer keeps the averages (its option use_ema). They are exchanged with the weights before an evaluation, and
 -- back after it. swap_on_epoch: they are in the model at the end of each epoch too, for the callbacks behind this one,
--- such as ModelCheckpoint, and after training. Errors: an optimizer without use_ema.
+-- such as ModelCheckpoint, and after training: put EarlyStopping {restore_best_weights = true} behind it. An error
+-- during an evaluation leaves the averages in the model. Errors: an optimizer without use_ema.
 -- Source: Keras's SwapEMAWeights; there the averages stay in the model after predict.
 -- Example:
 --     local x = mgpu.ones { 8, 1 }
@@ -15,6 +16,7 @@
 --     local with = model:evaluate(x, x, { verbose = 0, callbacks = mgpu.callbacks.SwapEMAWeights {} })
 --     -- the averages lie behind the weights
 --     print(with.loss > model:evaluate(x, x, { verbose = 0 }).loss)  --> true
+local averages = require "mgpu.nn.optimizers.averages"
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 
@@ -38,7 +40,7 @@ local function swap(self)
   self.swapped = not self.swapped
   self.averages = self.swapped and {} or nil
   for i, v in ipairs(optimizer.built) do
-    local slot = optimizer.slots[v].average
+    local slot = optimizer.slots[v][averages.SLOT]
     local value, average = v:value(), slot:value()
     v:assign(average)
     slot:assign(value)
@@ -71,10 +73,16 @@ function SwapEMAWeights:on_train_end()
   local optimizer = optimizer_of(self)
   for i, v in ipairs(optimizer.built) do
     v:assign(self.averages[i])
-    optimizer.slots[v].average:assign(self.averages[i])
+    optimizer.slots[v][averages.SLOT]:assign(self.averages[i])
   end
   self.swapped, self.averages = false, nil
 end
+
+--- For checkpoints: whether the averages are in the model, and the averages.
+function SwapEMAWeights:get_state() return { swapped = self.swapped or false, averages = self.averages } end
+
+--- Continues from get_state's table.
+function SwapEMAWeights:set_state(state) self.swapped, self.averages = state.swapped, state.averages end
 
 --- Evaluation begins: the averages come into the model.
 function SwapEMAWeights:on_test_begin() swap_in(self) end
