@@ -2,8 +2,9 @@
 --- EfficientNetB0 of keras.applications, 5,330,571 parameters.
 --     mgpu.models.efficientnet_b0 { classes = 10, input_shape = { 64, 64, 3 } }     -- RETURNS an uncompiled Model
 -- Takes pixels from 0 to 255. dropout: before the classifier; drop_connect: the rate at which the last block is skipped
--- in training, that of earlier ones being less. Other options: lua/mgpu/zoo/classifier.lua. Its preprocess_input is of
--- no use: the model scales its input.
+-- in training, that of earlier ones being less. Other options: lua/mgpu/zoo/classifier.lua. Its preprocess_input
+-- returns the images as they are: the model scales them. weights: the variances in a published file of ImageNet become
+-- those that Keras reaches by one more Rescaling layer.
 -- Source: Tan & Le, EfficientNet: rethinking model scaling for convolutional neural networks, 2019.
 -- Example:
 --     local base = mgpu.models.efficientnet_b0 { include_top = false, input_shape = { 32, 32, 3 } }
@@ -12,6 +13,7 @@ local classifier = require "mgpu.zoo.classifier"
 local initializers = require "mgpu.nn.initializers"
 local images = require "mgpu.nn.layers.images"
 local L = require "mgpu.nn.layers"
+local mgpu = require "mgpu"
 
 -- The stages: blocks, filters, size of the depthwise kernel, stride of the first block, expansion of the channels.
 local STAGES = { { 1, 16, 3, 1, 1 }, { 2, 24, 3, 2, 6 }, { 2, 40, 5, 2, 6 }, { 3, 80, 3, 2, 6 }, { 3, 112, 5, 1, 6 },
@@ -93,7 +95,33 @@ local function head(x, chosen)
     name = "predictions" } (x)
 end
 
-return classifier.define { name = "efficientnet_b0", mode = "torch",
+-- ImageNet's, as published files have them. With these, Keras divides normalized images by the square roots of the
+-- deviations once more: the published weights were trained so.
+local MEANS, DEVIATIONS = { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.225 }
+
+local function is_near(t, numbers)
+  t = t:reshape { -1 }
+  return t:count() == #numbers and (t - mgpu.tensor(numbers)):abs():max():item() < 1e-6
+end
+
+-- The layer, whose name counts the models made.
+local function normalization(model)
+  for _, layer in ipairs(model.layers) do
+    if layer.class_name == "Normalization" then return layer end
+  end
+end
+
+local function load_weights(model, path)
+  model:load_weights(path)
+  local norm, variances = normalization(model), {}
+  for i, d in ipairs(DEVIATIONS) do variances[i] = d * d end
+  local mean, variance = norm.adapt_mean, norm.adapt_variance
+  if not (is_near(mean:value(), MEANS) and is_near(variance:value(), variances)) then return end
+  for i, d in ipairs(DEVIATIONS) do variances[i] = d * d * d end
+  variance:assign(mgpu.tensor(variances):reshape(variance:shape()))
+end
+
+return classifier.define { name = "efficientnet_b0", load_weights = load_weights,
   model_name = function() return "efficientnetb0" end, pools_named = true, features = features, head = head,
   options = { { "dropout", "number", default = 0.2, min = 0, below = 1 },
     { "drop_connect", "number", default = 0.2, min = 0, below = 1 } } }

@@ -44,8 +44,9 @@ return function(given)
   local words = L.Embedding { chosen.vocabulary, chosen.width, name = "token_embedding" } (ids)
   local found = {}
   for i, size in ipairs(chosen.sizes) do
-    local x = L.Conv1D { chosen.filters, size, padding = "same", activation = "relu", name = "conv_" .. size } (words)
-    found[i] = L.GlobalMaxPooling1D { name = "max_pool_" .. size } (x)
+    local x = L.Conv1D { chosen.filters, size, padding = "same", activation = "relu", data_format = "channels_last",
+      name = "conv_" .. size } (words)
+    found[i] = L.GlobalMaxPooling1D { data_format = "channels_last", name = "max_pool_" .. size } (x)
   end
   local x = #found > 1 and L.Concatenate { name = "features" } (found) or found[1]
   if chosen.dropout > 0 then x = L.Dropout { chosen.dropout, name = "dropout" } (x) end

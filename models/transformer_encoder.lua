@@ -36,7 +36,7 @@ local function make(given)
       epsilon = 1e-6 }, ("block_%d"):format(i))
   end
   x = L.LayerNormalization { epsilon = 1e-6, name = "final_norm" } (x)
-  x = L.GlobalAveragePooling1D { name = "avg_pool" } (x)
+  x = L.GlobalAveragePooling1D { data_format = "channels_last", name = "avg_pool" } (x)
   return Model { inputs = ids, name = "transformer_encoder",
     outputs = L.Dense { chosen.classes, activation = "softmax", name = "predictions" } (x) }
 end

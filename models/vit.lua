@@ -96,16 +96,10 @@ local DENSES = { dense_1 = "intermediate.dense", dense_2 = "output.dense" }
 local PROJECTIONS = { query_dense = "attention.attention.query", key_dense = "attention.attention.key",
   value_dense = "attention.attention.value", output_dense = "attention.output.dense" }
 
-local function count_of(v)
-  local n = 1
-  for _, size in ipairs(v:shape()) do n = n * size end
-  return n
-end
-
 -- The kernel and the bias of a dense layer: a Linear of PyTorch has its kernel as {out, in}.
 local function copy_linear(file, layer, name)
-  local out = count_of(layer.bias)
-  local kernel = file:take(name .. ".weight", { out, count_of(layer.kernel) / out })
+  local out = layer.bias:count()
+  local kernel = file:take(name .. ".weight", { out, layer.kernel:count() / out })
   hugging_face.set(layer.kernel, kernel:permute { 2, 1 })
   hugging_face.set(layer.bias, file:take(name .. ".bias", { out }))
 end
@@ -143,8 +137,8 @@ end
 
 -- ---- the options --------------------------------------------------------------------------------
 
-local vit = classifier.define { name = "vit", mode = "tf", known_size = true, features = features, head = head,
-  load_weights = load_weights,
+local vit = classifier.define { name = "vit", mode = "tf", known_size = true, least = 1, features = features,
+  head = head, load_weights = load_weights,
   options = {
     { "patch", "integer", default = 16, min = 1 },
     { "width", "integer", default = 768, min = 1 },

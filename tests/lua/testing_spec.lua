@@ -27,6 +27,7 @@ test("numbers, infinities, variables, nested tables and other values may be comp
   testing.assert_close(1 / 0, 1 / 0)
   testing.assert_close(0 / 0, 0 / 0, { equal_nan = true })
   testing.assert_close(mgpu.variable(mgpu.ones { 2 }), { 1, 1 })
+  testing.assert_close({ { 1, 2 }, { 3 }, {} }, { { 1, 2 }, { 3 }, {} }) -- rows of several lengths
   testing.assert_close({ loss = { 0.1 + 0.2 }, name = "a", { mgpu.ones { 1, 2 } } }, { loss = { 0.3 }, name = "a",
     { { { 1, 1 } } } })
 end)
@@ -41,6 +42,8 @@ test("an error of assert_close names the field, the element and the numbers", fu
     { { a = 1 }, { a = 1, b = 2 }, "actual.b: is missing" },
     { { a = 1, b = 2 }, { a = 1 }, "actual: has the field b, which is not expected" },
     { { "x", { 1 } }, { "x", { "y" } }, "actual[2][1]: is a number, expected a string" },
+    { { { 1, 2 }, { 3 } }, { { 1, 2 }, { 4 } }, "actual[2]: 1 of 1 numbers differ; the worst at [1] is 3, expected 4" },
+    { { { 1, 2 }, { 3 } }, { { 1, 2 }, { 3, 4 } }, "actual[2]: the shape is {1}, expected {2}" },
     { "x", "y", "actual: is x, expected y" },
     { mgpu.ones { 2, 3 }, mgpu.ones { 3, 2 }, "the shape is {2, 3}, expected {3, 2}" },
   } do check.raises(function() testing.assert_close(case[1], case[2]) end, case[3]) end
@@ -98,6 +101,21 @@ test("check_gradients and check_layer refuse what they cannot check, with the re
     end,
     ["variable 1 must be a variable, got a userdata"] = function()
       testing.check_gradients(mgpu.exp, x, { variables = { x } })
+    end,
+    ["check_gradients: there is nothing to differentiate by: no floating point input, and no variable"] = function()
+      testing.check_gradients(mgpu.abs, mgpu.tensor({ 1, 2 }, { dtype = "int32" }))
+    end,
+    ["check_layer: there is nothing to differentiate by"] = function()
+      testing.check_layer(function() return L.CategoryEncoding { 3 } end, mgpu.tensor({ 1, 2 }, { dtype = "int32" }))
+    end,
+    ["check_layer: inputs are a list of tensors, got a number"] = function()
+      testing.check_layer(function() return L.Dense { 3 } end, 3)
+    end,
+    ["check_layer: input 1 must be a tensor, got a number"] = function()
+      testing.check_layer(function() return L.Dense { 3 } end, { 3 })
+    end,
+    ["check_layer: the function must return a layer, got a number"] = function()
+      testing.check_layer(function() return 3 end, x)
     end,
     ["expected a function that makes the layer"] = function() testing.check_layer(L.Dense { 3 }, x) end,
   } do check.raises(fn, message) end

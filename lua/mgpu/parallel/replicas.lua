@@ -57,10 +57,10 @@ function Common.worst(trainer)
   return worst
 end
 
---- raise(trainer, cause): raises it on all ranks, unless it is 0.
-function Common.raise(trainer, cause)
+--- raise(trainer, cause, steps): raises it on all ranks, unless it is 0. steps: see step_errors.raise_cause.
+function Common.raise(trainer, cause, steps)
   trainer.bad = 0
-  step_errors.raise_cause(cause)
+  step_errors.raise_cause(cause, steps)
 end
 
 --- spread(compiled) -> the devices of this rank, as core.jit takes them; nil for one.
@@ -135,18 +135,21 @@ function Replicas:train_batch(take, key)
   return true
 end
 
---- meet() -> the cause, if a step of some rank had a value that is not finite, else 0: brings the replicas together.
+--- meet() -> the cause, if a step of some rank had a value that is not finite, else 0, and the number of steps since
+--- the last time: brings the replicas together.
 function Replicas:meet()
-  if self.steps == 0 then return 0 end
-  local worst = Common.worst(self)
-  self.rule.meet()
-  self.steps = 0
-  return worst
+  local worst, steps = 0, self.steps
+  if steps > 0 then
+    worst = Common.worst(self)
+    self.rule.meet()
+    self.steps = 0
+  end
+  return worst, steps
 end
 
 function Replicas:end_epoch()
   if not self.begun then return end
-  local worst = self:meet()
+  local worst, steps = self:meet()
   self.rule.settle()
   self.begun = false
   local trained, rest = {}, {}
@@ -157,7 +160,7 @@ function Replicas:end_epoch()
   Common.share_means(rest)
   self.sums.finish()
   Common.share_draws()
-  Common.raise(self, worst)
+  Common.raise(self, worst, steps)
 end
 
 function Replicas:report() end -- luacheck: no self

@@ -69,13 +69,15 @@ local function compare_tensors(path, actual, expected, given)
   end
 end
 
--- Whether a table is an array of numbers, or of such arrays.
-local function is_array(value)
-  if type(value) ~= "table" or getmetatable(value) or #value == 0 then return false end
+-- The sizes of an array of numbers, or of such arrays with equal sizes, as text; nil for anything else.
+local function sizes_of(value)
+  if type(value) == "number" then return "" end
+  if type(value) ~= "table" or getmetatable(value) or #value == 0 then return nil end
+  local sizes = sizes_of(value[1])
   for key, entry in pairs(value) do
-    if type(key) ~= "number" or not (type(entry) == "number" or is_array(entry)) then return false end
+    if type(key) ~= "number" or not sizes or sizes_of(entry) ~= sizes then return nil end
   end
-  return true
+  return #value .. " " .. sizes
 end
 
 local compare
@@ -93,8 +95,7 @@ end
 
 function compare(path, actual, expected, given)
   local kind, wanted = type(actual), type(expected)
-  local numbers = (is_tensor(actual) or kind == "number" or is_array(actual))
-    and (is_tensor(expected) or wanted == "number" or is_array(expected))
+  local numbers = (is_tensor(actual) or sizes_of(actual)) and (is_tensor(expected) or sizes_of(expected))
   if numbers and (is_tensor(actual) or is_tensor(expected) or kind == wanted) then
     return compare_tensors(path, actual, expected, given)
   elseif kind == "table" and wanted == "table" then

@@ -5,19 +5,30 @@ local options = require "mgpu.options"
 
 local ops = core.ops
 
-local GRADIENTS = options.declare {
-  { "variables", "table", default = {} },
-  { "rtol", "number", default = 1e-5, above = 0 }, { "epsilon", "number", default = 1e-5, above = 0 },
-  { "elements", "integer", default = 20, min = 1 },
-}
-local LAYER = options.declare {
-  { "training", "boolean", default = false },
-  { "rtol", "number", default = 1e-5, above = 0 }, { "epsilon", "number", default = 1e-5, above = 0 },
-  { "elements", "integer", default = 20, min = 1 },
-}
+local function declare(own)
+  local list = { { "rtol", "number", default = 1e-5, above = 0 }, { "epsilon", "number", default = 1e-5, above = 0 },
+    { "elements", "integer", default = 20, min = 1 } }
+  table.insert(list, 1, own)
+  return options.declare(list)
+end
+
+local GRADIENTS = declare { "variables", "table", default = {} }
+local LAYER = declare { "training", "boolean", default = false }
 
 local function fail(who, message, ...) core.fail("usage", who .. ": " .. message:format(...)) end
 local function is_float(t) return t:dtype():find "^float" or t:dtype() == "bfloat16" end
+
+-- A tensor or a list of them as a list, with floating point ones in float64.
+local function in_list(who, inputs)
+  local list = {}
+  if core.is_tensor(inputs) then inputs = { inputs } end
+  if type(inputs) ~= "table" then fail(who, "inputs are a list of tensors, got a %s", type(inputs)) end
+  for i, x in ipairs(inputs) do
+    if not core.is_tensor(x) then fail(who, "input %d must be a tensor, got a %s", i, type(x)) end
+    list[i] = is_float(x) and ops.cast(x, { dtype = "float64" }) or x
+  end
+  return list
+end
 
 -- The sum of what fn returns, each element times a fixed number of its own: other sums have gradients that hide faults.
 local function weighted(who, fn, inputs)
@@ -63,13 +74,9 @@ local function compare(who, name, value, gradient, put, loss, given)
   end
 end
 
-local function check(who, fn, inputs, given)
+-- values: tensors, of in_list.
+local function check(who, fn, values, given)
   local state, variables = core.rng_state(), given.variables
-  local values = {}
-  for i, x in ipairs(inputs) do
-    if not core.is_tensor(x) then fail(who, "input %d must be a tensor, got a %s", i, type(x)) end
-    values[i] = is_float(x) and ops.cast(x, { dtype = "float64" }) or x
-  end
   for i, v in ipairs(variables) do
     if not core.is_variable(v) then fail(who, "variable %d must be a variable, got a %s", i, type(v)) end
     if v:dtype() ~= "float64" then
@@ -81,7 +88,12 @@ local function check(who, fn, inputs, given)
     return weighted(who, fn, values)
   end
   local list = {}
-  for i, x in ipairs(values) do if is_float(x) then list[#list + 1] = { "input " .. i, x, i } end end
+  for i, x in ipairs(values) do
+    if is_float(x) and x:count() > 0 then list[#list + 1] = { "input " .. i, x, i } end
+  end
+  if #list + #variables == 0 then
+    fail(who, "there is nothing to differentiate by: no floating point input, and no variable")
+  end
   local watched = {}
   for i, entry in ipairs(list) do watched[i] = entry[2] end
   for _, v in ipairs(variables) do watched[#watched + 1] = v end
@@ -112,9 +124,8 @@ function M.check_gradients(fn, inputs, given)
   if type(fn) ~= "function" and not getmetatable(fn) then
     fail("check_gradients", "expected a function, got a %s", type(fn))
   end
-  if core.is_tensor(inputs) then inputs = { inputs } end
-  if type(inputs) ~= "table" then fail("check_gradients", "inputs are a list of tensors, got a %s", type(inputs)) end
-  check("check_gradients", fn, inputs, options.check("check_gradients", GRADIENTS, given or {}))
+  local values = in_list("check_gradients", inputs)
+  check("check_gradients", fn, values, options.check("check_gradients", GRADIENTS, given or {}))
 end
 
 --- check_layer(make, inputs, {training = false, rtol, epsilon, elements}): check_gradients for a layer, by its inputs
@@ -129,17 +140,18 @@ function M.check_layer(make, inputs, given)
   if type(make) ~= "function" then
     fail("check_layer", "expected a function that makes the layer, got a %s", type(make))
   end
-  local list = core.is_tensor(inputs) and { inputs } or inputs
+  local list = in_list("check_layer", inputs)
   in_float64(function()
     local layer = make()
+    if type(layer) ~= "table" or not layer.ensure_built then
+      fail("check_layer", "the function must return a layer, got a %s", type(layer))
+    end
     local function call(...)
       local x = select("#", ...) > 1 and { ... } or (...)
       return layer(x, { training = given.training })
     end
-    local wide = {}
-    for i, x in ipairs(list) do wide[i] = is_float(x) and ops.cast(x, { dtype = "float64" }) or x end
-    call(unpack(wide)) -- makes the weights
-    check("check_layer", call, wide, { variables = layer.trainable_variables, rtol = given.rtol,
+    call(unpack(list)) -- makes the weights
+    check("check_layer", call, list, { variables = layer.trainable_variables, rtol = given.rtol,
       epsilon = given.epsilon, elements = given.elements })
   end)
 end

@@ -12,29 +12,27 @@ local M = {}
 
 local NOT_FINITE = { train_step.BAD_LOSS, train_step.BAD_GRADIENT, LossScale.BAD_SCALE,
   BatchNormalization.BAD_STATISTICS, Optimizer.BAD_UPDATE, train_step.BAD_SUM, train_step.BAD_HALF_SUM }
-local REMEDY = "the weights are those before this step; lower the learning rate or look for bad "
-  .. "values in the data"
+local KEPT = "the weights are those before this step"
+local MET = "the ranks have met since: the weights are what they agreed on"
+local REMEDY = "; lower the learning rate or look for bad values in the data"
+local LATE = "on some rank in the last %d steps: " -- before the message of a guard
 
---- is_nonfinite(message) -> the message of the guard, if a step raised it for a loss, a gradient or a new weight that
---- is not finite.
-function M.is_nonfinite(message)
-  if core.error_code() ~= "nonfinite" or type(message) ~= "string" then return nil end
-  for _, what in ipairs(NOT_FINITE) do
-    if message:sub(-#what) == what then return what end
-  end
-end
-
---- cause(message) -> the number of the guard that is_nonfinite finds, from 1, which ranks can tell each other; or nil.
+--- cause(message) -> the number, from 1, of the guard that raised it for a loss, a gradient or a new weight that is not
+--- finite, which ranks can tell each other; nil for another error.
 function M.cause(message)
-  local found = M.is_nonfinite(message)
+  if core.error_code() ~= "nonfinite" or type(message) ~= "string" then return nil end
   for number, what in ipairs(NOT_FINITE) do
-    if what == found then return number end
+    if message:sub(-#what) == what then return number end
   end
 end
 
---- raise_cause(number): raises the message of that guard; 0: nothing.
-function M.raise_cause(number)
-  if number > 0 then core.fail("nonfinite", NOT_FINITE[number]) end
+--- is_nonfinite(message) -> the message of that guard, or nil.
+function M.is_nonfinite(message) return NOT_FINITE[M.cause(message) or 0] end
+
+--- raise_cause(number, steps): raises the message of that guard; 0: nothing. steps: how many steps the ranks have made
+--- alone before they met and learned of it; nil for a step that no rank has completed.
+function M.raise_cause(number, steps)
+  if number > 0 then core.fail("nonfinite", (steps and LATE:format(steps) or "") .. NOT_FINITE[number]) end
 end
 
 --- check_weights(model, place): raises if a variable of the compiled model is not finite. The guards of a step look
@@ -58,7 +56,8 @@ function M.raise(message, place, model)
   end
   if M.is_nonfinite(message) and not message:find(place, 1, true) then
     if model then M.check_weights(model, place) end
-    local remedy = message:sub(-#Optimizer.BAD_UPDATE) == Optimizer.BAD_UPDATE and "" or ": " .. REMEDY
+    local state = message:find("on some rank in the last %d+ steps: ") and MET or KEPT
+    local remedy = message:sub(-#Optimizer.BAD_UPDATE) == Optimizer.BAD_UPDATE and "" or ": " .. state .. REMEDY
     core.fail(code, ("%s: %s%s"):format(place, (message:gsub("^[^:]*:%d+: ", "")), remedy))
   end
   error(message, 0)

@@ -55,8 +55,9 @@ local function input_shape(set, chosen)
   end
   for i = 1, 2 do
     local size = shape[images.is_first {} and i + 1 or i]
-    if size ~= -1 and size < LEAST then
-      core.fail("usage", ("%s: images must be at least %d x %d, got input_shape {%s}"):format(who, LEAST, LEAST,
+    local least = set.least or LEAST
+    if size ~= -1 and size < least then
+      core.fail("usage", ("%s: images must be at least %d x %d, got input_shape {%s}"):format(who, least, least,
         table.concat(shape, ", ")))
     elseif size == -1 and set.known_size then
       core.fail("usage", who .. ": images must have a known size: give its numbers in input_shape")
@@ -70,8 +71,9 @@ end
 -- What follows the features without the top: {batch, rows, columns, channels} or {batch, steps, channels}.
 local function pooled(x, pooling, named)
   if not pooling then return x end
-  local class = (pooling == "avg" and "GlobalAveragePooling%dD" or "GlobalMaxPooling%dD"):format(#x:shape() - 2)
-  return L[class] { name = named and pooling .. "_pool" or nil } (x)
+  local axes = #x:shape() - 2
+  local class = (pooling == "avg" and "GlobalAveragePooling%dD" or "GlobalMaxPooling%dD"):format(axes)
+  return L[class] { name = named and pooling .. "_pool" or nil, data_format = axes == 1 and "channels_last" or nil } (x)
 end
 
 -- x after global average pooling and the Dense layer "predictions".
@@ -105,7 +107,8 @@ end
 --   set.known_size    whether the images must have a known size without the top, too
 --   set.load_weights  function(model, path, chosen) in place of model:load_weights(path)
 --   set.pools_named   whether the global pooling layer is called avg_pool or max_pool
---   set.mode       of preprocess_input: "caffe", "tf" or "torch"
+--   set.mode       of preprocess_input: "caffe", "tf" or "torch"; nil if the model takes pixels from 0 to 255
+--   set.least      rows and columns that images must have at least; 32 by default
 --   set.options    further options, as options.declare takes them
 function M.define(set)
   local declared = declare(set.options)

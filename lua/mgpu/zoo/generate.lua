@@ -49,7 +49,9 @@ local function choose(logits, chance, chosen)
   if chosen.greedy then return ops.argmax(logits, { axis = 1 }) end
   local sums = mgpu.cumsum(probabilities(ops.cast(logits, { dtype = "float32" }), chosen))
   local total = sums:slice { sums:shape()[1] }
-  return ops.sum(ops.cast(ops.le(sums, chance * total), { dtype = "int32" }))
+  -- rounded, chance * total may be the total itself, which only ids without a chance follow
+  local passed = ops.logical_and(ops.le(sums, chance * total), ops.lt(sums, total))
+  return ops.sum(ops.cast(passed, { dtype = "int32" }))
 end
 
 -- A function that returns random numbers in [0, 1): the same for the same seed. The generator of Park & Miller.

@@ -16,7 +16,7 @@ local TORCH_MEAN, TORCH_DEVIATION = { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.2
 --- preprocess_input(x, mode, {data_format =}) -> x, pixels from 0 to 255 with red, green and blue, prepared.
 -- x {..., rows, columns, 3} or channels_first, one image or a batch; integers become floats.
 -- mode: "caffe" (blue first, less the mean of ImageNet), "tf" (from -1 to 1) or "torch" (from 0 to 1, less the mean,
--- divided by the standard deviation). Errors: other than three channels.
+-- divided by the standard deviation); nil: x itself. Errors: other than three channels.
 -- Source: keras.applications.imagenet_utils.
 function M.preprocess_input(x, mode, given)
   if not core.is_tensor(x) then
@@ -29,6 +29,7 @@ function M.preprocess_input(x, mode, given)
     core.fail("usage", ("preprocess_input: images need three channels on axis %d, got shape {%s}"):format(axis,
       table.concat(shape, ", ")))
   end
+  if not mode then return x end
   if not x:dtype():find "float" then x = x:cast(core.floatx()) end
   if mode == "tf" then return x / 127.5 - 1 end
   local sizes = {}

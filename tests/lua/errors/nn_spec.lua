@@ -10,13 +10,6 @@ local function model() return mgpu.Sequential { L.Input { 2 }, dense "head" } en
 local function image() return mgpu.ones { 1, 4, 4, 3 } end
 local function x() return mgpu.ones { 3, 2 } end
 
--- A variable; one that waits for its value would live until then.
-local function evaluated()
-  local v = mgpu.variable(x())
-  mgpu.eval(v)
-  return v
-end
-
 local function two_inputs()
   local a, b = L.Input { 2, name = "left" }, L.Input { 2, name = "right" }
   return mgpu.Model { inputs = { a, b }, outputs = L.Add {} { a, b } }
@@ -240,10 +233,4 @@ cases {
       declared = { { "learning_rate", "any", default = 0.1 } } }
     Own {}:apply({ x() }, { mgpu.variable(mgpu.tensor { { 1, 2 }, { 3, 4 }, { 5, 6 } }) })
   end, "the optimizer class Own has no function update" },
-  { "a factor of Muon that is no number", function()
-    mgpu.optimizers.Muon { rms_rate = true }:apply({ x() }, { evaluated() })
-  end, 'Muon: option "rms_rate" must be a number, or false for none' },
-  { "names that Muon leaves out", function()
-    mgpu.optimizers.Muon { exclude_layers = { 3 } }:apply({ x() }, { evaluated() })
-  end, "Muon: exclude_layers takes parts of names, got number" },
 }

@@ -75,7 +75,27 @@ test("Muon takes the steps of one device on several", function()
   end
 end)
 
-test("an entry of Muon's exclude_layers that is no text is an error", function()
-  local v, opt = mgpu.variable(mgpu.tensor { { 1, 2 } }), mgpu.optimizers.Muon { exclude_layers = { 3 } }
-  check.raises(function() opt:build { v } end, "Muon: exclude_layers takes parts of names, got number", "usage")
+test("options of Muon that no declaration refuses are errors when it is made", function()
+  for _, wrong in ipairs { { 3 }, { x = "dense" }, { "a", [3] = "b" } } do
+    check.raises(function() mgpu.optimizers.Muon { exclude_layers = wrong } end,
+      'Muon: option "exclude_layers" must be an array of parts of names', "usage")
+  end
+  check.raises(function() mgpu.optimizers.Muon { rms_rate = true } end,
+    'Muon: option "rms_rate" must be a number, or false for none', "usage")
+end)
+
+test("names that Muon leaves out are patterns in files of Keras, of which plain ones are taken", function()
+  local model = mgpu.Sequential { mgpu.Input { 5 }, mgpu.layers.Dense { 4 } }
+  model:compile { optimizer = mgpu.optimizers.Muon { exclude_layers = { "dense", "a.b" } }, loss = "mse" }
+  local path = check.path "plain.keras"
+  model:save(path)
+  check.equal(mgpu.load_model(path).optimizer.options.exclude_layers, { "dense", "a.b" })
+  local function read(patterns)
+    return require "mgpu.nn.keras.training".from_keras(model, { loss = "mse",
+      optimizer = { class_name = "Muon", config = { learning_rate = 0.1, exclude_layers = patterns } } }, {}, {},
+      { path = "m.keras" }).config.optimizer.config.exclude_layers
+  end
+  check.equal(read { "first", [[a\.b]] }, { "first", "a.b" })
+  check.raises(function() read { [[dense_\d+]] } end,
+    [[the pattern "dense_\\d+" in exclude_layers of Muon is not supported]])
 end)

@@ -53,19 +53,20 @@ M[#M + 1] = { name = "early stopping", floatx = "float32", fn = function(given)
   return result(model, h)
 end }
 
--- The rows of the last rank have no finite loss: all ranks know it, and TerminateOnNaN ends the fit on all.
+-- A row of the last rank in the first batch has no finite loss: all ranks know it when they meet, and TerminateOnNaN
+-- ends the fit on all.
 for _, each in ipairs { { "local_sgd", { period = 2 } }, { "mirrored", { compression = "bfloat16" } } } do
   M[#M + 1] = { name = each[1] .. ": a loss that is not finite", floatx = "float32", fn = function(given)
     local model, x, y = new_model(given, each[1], each[2]), new_data(60)
     local values = y:totable()
-    values[60][1] = 0 / 0
+    values[20][1] = 0 / 0
     y = mgpu.tensor(values)
     local function fit(callbacks)
       return model:fit(x, y, { batch_size = 20, epochs = 3, shuffle = false, verbose = 0, callbacks = callbacks })
     end
     local ok, message = pcall(fit)
     local h = fit { mgpu.callbacks.TerminateOnNaN {} }
-    return { ok = ok, message = tostring(message):match "epoch 1, step 3: the loss is not finite",
+    return { ok = ok, message = tostring(message):match "epoch 1, (step.*);",
       epochs = #h.history.loss }
   end }
 end

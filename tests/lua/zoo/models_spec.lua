@@ -147,6 +147,24 @@ test("images are preprocessed as in Keras, integers too", function()
   check.raises(function() models.resnet18.preprocess_input(3) end, "expected a tensor of images, got a number", "usage")
 end)
 
+test("weights of ImageNet give efficientnet_b0 the variances that Keras reaches by one more layer", function()
+  check.equal(models.efficientnet_b0.preprocess_input(mgpu.ones { 2, 2, 3 } * 128):totable(),
+    (mgpu.ones { 2, 2, 3 } * 128):totable())
+  local small, path = { include_top = false, input_shape = { 32, 32, 3 } }, check.path "b0.weights.h5"
+  local function variances_behind(mean, variance)
+    local model = models.efficientnet_b0(small)
+    local norm = model.layers[3] -- behind the input and Rescaling
+    norm.adapt_mean:assign(mgpu.tensor(mean))
+    norm.adapt_variance:assign(mgpu.tensor(variance))
+    model:save_weights(path)
+    local again = models.efficientnet_b0 { include_top = false, input_shape = { 32, 32, 3 }, weights = path }
+    return again.layers[3].adapt_variance:value():totable()
+  end
+  local d, mean = { 0.229, 0.224, 0.225 }, { 0.485, 0.456, 0.406 }
+  check.near(variances_behind(mean, { d[1] ^ 2, d[2] ^ 2, d[3] ^ 2 }), { d[1] ^ 3, d[2] ^ 3, d[3] ^ 3 }, 1e-8)
+  check.near(variances_behind(mean, { 0.05, 0.06, 0.07 }), { 0.05, 0.06, 0.07 }, 1e-8)
+end)
+
 test("weights are loaded from a file, with and without the top", function()
   local options = { alpha = 0.35, input_shape = { 32, 32, 3 }, classes = 3 }
   local path, x = check.path "mobilenet.h5", mgpu.rand { 2, 32, 32, 3 }

@@ -14,6 +14,18 @@ test("text_cnn has the parameters of its layers", function()
   check.matches(text, "Total params: 1,286,950")
 end)
 
+test("texts have their words as rows, whatever the format of images is", function()
+  mgpu.set_image_data_format "channels_first"
+  local ok, message = pcall(function()
+    local words = mgpu.tensor({ { 1, 2, 3, 0, 0, 0 } }, { dtype = "int32" })
+    check.equal(text_cnn { vocabulary = 9, filters = 4 }(words):shape(), { 1, 2 })
+    local encoder = mgpu.models.transformer_encoder { vocabulary = 9, length = 8, width = 8, heads = 2 }
+    check.equal(encoder(words):shape(), { 1, 2 })
+  end)
+  mgpu.set_image_data_format "channels_last"
+  check.truthy(ok, message)
+end)
+
 test("text_cnn finds a phrase wherever it stands, in texts of any length", function()
   -- one filter of two words that answers 3 * (word is 1) + 4 * (next word is 2)
   local model = text_cnn { vocabulary = 3, width = 3, filters = 1, sizes = { 2 }, classes = 2, dropout = 0 }

@@ -154,6 +154,16 @@ test("gpt learns, with dropout too, and comes back from a file", function()
     gpt.generate(model, { 1, 2 }, { seed = 1, max_new_tokens = 8 }))
 end)
 
+test("a random number next to 1 draws an id of the vocabulary", function()
+  mgpu.seed(1)
+  local model = gpt { vocabulary = 50, context = 8, width = 8, layers = 1, heads = 2 }
+  for _, cache in ipairs { true, false } do
+    -- the first draw of this seed is 1 - 2^-31, which is 1 in float32
+    local ids = gpt.generate(model, { 1 }, { max_new_tokens = 3, seed = 1353980667, cache = cache })
+    for i = 2, 4 do check.truthy(ids[i] < 50, ids[i]) end
+  end
+end)
+
 test("transformer_encoder learns, ignores padding, and comes back from a file", function()
   mgpu.seed(1)
   local encoder = mgpu.models.transformer_encoder

@@ -222,6 +222,27 @@ end
 -- Options for which Keras's None is our false, since it is not their default.
 local NONE_IS_FALSE = { Muon = { rms_rate = true } }
 
+-- Muon's exclude_layers holds regular expressions in Keras, parts of names here.
+local SPECIAL = "[%^%$%.%*%+%?%(%)%[%]{}|\\]"
+
+local function exclusions_from(fields, at)
+  local parts = {}
+  for i, pattern in ipairs(fields.exclude_layers or {}) do
+    if type(pattern) ~= "string" or pattern:gsub("\\%p", ""):find(SPECIAL) then
+      objects.fail(at, "the pattern %q in exclude_layers of Muon is not supported, only parts of names: load with "
+        .. "{compile = false}", tostring(pattern))
+    end
+    parts[i] = pattern:gsub("\\(%p)", "%1")
+  end
+  fields.exclude_layers = fields.exclude_layers and parts
+end
+
+local function exclusions_to(parts)
+  local patterns = {}
+  for i, part in ipairs(parts) do patterns[i] = part:gsub(SPECIAL, "\\%0") end
+  return patterns
+end
+
 local function optimizer_from(value, at)
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "the optimizer has no class_name or config") end
@@ -231,6 +252,7 @@ local function optimizer_from(value, at)
   for key in pairs(NONE_IS_FALSE[class] or {}) do
     if config[key] == core.null then fields[key] = false end
   end
+  if class == "Muon" then exclusions_from(fields, at) end
   old_options(class, fields, at)
   if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
   if fields.inner_optimizer then fields.inner_optimizer = optimizer_from(fields.inner_optimizer, at) end
@@ -247,6 +269,7 @@ local function optimizer_to(optimizer)
   for key in pairs(NONE_IS_FALSE[optimizer.class_name] or {}) do
     if config[key] == false then config[key] = core.null end
   end
+  if config.exclude_layers then config.exclude_layers = exclusions_to(config.exclude_layers) end
   if type(config.learning_rate) == "table" then
     config.learning_rate = objects.object(config.learning_rate.class_name, config.learning_rate.config,
       "keras.optimizers.schedules")

@@ -1,5 +1,5 @@
 --- Muon {learning_rate = 0.001, momentum = 0.95, nesterov = true, ns_steps = 5, weight_decay = 0.004, rms_rate = 0.2,
---- ...}: steps of matrices whose singular values are all about 1; Adam for everything else.
+--- ...}: orthogonalized momentum (Newton-Schulz iteration) for matrices; Adam for everything else.
 --
 --     m <- momentum m + g;  u = g + momentum m (nesterov) or m                      for a matrix {rows, columns}
 --     u <- u / |u|, then ns_steps times: A = u u^T;  u <- muon_a u + (muon_b A + muon_c A A) u
@@ -7,7 +7,8 @@
 -- Variables that are no matrices, those with "embedding" in their name (unless exclude_embeddings = false) and those
 -- whose name contains an entry of exclude_layers are trained by Adam with adam_beta_1 = 0.9, adam_beta_2 = 0.999,
 -- epsilon = 1e-7, the rate times adam_lr_ratio = 1 and adam_weight_decay = 0.004. rms_rate = false leaves the factor
--- out. muon_a = 3.4445, muon_b = -4.775, muon_c = 2.0315. Entries of exclude_layers are parts of names, no patterns.
+-- out. muon_a = 3.4445, muon_b = -4.775, muon_c = 2.0315. Entries of exclude_layers are parts of names, no patterns;
+-- names of models around a layer do not count, as they do in Keras.
 -- Options of all optimizers: optimizer.lua. Source: Jordan et al., Muon, 2024; Liu et al., Muon is scalable, 2025.
 -- Example:
 --     local v = mgpu.variable(mgpu.ones { 2, 2 }, { name = "kernel" })
@@ -50,12 +51,19 @@ local function takes_adam(self, v)
     return true
   end
   for _, part in ipairs(self.options.exclude_layers or {}) do
-    if type(part) ~= "string" then
-      core.fail("usage", ("Muon: exclude_layers takes parts of names, got %s"):format(type(part)))
-    end
     if v.name:find(part, 1, true) then return true end
   end
   return false
+end
+
+function Muon.check(chosen)
+  local parts = chosen.exclude_layers or {}
+  if chosen.rms_rate == true then core.fail("usage", 'Muon: option "rms_rate" must be a number, or false for none') end
+  for key, part in pairs(parts) do
+    if type(key) ~= "number" or key > #parts or type(part) ~= "string" then
+      core.fail("usage", 'Muon: option "exclude_layers" must be an array of parts of names')
+    end
+  end
 end
 
 function Muon:slot_names(v)
@@ -63,7 +71,7 @@ function Muon:slot_names(v)
 end
 
 function Muon:decay_of(v)
-  return takes_adam(self, v) and self.options.adam_weight_decay or self.options.weight_decay
+  return self.slots[v].velocity and self.options.adam_weight_decay or self.options.weight_decay
 end
 
 function Muon:scalars(now)
@@ -84,7 +92,7 @@ local function adam(self, g, slots, now)
 end
 
 -- A matrix with the singular vectors of u, and singular values near 1: steps of a polynomial that moves them there.
-local function with_even_values(self, u)
+local function orthogonalized(self, u)
   local chosen, shape = self.options, u:shape()
   local tall = shape[1] > shape[2]
   if tall then u = ops.permute(u, { order = { 2, 1 } }) end
@@ -99,10 +107,9 @@ end
 function Muon:update(v, g, slots, now)
   if slots.velocity then return adam(self, g, slots, now) end
   local chosen, shape = self.options, v:shape()
-  if chosen.rms_rate == true then core.fail("usage", 'Muon: option "rms_rate" must be a number, or false for none') end
   local m = slots.momentum:value() * chosen.momentum + g
   slots.momentum:assign(m)
-  local step = with_even_values(self, chosen.nesterov and g + m * chosen.momentum or m) * now.rate
+  local step = orthogonalized(self, chosen.nesterov and g + m * chosen.momentum or m) * now.rate
   return chosen.rms_rate and step * (math.sqrt(math.max(shape[1], shape[2])) * chosen.rms_rate) or step
 end
 

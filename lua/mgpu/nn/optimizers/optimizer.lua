@@ -336,6 +336,9 @@ function Optimizer.slot_start() return 0 end
 --- rule.slot_shape(name, shape) -> the shape of the slot of a variable of that shape.
 function Optimizer.slot_shape(_, shape) return shape end
 
+--- rule.check(options): raises for values that the declaration of the options cannot refuse.
+function Optimizer.check() end
+
 --- rule:decay_of(v) -> the weight decay of the variable.
 function Optimizer:decay_of() return self.options.weight_decay end
 
@@ -399,6 +402,7 @@ function Optimizer.define(definition)
   function class.new(given)
     local chosen = Schedule.check(definition.class, class.declared, given or {})
     clipping.check(definition.class, chosen)
+    class.check(chosen)
     learning_rate.apply_decay(definition.class, chosen)
     local schedule = learning_rate.schedule_of(definition.class, chosen.learning_rate)
     local self = setmetatable({ name = chosen.name or definition.class, options = chosen,
