@@ -17,4 +17,12 @@ keras.Sequential([text]).save(os.path.join(HERE, "text.keras"))
 numbers = L.IntegerLookup(name="numbers")
 numbers.adapt(np.array([[5, 7], [7, -9]]))
 keras.Sequential([numbers]).save(os.path.join(HERE, "numbers.keras"))
-print(text.get_vocabulary(), text(["a b b z"]).numpy().tolist(), numbers.get_vocabulary())
+padded = L.TextVectorization(output_mode="tf_idf", max_tokens=9, pad_to_max_tokens=True, name="padded")
+padded.adapt(["a b a", "b c"])
+keras.Sequential([padded]).save(os.path.join(HERE, "padded.keras"))
+keras.Sequential([keras.Input((1,), dtype="string"), L.TextVectorization(vocabulary=["a"])]).save(
+    os.path.join(HERE, "texts.keras"))
+keras.Sequential([keras.Input((1,), dtype="int64"), L.IntegerLookup(vocabulary=[3])]).save(
+    os.path.join(HERE, "whole.keras"))
+print(text.get_vocabulary(), text(["a b b z"]).numpy().tolist(), numbers.get_vocabulary(),
+      padded(["a b b z"]).numpy().tolist())

@@ -145,7 +145,9 @@ function M.guarded(path, fn, ...)
   end
   local start = path .. ": "
   result = error_line(result)
-  damaged(path, result:sub(1, #start) == start and result:sub(#start + 1) or result)
+  local what = result:sub(1, #start) == start and result:sub(#start + 1) or result
+  if code == "unsupported" then core.fail(code, start .. what) end
+  damaged(path, what)
 end
 
 -- The number of layers in a configuration, those of inner models included.

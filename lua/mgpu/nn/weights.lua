@@ -48,10 +48,9 @@ local function check_sizes(self, spec)
 end
 
 --- layer:add_weight {name =, shape =, initializer = "glorot_uniform", trainable = true, regularizer =, constraint =,
---- dtype =, autocast = true, beside = false} -> the variable. For build. dtype: by default that of the layer's policy.
---- autocast = false: call reads the weight in its own dtype, whatever the layer computes in. beside: the weight has its
---- initial value even in a model made from a file, which may lack it. Errors: an unknown size; a jitted function around
---- it.
+--- dtype =, autocast = true, optional = false} -> the variable. For build. dtype: by default that of the layer's
+--- policy. autocast = false: call reads the weight in its own dtype, whatever the layer computes in. optional: a file
+--- may lack the weight, which then has its initial value. Errors: an unknown size; a jitted function around it.
 -- Example:
 --     local Scale = mgpu.Layer:extend "Scale"
 --     function Scale:build(shape)
@@ -70,7 +69,7 @@ function M:add_weight(spec)
   local name = "/" .. (spec.name or "weight_" .. (#self.weights + 1))
   local initialize = require "mgpu.nn.initializers".get(spec.initializer or "glorot_uniform")
   local dtype = spec.dtype or self.variable_dtype
-  local value = blank_weights.value(self, self.name .. name, spec.shape, dtype, spec.beside)
+  local value = blank_weights.value(self, self.name .. name, spec.shape, dtype, spec.optional)
   if not value then
     value = initialize(spec.shape, dtype, stream_of(self.stream_name .. name))
     core.eval(value)

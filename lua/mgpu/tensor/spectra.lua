@@ -41,10 +41,15 @@ function M.irfft(spectrum, ...)
   n = arguments.whole("irfft", "length", n or math.max(2 * (shape[rank] - 1), 1), 1)
   local weights = {}
   for k = 0, math.floor(n / 2) do weights[k + 1] = (k == 0 or 2 * k == n) and 1 or 2 end
-  return ops.rfft_transpose(resized(spectrum, rank, #weights) * row(spectrum, weights), { length = n }) / n
+  local dtype = spectrum:dtype()
+  local wide = dtype:find "16$" and "float32" or dtype -- the sums of halves may be too large for them
+  spectrum = ops.cast(spectrum, { dtype = wide })
+  local sums = ops.rfft_transpose(resized(spectrum, rank, #weights) * row(spectrum, weights), { length = n })
+  return ops.cast(sums / n, { dtype = dtype })
 end
 
--- The window as a list of fft_length numbers: in the middle, zeros around it. periodic windows, as TensorFlow's.
+-- The window as a list of fft_length numbers: in the middle, zeros around it. Windows are periodic, as in SciPy;
+-- TensorFlow's of an odd length are those of the length below, with their first number again at the end.
 local FORMULAS = { hann = { 0.5, 0.5 }, hamming = { 0.54, 0.46 } }
 
 local function window_numbers(who, window, sequence_length, fft_length)
@@ -80,6 +85,12 @@ local function read_frames(who, length, stride, fft_length)
   end
 end
 
+-- The places in a signal of `frames` parts of `size` samples that begin every `stride`, one part after another.
+local function places(frames, size, stride)
+  return ops.reshape(ops.iota({ frames, 1 }, 1, "int32") * stride + ops.iota({ 1, size }, 2, "int32"),
+    { shape = { -1 } })
+end
+
 -- x {..., samples} with `margin` samples at each end, mirrored without repeating the edge.
 local function mirrored(x, margin)
   local n, index = x:shape()[x:rank()], {}
@@ -113,8 +124,7 @@ function M.stft(x, ...)
   local rank = #shape
   local frames = rank > 0 and math.floor((shape[rank] - fft_length) / stride) + 1 or 0
   if frames < 1 then fail("stft: the signal is shorter than fft_length = %d", fft_length) end
-  local index = ops.iota({ frames, 1 }, 1, "int32") * stride + ops.iota({ 1, fft_length }, 2, "int32")
-  local flat = ops.gather(x, ops.reshape(index, { shape = { -1 } }), { axis = rank })
+  local flat = ops.gather(x, places(frames, fft_length, stride), { axis = rank })
   shape[rank], shape[rank + 1] = frames, fft_length
   local parts = ops.reshape(flat, { shape = shape })
   if window then parts = parts * row(x, window_numbers("stft", window, length, fft_length)) end
@@ -126,10 +136,9 @@ local function overlapped(parts, stride)
   local shape = parts:shape()
   local rank = #shape
   local frames, size = shape[rank - 1], shape[rank]
-  local index = ops.iota({ frames, 1 }, 1, "int32") * stride + ops.iota({ 1, size }, 2, "int32")
   local samples = (frames - 1) * stride + size
   shape[rank], shape[rank - 1] = nil, frames * size
-  return ops.scatter_add(ops.reshape(parts, { shape = shape }), ops.reshape(index, { shape = { -1 } }),
+  return ops.scatter_add(ops.reshape(parts, { shape = shape }), places(frames, size, stride),
     { axis = rank - 1, size = samples })
 end
 
@@ -155,6 +164,7 @@ function M.istft(spectra, ...)
     { "sequence_length", "sequence_stride", "fft_length", "length", "window", "center" }, ...)
   spectra = arguments.floating(arguments.as_tensor("istft", spectra))
   read_frames("istft", length, stride, fft_length)
+  if samples then arguments.whole("istft", "length", samples, 1) end
   if spectra:rank() < 3 then fail "istft: spectra have the shape {..., frames, 2, frequencies}" end
   if window == nil then window = "hann" end
   local parts = M.irfft(spectra, fft_length)

@@ -49,7 +49,7 @@ end
 local Model = {}
 Model.__index = Model
 
-local MOST_KEPT = 50000 -- words whose tokens are remembered
+local MOST_KEPT, LONGEST_KEPT = 50000, 256 -- words whose tokens are remembered, and their bytes
 
 -- The tokens of a word.
 local function tokens_of(self, word)
@@ -58,6 +58,7 @@ local function tokens_of(self, word)
   local parts = {}
   for byte in word:gmatch "[%z\1-\255]" do parts[#parts + 1] = character_of[byte] end
   tokens = merge(parts, self.ranks)
+  if #word > LONGEST_KEPT then return tokens end
   self.count = self.count + 1
   if self.count > MOST_KEPT then self.kept, self.count = {}, 1 end
   self.kept[word] = tokens

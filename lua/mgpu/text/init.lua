@@ -31,10 +31,15 @@ Tokenizer.__tostring = function(self) return ("tokenizer of %d tokens"):format(s
 function Tokenizer:id(token) return self.added[token] or self.ids[token] end
 
 -- The first added token in the text from `at` on, the longest one if several begin there: where it begins, the token.
-local function next_added(self, text, at)
+-- places: where each token was found last, or false; so each is looked for once behind a place.
+local function next_added(self, text, at, places)
   local first, found
   for _, token in ipairs(self.longest_first) do
-    local place = text:find(token, at, true)
+    local place = places[token]
+    if place == nil or place and place < at then
+      place = text:find(token, at, true) or false
+      places[token] = place
+    end
     if place and (not first or place < first) then first, found = place, token end
   end
   return first, found
@@ -43,12 +48,12 @@ end
 --- tok:encode(text) -> the list of the ids of its tokens, from 0. Special tokens in the text become their ids.
 function Tokenizer:encode(text)
   if type(text) ~= "string" then core.fail("usage", "encode: expected text, got " .. type(text)) end
-  local ids, at = {}, 1
+  local ids, at, places = {}, 1, {}
   local function id(token)
     return self.ids[token] or core.fail("data", ("encode: the vocabulary lacks the token %q"):format(token))
   end
   while at <= #text do
-    local first, token = next_added(self, text, at)
+    local first, token = next_added(self, text, at, places)
     if not first or first > at then self.model:encode(text:sub(at, (first or 0) - 1), ids, id) end
     if not first then break end
     ids[#ids + 1], at = self.added[token], first + #token

@@ -111,3 +111,15 @@ test("wrong options of spectrograms and transforms are errors that say what is w
   check.raises(function() x:irfft() end, "irfft: a spectrum has the shape")
   check.raises(function() x:istft(8, 4, 8) end, "istft: spectra have the shape")
 end)
+
+test("inverse transforms of halves stay in their range, and options of istft are checked", function()
+  check.equal((mgpu.ones { 2, 1025 } * 100):to "float16":irfft():max():item(), 100)
+  local frames = mgpu.rand { 3, 2, 5 }
+  for _, length in ipairs { -5, 2.5, "a" } do
+    check.raises(function()
+      frames:istft { sequence_length = 8, sequence_stride = 4, fft_length = 8, length = length }
+    end, "istft: length")
+  end
+  check.raises(function() L.MelSpectrogram { window = { 1, 2 } } end, "the window has 2 numbers, but")
+  check.raises(function() L.MelSpectrogram { sampling_rate = -3 } end, "sampling_rate")
+end)

@@ -171,6 +171,48 @@ test("a .keras file gives layers the vocabulary that it keeps as an asset", func
   local numbers = mgpu.load_model("tests/golden/categories/numbers.keras").layers[1]
   check.equal(strings(numbers:get_vocabulary()), "-1|7|5|-9")
   check.raises(function() numbers:read_term "x" end, "is no number")
+  local padded = mgpu.load_model("tests/golden/categories/padded.keras").layers[1] -- its weights are filled with zeros
+  check.near(padded { "a b b z" }, mgpu.tensor { { 0.6323733329772949, 1.021651268005371, 0.6931471824645996,
+    0, 0, 0, 0, 0, 0 } }, 1e-6)
+end)
+
+test("models that take texts, or read values inside, are refused with the reason", function()
+  check.raises(function() mgpu.load_model "tests/golden/categories/texts.keras" end,
+    "texts.keras: InputLayer \"[%w_]+\" takes texts, which are data here, not tensors: save the layers behind")
+  check.raises(function() mgpu.load_model "tests/golden/categories/whole.keras" end,
+    "whole.keras: IntegerLookup \"[%w_]+\" reads values, which a model does not have while it is made", "unsupported")
+end)
+
+test("indices are counted along the axis behind the batch, whatever lies outside", function()
+  local function count(x, mode) return L.CategoryEncoding { 3, output_mode = mode or "count" }(x):totable() end
+  check.equal(count(mgpu.tensor { 0, 2, 2, -1 }), { 1, 0, 2 })
+  check.equal(count(mgpu.tensor { { 0, 2, 2 }, { 1, 3, 9 } }), { { 1, 0, 2 }, { 0, 1, 0 } })
+  check.equal(count(mgpu.tensor { { 0, 2, 2 }, { 1, 3, 9 } }, "multi_hot"), { { 1, 0, 1 }, { 0, 1, 0 } })
+  check.equal(count(mgpu.tensor { { { 0, 1 }, { 0, 5 } }, { { 2, 2 }, { 2, -1 } } }),
+    { { { 2, 0, 0 }, { 0, 1, 0 } }, { { 0, 0, 2 }, { 0, 0, 1 } } })
+  check.equal(count(mgpu.zeros { 2, 0 }), { { 0, 0, 0 }, { 0, 0, 0 } })
+end)
+
+test("Discretization compares numbers as they are", function()
+  local function bins(x, edge, options)
+    local given = options or {}
+    given.bin_boundaries = { edge }
+    return L.Discretization(given)(x):totable()
+  end
+  check.equal(bins(mgpu.tensor { 2049, 2048 }, 2048.5, { dtype = "mixed_float16" }), { 1, 0 })
+  check.equal(bins(mgpu.tensor({ 16777217, 16777216 }, { dtype = "int64" }), 16777216.5), { 1, 0 })
+  check.equal(bins(mgpu.tensor({ 1 + 1e-9, 1 }, { dtype = "float64" }), 1 + 5e-10), { 1, 0 })
+  check.equal(bins(mgpu.tensor { 0 / 0 }, 0), { 1 }) -- as in Keras
+  check.raises(function() L.Discretization { { 1, 2, 3 }, num_bins = 2 } end, "3 bin_boundaries make more than")
+end)
+
+test("hashes and salts of odd values are Keras's, or errors", function()
+  local hashing = L.Hashing { 1000003 }
+  check.equal(hashing { -0.5, 0, 0.5 }:totable(), { 537292, 537292, 537292 })
+  check.raises(function() L.HashedCrossing { 5 } { { 1.5 }, { "a" } } end, "takes strings and whole numbers, got 1.5")
+  check.raises(function() L.IntegerLookup { vocabulary = { 1 }, salt = 3, num_oov_indices = 5 } end,
+    'salt needs oov_method = "farmhash"')
+  check.equal(L.TextVectorization { vocabulary = { "a" } } "":shape(), { 0 })
 end)
 
 test("layers that read values say inside of a model that they are for data", function()

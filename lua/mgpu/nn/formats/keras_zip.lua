@@ -57,7 +57,9 @@ local function load_vocabularies(model, archive, file)
     for line in (archive:read(name) .. "\n"):gmatch "(.-)\r?\n" do list[#list + 1] = layer:read_term(line) end
     while list[#list] == "" do list[#list] = nil end
     local idf = file.tensors[path .. "/vars/idf_weights"] or file.tensors[path .. "/idf_weights"]
-    if #list > 0 then layer:set_vocabulary(list, idf and idf:totable()) end
+    local weights = idf and idf:totable() -- filled with zeros where pad_to_max_tokens is set
+    for i = #list + 1, weights and #weights or 0 do weights[i] = nil end
+    if #list > 0 then layer:set_vocabulary(list, weights) end
   end)
 end
 

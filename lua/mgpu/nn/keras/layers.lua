@@ -108,6 +108,10 @@ function M.input_from(config, at)
   if given(config.sparse) or given(config.ragged) then
     objects.fail(at, "InputLayer %q: sparse and ragged inputs are not supported", tostring(config.name))
   end
+  if config.dtype == "string" then
+    objects.fail(at, "InputLayer %q takes texts, which are data here, not tensors: save the layers behind "
+      .. "TextVectorization or StringLookup as a model of their own", tostring(config.name))
+  end
   local dtype = given(config.dtype) and objects.from_policy(config.dtype, at)
   return { name = given(config.name), shape = sizes, batch_size = batch,
     dtype = dtype ~= core.floatx() and dtype or nil }

@@ -51,7 +51,7 @@ local function enable(self, chosen)
   for _, row in ipairs { { "a", sizes }, { "b", { chosen.rank, outputs } } } do
     local part, shape = unpack(row)
     made[part] = self:add_weight { name = ("lora_%s_%s"):format(field, part), shape = shape, dtype = "float32",
-      initializer = chosen[part .. "_initializer"], regularizer = self[field .. "_regularizer"], beside = true }
+      initializer = chosen[part .. "_initializer"], regularizer = self[field .. "_regularizer"], optional = true }
     self[("lora_%s_%s"):format(field, part)] = made[part]
   end
   kernel.trainable = false

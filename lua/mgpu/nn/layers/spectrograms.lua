@@ -29,14 +29,14 @@ local MelSpectrogram = Layer:extend("MelSpectrogram", { positional = 0,
   { "sequence_stride", "integer", min = 1, default = 512 },
   { "sequence_length", "integer", min = 1 },
   { "window", "string|table", default = "hann" },
-  { "sampling_rate", "number", default = 16000 },
+  { "sampling_rate", "number", default = 16000, above = 0 },
   { "num_mel_bins", "integer", min = 1, default = 128 },
   { "min_freq", "number", default = 20 },
   { "max_freq", "number" },
   { "power_to_db", "boolean", default = true },
   { "top_db", "number", default = 80 },
   { "mag_exp", "number", default = 2 },
-  { "min_power", "number", default = 1e-10 },
+  { "min_power", "number", default = 1e-10, above = 0 },
   { "ref_power", "number", default = 1 },
 })
 
@@ -63,6 +63,9 @@ function MelSpectrogram:init()
     self:fail("fft_length must be at least sequence_length (%d), got %d", self.sequence_length, self.fft_length)
   elseif type(self.window) == "string" and not ({ hann = 1, hamming = 1, none = 1 })[self.window] then
     self:fail('option "window" must be "hann", "hamming", "none" or a list, got %q', self.window)
+  elseif type(self.window) == "table" and #self.window ~= (self.sequence_length or self.fft_length) then
+    self:fail("the window has %d numbers, but sequence_length is %d", #self.window,
+      self.sequence_length or self.fft_length)
   end
 end
 
@@ -86,7 +89,8 @@ function MelSpectrogram:call(x)
   local window = self.window ~= "none" and self.window
   local parts = spectra.stft(x, self.sequence_length or self.fft_length, self.sequence_stride, self.fft_length, window)
   local power = ops.sum(ops.square(parts), { axis = -2 }) ^ (self.mag_exp / 2)
-  local weights = core.tensor(mel_weights(self), { dtype = x:dtype(), device = x:device() })
+  self.mel = self.mel or mel_weights(self) -- the same in each call
+  local weights = core.tensor(self.mel, { dtype = x:dtype(), device = x:device() })
   local bands = ops.matmul(power, weights)
   if self.power_to_db then
     local ref = 10 * math.log(math.max(math.abs(self.ref_power), self.min_power)) / math.log(10)

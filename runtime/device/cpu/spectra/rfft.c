@@ -34,6 +34,7 @@ static mg_status prepare(mg_kernel_plan *plan, const mg_port *time) {
     s->fft = mg_fft_make(s->n);
     if (!s->fft) return MG_OOM;
     s->team = mg_cpu_team(mg_count(time) * 4);
+    if (s->team > s->rows) s->team = s->rows ? (int)s->rows : 1;
     s->thread_doubles = 2 * s->n + mg_fft_room(s->fft);
     plan->scratch = (size_t)s->team * (size_t)s->thread_doubles * sizeof(double);
     return MG_OK;

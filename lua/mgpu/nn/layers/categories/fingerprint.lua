@@ -153,4 +153,18 @@ end
 --- bucket(hash, n) -> the hash modulo n, as a number.
 function M.bucket(hash, n) return tonumber(hash % ffi.cast("uint64_t", n)) end
 
+--- salted(layer): its option salt, a number or two, becomes two numbers. Errors: another length.
+function M.salted(layer)
+  if type(layer.salt) == "number" then layer.salt = { layer.salt, layer.salt } end
+  if layer.salt and #layer.salt ~= 2 then
+    layer:fail("salt must be one or two whole numbers, got %d", #layer.salt)
+  end
+end
+
+--- bin(value, salt, n) -> the bin, below n, of a string or a whole number: by SipHash64 with a salt, else FarmHash64.
+function M.bin(value, salt, n)
+  local text = type(value) == "string" and value or ("%.0f"):format(value)
+  return M.bucket(salt and M.sip(text, salt[1], salt[2]) or M.farm(text), n)
+end
+
 return M

@@ -9,9 +9,8 @@ local values = require "mgpu.nn.layers.categories.values"
 
 local M = {}
 
-local function text_of(value) return type(value) == "string" and value or ("%.0f"):format(value) end
-
-local function whole(value) return value < 0 and math.ceil(value) or math.floor(value) end
+-- Without its fraction, as Keras casts it; and without the sign of -0.
+local function whole(value) return (value < 0 and math.ceil(value) or math.floor(value)) + 0 end
 
 --- Hashing {num_bins, mask_value =, salt =, output_mode = "int"}: the bin of each value, by a hash of its text.
 -- The hash is FarmHash64, or with a salt (a whole number or two) SipHash64: the same bins as in Keras. mask_value: its
@@ -30,10 +29,7 @@ local Hashing = Layer:extend("Hashing", { positional = 1,
   { "output_mode", "string", default = "int", values = { "int", "one_hot", "multi_hot", "count" } },
 })
 
-function Hashing:init()
-  if type(self.salt) == "number" then self.salt = { self.salt, self.salt } end
-  if self.salt and #self.salt ~= 2 then self:fail("salt must be one or two whole numbers, got %d", #self.salt) end
-end
+function Hashing:init() fingerprint.salted(self) end
 
 Hashing.call, Hashing.reads_values = values.refuse_call, true
 
@@ -42,9 +38,7 @@ function Hashing:apply(x)
   if masked then bins = bins - 1 end
   local function bin(value)
     if masked and value == self.mask_value then return 0 end
-    local text = text_of(type(value) == "number" and whole(value) or value)
-    local hash = self.salt and fingerprint.sip(text, self.salt[1], self.salt[2]) or fingerprint.farm(text)
-    return fingerprint.bucket(hash, bins) + (masked and 1 or 0)
+    return fingerprint.bin(type(value) == "number" and whole(value) or value, self.salt, bins) + (masked and 1 or 0)
   end
   if type(x) ~= "string" and type(x) ~= "table" and not core.is_tensor(x) then
     self:fail("takes strings, numbers or tensors with values, got %s", type(x))
@@ -87,6 +81,7 @@ function HashedCrossing:apply(features)
     row = row + 1
     for _, list in ipairs(columns) do
       local value = list[row]
+      if type(value) == "number" and value % 1 ~= 0 then self:fail("takes strings and whole numbers, got %g", value) end
       hash = fingerprint.cat(hash, type(value) == "string" and fingerprint.farm(value)
         or fingerprint.whole(value))
     end

@@ -3,7 +3,6 @@
 -- Indices: 0 for the mask token, if there is one and output_mode is "int"; then num_oov_indices for values that are not
 -- in the vocabulary; then the vocabulary, in its order. The option `vocabulary` holds what adapt and set_vocabulary
 -- chose, without special tokens, so configurations and files have it.
-local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local fingerprint = require "mgpu.nn.layers.categories.fingerprint"
 local Layer = require "mgpu.nn.layer"
@@ -19,8 +18,10 @@ local function oov_start(self) return self.mask_token ~= nil and self.output_mod
 local function token_start(self) return oov_start(self) + self.num_oov_indices end
 
 function Lookup:init()
-  if type(self.salt) == "number" then self.salt = { self.salt, self.salt } end
-  if self.salt and #self.salt ~= 2 then self:fail("salt must be one or two whole numbers, got %d", #self.salt) end
+  fingerprint.salted(self)
+  if self.salt and self.kind == "number" and self.oov_method == "floormod" then
+    self:fail 'salt needs oov_method = "farmhash"'
+  end
   if self.invert and self.output_mode ~= "int" then self:fail 'invert needs output_mode = "int"' end
   if self.pad_to_max_tokens and not self.max_tokens then self:fail "pad_to_max_tokens needs max_tokens" end
   local list = self.vocabulary
@@ -107,12 +108,7 @@ function Lookup:adapt(data)
       total = total + 1
     end
   end
-  if type(data) == "table" and data.iter then
-    checks.ends(self.class_name .. ": adapt", data)
-    for batch in data:iter() do add(batch) end
-  else
-    add(data)
-  end
+  values.each_batch(self.class_name .. ": adapt", data, add)
   local list, idf = {}, nil
   for value in pairs(counts) do list[#list + 1] = value end
   if #list == 0 then self:fail "adapt: the data have no values" end
@@ -136,9 +132,7 @@ local function index_of(self, value)
   if n == 0 then self:fail("%q is not in the vocabulary, and num_oov_indices is 0", tostring(value)) end
   if n == 1 then return oov_start(self) end
   if type(value) == "number" and self.oov_method == "floormod" then return oov_start(self) + value % n end
-  local text = type(value) == "string" and value or ("%.0f"):format(value)
-  local hash = self.salt and fingerprint.sip(text, self.salt[1], self.salt[2]) or fingerprint.farm(text)
-  return oov_start(self) + fingerprint.bucket(hash, n)
+  return oov_start(self) + fingerprint.bin(value, self.salt, n)
 end
 
 local function term_of(self, index)

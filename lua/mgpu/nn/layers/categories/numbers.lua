@@ -1,10 +1,10 @@
 --- Layers that turn numbers into categories: CategoryEncoding, Discretization. RETURNS the classes by name.
-local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local Layer = require "mgpu.nn.layer"
 local values = require "mgpu.nn.layers.categories.values"
 
+local ops = core.ops
 local M = {}
 
 --- CategoryEncoding {num_tokens, output_mode = "multi_hot"}: indices from 0 to num_tokens - 1 as vectors of num_tokens.
@@ -89,6 +89,9 @@ end
 
 -- ---- Discretization -------------------------------------------------------------------------------
 
+-- Dtypes whose numbers float32 holds.
+local NARROW = { float32 = true, float16 = true, bfloat16 = true, uint8 = true, bool = true }
+
 --- Discretization {bin_boundaries =, num_bins =, epsilon = 0.01, output_mode = "int"}: the bin of each number, from 0.
 -- Bin i holds numbers from boundary i on and below boundary i + 1. With num_bins instead, layer:adapt(data) chooses
 -- boundaries so that bins hold about equally many numbers; epsilon: the error of these shares.
@@ -108,7 +111,13 @@ function Discretization:init()
   for i, v in ipairs(self.bin_boundaries or {}) do
     if type(v) ~= "number" then self:fail("bin_boundaries must hold numbers, entry %d is a %s", i, type(v)) end
   end
+  -- adapt leaves both, and so do files
+  if self.bin_boundaries and self.num_bins and #self.bin_boundaries + 1 > self.num_bins then
+    self:fail("%d bin_boundaries make more than num_bins = %d bins", #self.bin_boundaries, self.num_bins)
+  end
 end
+
+Discretization.autocast = false -- the numbers decide, not what a half makes of them
 
 function Discretization:output_dtype() return self.output_mode == "int" and "int32" or self.compute_dtype end
 
@@ -125,12 +134,7 @@ function Discretization:adapt(data)
     values.each(values.plain(batch), function(v) list[#list + 1] = single(v) end)
     summary = merged(summarized(list, self.epsilon), summary, self.epsilon)
   end
-  if type(data) == "table" and data.iter then
-    checks.ends("Discretization: adapt", data)
-    for batch in data:iter() do add(batch) end
-  else
-    add(data)
-  end
+  values.each_batch("Discretization: adapt", data, add)
   if #summary.values == 0 then self:fail "adapt: there are no data" end
   local list = compressed(summary, 1 / self.num_bins).values
   list[#list] = nil
@@ -141,9 +145,11 @@ function Discretization:call(x)
   local list, shape = self.bin_boundaries, x:shape()
   if not list then self:fail "has no boundaries yet: call adapt, or give bin_boundaries" end
   shape[#shape + 1] = 1
-  local edges = core.tensor(#list > 0 and list or { math.huge }, { device = x:device() })
-  local bins = x:to "float32":reshape(shape):ge(edges)
-  return values.encode(bins:to "int32":sum(-1), self.output_mode, #list + 1, self:output_dtype())
+  local wide = NARROW[x:dtype()] and "float32" or "float64" -- holds each number of x
+  local edges = core.tensor(#list > 0 and list or { math.huge }, { dtype = wide, device = x:device() })
+  local below = ops.lt(x:to(wide):reshape(shape), edges) -- a NaN is below none
+  return values.encode(#list - ops.sum(ops.cast(below, { dtype = "int32" }), { axis = -1 }), self.output_mode,
+    #list + 1, self:output_dtype())
 end
 
 M.Discretization = Discretization

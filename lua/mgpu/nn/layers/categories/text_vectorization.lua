@@ -154,12 +154,12 @@ function TextVectorization:apply(x)
     if not self.output_sequence_length then longest = math.max(longest, #rows[i]) end
   end
   local fill = self.output_mode == "int" and 0 or -1 -- encode leaves -1 out
-  if self.output_mode ~= "int" then longest = math.max(longest, 1) end
+  if self.output_mode ~= "int" then longest = math.max(longest, 1) end -- a tensor of no numbers has no rows
   for _, row in ipairs(rows) do
     for i = #row + 1, longest do row[i] = fill end
     for i = #row, longest + 1, -1 do row[i] = nil end
   end
-  if longest == 0 then return core.ops.full({ #rows, 0 }, 0, "int64") end
+  if longest == 0 then return core.ops.full(single and { 0 } or { #rows, 0 }, 0, "int64") end
   local y = words:encoded(core.tensor(rows, { dtype = "int64" }))
   return single and y[1] or y
 end

@@ -1,6 +1,8 @@
 --- What the layers for categories read and return: nested tables of strings or numbers, and encoded indices.
+local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 
+local ops = core.ops
 local M = {}
 
 local function is_text(x) return type(x) == "string" or type(x) == "table" and (x[1] == nil or is_text(x[1])) end
@@ -34,7 +36,35 @@ end
 
 --- refuse_call(layer): the `call` of layers that read values, which models do not have when they are built.
 function M.refuse_call(layer)
-  layer:fail "reads values, which a model does not have while it is made: use it on data, as in dataset:map"
+  core.fail("unsupported", ("%s %q reads values, which a model does not have while it is made: use it on data, as in "
+    .. "dataset:map"):format(layer.class_name, layer.name))
+end
+
+--- each_batch(who, data, add): calls add(batch) for each batch of a dataset, or add(data) for anything else.
+-- Errors: a dataset without an end.
+function M.each_batch(who, data, add)
+  if type(data) ~= "table" or not data.iter then return add(data) end
+  checks.ends(who, data)
+  for batch in data:iter() do add(batch) end
+end
+
+-- How often each of the `depth` indices stands along the axis of {...}, int64 {..., depth}; others count nowhere.
+local function counts(indices, depth, axis)
+  local order, shape = {}, indices:shape()
+  for i = 1, #shape do
+    if i ~= axis then order[#order + 1] = i end
+  end
+  order[#shape] = axis
+  local lines, n = 1, table.remove(shape, axis)
+  for _, size in ipairs(shape) do lines = lines * size end
+  shape[#shape + 1] = depth
+  local flat = ops.permute(indices, { order = order }):reshape { lines, n }
+  local inside = ops.logical_and(ops.ge(flat, 0), ops.lt(flat, depth))
+  local places = ops.where(inside, ops.cast(flat, { dtype = "int64" }), depth) + ops.iota({ lines, 1 }, 1, "int64")
+    * (depth + 1)
+  local sums = ops.scatter_add(ops.full({ lines * n }, 1, "int64"), places:reshape { -1 },
+    { axis = 1, size = lines * (depth + 1) })
+  return sums:reshape { lines, depth + 1 }:slice { {}, { 1, depth } }:reshape(shape)
 end
 
 --- encode(indices, mode, depth, dtype) -> the tensor of indices as "int", "one_hot", "multi_hot" or "count" says.
@@ -52,8 +82,8 @@ function M.encode(indices, mode, depth, dtype)
     end
     return indices:one_hot(depth, dtype)
   end
-  local hot, axis = indices:one_hot(depth, dtype), #shape > 1 and 2 or 1
-  return mode == "count" and hot:sum(axis) or hot:max(axis)
+  local found = counts(indices, depth, #shape > 1 and 2 or 1)
+  return (mode == "count" and found or found:minimum(1)):to(dtype)
 end
 
 return M
