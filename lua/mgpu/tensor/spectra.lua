@@ -39,12 +39,12 @@ function M.irfft(spectrum, ...)
     fail("irfft: a spectrum has the shape {..., 2, frequencies}, got {%s}", table.concat(shape, ", "))
   end
   n = arguments.whole("irfft", "length", n or math.max(2 * (shape[rank] - 1), 1), 1)
-  local weights = {}
-  for k = 0, math.floor(n / 2) do weights[k + 1] = (k == 0 or 2 * k == n) and 1 or 2 end
+  local k = ops.iota({ math.floor(n / 2) + 1 }, 1, "int64")
+  local weights = ops.where(ops.logical_or(ops.eq(k, 0), ops.eq(k * 2, n)), 1, 2) -- frequencies that stand for two
   local dtype = spectrum:dtype()
   local wide = dtype:find "16$" and "float32" or dtype -- the sums of halves may be too large for them
-  spectrum = ops.cast(spectrum, { dtype = wide })
-  local sums = ops.rfft_transpose(resized(spectrum, rank, #weights) * row(spectrum, weights), { length = n })
+  spectrum = resized(ops.cast(spectrum, { dtype = wide }), rank, k:count())
+  local sums = ops.rfft_transpose(spectrum * ops.cast(weights, { dtype = wide }), { length = n })
   return ops.cast(sums / n, { dtype = dtype })
 end
 
@@ -75,13 +75,15 @@ local function window_numbers(who, window, sequence_length, fft_length)
   return numbers
 end
 
+local LONGEST = 2 ^ 24 -- window: its numbers are made in Lua
+
 -- The options that stft and istft share, checked.
 local function read_frames(who, length, stride, fft_length)
   arguments.whole(who, "sequence_length", length, 1)
   arguments.whole(who, "sequence_stride", stride, 1)
   arguments.whole(who, "fft_length", fft_length, 1)
-  if fft_length < length then
-    fail("%s: fft_length must be at least sequence_length (%d), got %d", who, length, fft_length)
+  if fft_length < length or fft_length > LONGEST then
+    fail("%s: fft_length must be from sequence_length (%d) to %d, got %.0f", who, length, LONGEST, fft_length)
   end
 end
 
@@ -93,15 +95,13 @@ end
 
 -- x {..., samples} with `margin` samples at each end, mirrored without repeating the edge.
 local function mirrored(x, margin)
-  local n, index = x:shape()[x:rank()], {}
+  local n = x:shape()[x:rank()]
   if margin == 0 then return x end
   if margin >= n then
     fail("stft: with center, a signal needs more than fft_length / 2 = %d samples, got %d", margin, n)
   end
-  for i = -margin, n + margin - 1 do
-    index[#index + 1] = i < 0 and -i or i >= n and 2 * (n - 1) - i or i
-  end
-  return ops.gather(x, core.tensor(index, { dtype = "int32", device = x:device() }), { axis = -1 })
+  local from_first = ops.abs(ops.iota({ n + 2 * margin }, 1, "int32") - margin)
+  return ops.gather(x, n - 1 - ops.abs(n - 1 - from_first), { axis = -1 })
 end
 
 --- stft(x, sequence_length, sequence_stride, fft_length, window = "hann", center = true) -> {..., frames, 2,

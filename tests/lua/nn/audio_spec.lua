@@ -93,6 +93,9 @@ end
 test("wrong options of spectrograms and transforms are errors that say what is wrong", function()
   local x = mgpu.zeros { 40 }
   check.raises(function() L.MelSpectrogram { fft_length = 8, sequence_length = 9 } end, "fft_length must be at least")
+  check.raises(function()
+    frames:istft { sequence_length = 8, sequence_stride = 4, fft_length = 2 ^ 31 }
+  end, "istft: fft_length must be from sequence_length (8) to 16777216, got 2147483648")
   check.raises(function() L.MelSpectrogram { window = "hanning" } end, '"hann", "hamming", "none" or a list')
   check.raises(function() L.MelSpectrogram { fft_length = 8 } (mgpu.zeros { 1, 2, 3 }) end, "which may be missing")
   check.raises(function() L.STFTSpectrogram { frame_length = 8, frame_step = 9 } end, "frame_step must be at most")
