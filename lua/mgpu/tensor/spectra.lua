@@ -75,7 +75,7 @@ local function window_numbers(who, window, sequence_length, fft_length)
   return numbers
 end
 
-local LONGEST = 2 ^ 24 -- window: its numbers are made in Lua
+local LONGEST = 2 ^ 24 -- of windows: their numbers are made in Lua
 
 -- The options that stft and istft share, checked.
 local function read_frames(who, length, stride, fft_length)

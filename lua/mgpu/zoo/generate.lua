@@ -106,7 +106,8 @@ local function attend(block, x, at, seen)
   return attention.output_dense(swapped(ops.matmul(weights, v)))
 end
 
--- A function of ids {1, n} and their first position, a tensor {} -> the logits {vocabulary} behind the last of them.
+-- Two functions: of ids {1, n} and their first position, a tensor {} -> what the blocks make of them; and of that ->
+-- the logits {vocabulary} behind the last id.
 local function cached_model(model, length)
   local parts = parts_of(model)
   for _, block in ipairs(parts.blocks) do
@@ -126,7 +127,9 @@ local function cached_model(model, length)
       x = x + attend(block, block.norm_1(x), at, seen)
       x = x + block.dense_2(block.gelu(block.dense_1(block.norm_2(x))))
     end
-    local last = x:slice { {}, { n, n } }
+    return x
+  end, function(x)
+    local last = x:slice { {}, { -1, -1 } }
     return parts.words(parts.norm(last), { reverse = true }):reshape { -1 }
   end
 end
@@ -148,20 +151,21 @@ end
 
 -- A function of all ids so far and of a random number -> the next id, computed with kept keys and values.
 local function with_cache(model, length, chosen)
-  local forward = cached_model(model, length)
-  local step = mgpu.jit(function(ids, at, chance) return choose(forward(ids, at), chance, chosen) end)
+  local forward, logits_of = cached_model(model, length)
+  local read = mgpu.jit(function(ids, at) forward(ids, at) end)
+  local step = mgpu.jit(function(ids, at, chance) return choose(logits_of(forward(ids, at)), chance, chosen) end)
   local done = 0
   return function(ids, chance)
-    local id
-    while done < #ids do
-      local n = #ids - done >= CHUNK and CHUNK or 1
-      local new = mgpu.tensor({ { unpack(ids, done + 1, done + n) } }, { dtype = "int32" })
-      id = core.no_grad(function()
-        return step(new, mgpu.tensor(done, { dtype = "int32" }), mgpu.tensor(chance))
-      end)
-      done = done + n
-    end
-    return id:item()
+    return core.no_grad(function()
+      while true do
+        local n = #ids - done >= CHUNK and CHUNK or 1
+        local new = mgpu.tensor({ { unpack(ids, done + 1, done + n) } }, { dtype = "int32" })
+        local at = mgpu.tensor(done, { dtype = "int32" })
+        done = done + n
+        if done == #ids then return step(new, at, mgpu.tensor(chance)):item() end
+        read(new, at)
+      end
+    end)
   end
 end
 
