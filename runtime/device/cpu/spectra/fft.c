@@ -6,7 +6,8 @@
  * three transforms of a power of two compute.
  *
  * Our own, since Debian 12 has no library that fits: FFTW is under the GPL, kissfft is slow for
- * large primes, and pocketfft is not packaged. Compiled once, without wide vectors: a spectrum is a small part of a training step. */
+ * large primes, and pocketfft is not packaged. Compiled once, without wide vectors: a spectrum is a
+ * small part of a training step. */
 #include "core/alloc.h"
 #include "device/cpu/spectra/spectra.h"
 #include <math.h>
