@@ -66,6 +66,8 @@ void bind_replace_pairs(lua_State *L);
 mg_tensor **bind_new_tensor(lua_State *L);
 /* Puts an owned tensor into the userdata at place, or raises the stored error if it is NULL. */
 void bind_fill(lua_State *L, mg_tensor **place, mg_tensor *owned);
+/* Pushes result k, from 0, of a tensor of an op that has several. */
+void bind_push_result(lua_State *L, mg_tensor *of, int k);
 /* The tensor at index, borrowed; NULL if it is something else. Raises if the tensor was freed. */
 mg_tensor *bind_to_tensor(lua_State *L, int index);
 /* The same, but NULL for a tensor that was freed. */
@@ -151,12 +153,12 @@ void bind_set_root(lua_State *L);
 
 /* The functions that each file adds to mgpu.core; each list ends with {NULL, NULL}. */
 extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested[],
-    mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_device[], mg_bind_memory[],
-    mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[], mg_bind_store[], mg_bind_zip[],
-    mg_bind_checkpoint[], mg_bind_h5[], mg_bind_image[], mg_bind_source[], mg_bind_terminal[],
-    mg_bind_source_csv[], mg_bind_elements[], mg_bind_transform[], mg_bind_datasets[],
-    mg_bind_source_files[], mg_bind_tfrecord[], mg_bind_library[], mg_bind_world[],
-    mg_bind_world_values[], mg_bind_world_messages[];
+    mg_bind_variable[], mg_bind_grad[], mg_bind_jit[], mg_bind_loop[], mg_bind_device[],
+    mg_bind_memory[], mg_bind_random[], mg_bind_data[], mg_bind_io[], mg_bind_json[],
+    mg_bind_store[], mg_bind_zip[], mg_bind_checkpoint[], mg_bind_h5[], mg_bind_image[],
+    mg_bind_source[], mg_bind_terminal[], mg_bind_source_csv[], mg_bind_elements[],
+    mg_bind_transform[], mg_bind_datasets[], mg_bind_source_files[], mg_bind_tfrecord[],
+    mg_bind_library[], mg_bind_world[], mg_bind_world_values[], mg_bind_world_messages[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */

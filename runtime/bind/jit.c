@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "graph/loop.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,12 +207,13 @@ static void check_nesting(lua_State *L) {
 
 /* The metamethod __call: returns what fn would have returned.
  *
- * Inside another trace, fn's ops become part of the outer trace; while a gradient is recorded, the
- * history of the ops is needed, which a plan does not have. In both cases fn is simply called. */
+ * Inside another trace, or the function of a scan, fn's ops become part of that; while a gradient
+ * is recorded, the history of the ops is needed, which a plan does not have. In both cases fn is
+ * simply called. */
 static int jit_call(lua_State *L) {
     bind_jitted *j = bind_check_jitted(L);
     bind_poll(L);
-    if (!mg_trace_current() && !mg_recording()) return call_plan(L, j);
+    if (!mg_trace_current() && !mg_loop_current() && !mg_recording()) return call_plan(L, j);
     check_nesting(L);
     bind_jit_push_function(L);
     lua_replace(L, 1);
@@ -381,7 +383,7 @@ static int core_jit(lua_State *L) {
 
 /* tracing() -> whether a trace is open: then tensors have no values. */
 static int core_tracing(lua_State *L) {
-    lua_pushboolean(L, mg_trace_current() != NULL);
+    lua_pushboolean(L, mg_trace_current() || mg_loop_current());
     return 1;
 }
 

@@ -8,6 +8,7 @@
 #include "core/context.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "ops/attrs.h"
 #include <math.h>
 #include <string.h>
 
@@ -270,6 +271,21 @@ static void read_attrs(op_call *c) {
 
 /* ---- the call, and the table of ops ---- */
 
+void bind_push_result(lua_State *L, mg_tensor *of, int k) {
+    const mg_result_attrs attrs = {.number = k};
+    mg_tensor **place = bind_new_tensor(L);
+    bind_fill(L, place, mg_apply(mg_op_find("result"), &of, 1, &attrs));
+}
+
+/* Pushes all results of the tensor on top of the stack, which belongs to an op that has several.
+ * Returns their number. */
+static int push_results(lua_State *L, mg_tensor *of) {
+    const int n = mg_result_count(of);
+    luaL_checkstack(L, n + 4, of->op->name);
+    for (int k = 0; k < n; k++) bind_push_result(L, of, k);
+    return n;
+}
+
 /* Every op's Lua function; the row of the op table is upvalue 1.
  *
  * mg_apply checks shapes and dtypes, so errors come at the user's line, and computes nothing.
@@ -296,17 +312,18 @@ static int call_op(lua_State *L) {
     mg_tensor **place = bind_new_tensor(L); /* before anything is owned */
     bind_fill(L, place,
               mg_apply(c.op, c.inputs, c.n_inputs, c.op->attrs_size ? attrs.bytes : NULL));
+    const int n = c.op->n_results ? push_results(L, *place) : 1;
     mg_context_get()->where = NULL;
-    mg_status status = mg_eval_pending(*place);
+    mg_status status = mg_eval_pending(n ? bind_to_tensor(L, -1) : *place);
     if (status != MG_OK) return bind_raise(L);
-    return 1;
+    return n;
 }
 
 /* For the visible ops it is the table of tensor methods, so `t:name` needs no further wrapper. */
 void bind_open_ops(lua_State *L, bool hidden) {
     for (int i = 0; i < mg_op_count(); i++) {
         const mg_op *op = mg_op_at(i);
-        if ((op->flags & MG_OP_HIDDEN) && !hidden) continue;
+        if ((op->flags & MG_OP_INTERNAL) || ((op->flags & MG_OP_HIDDEN) && !hidden)) continue;
         /* a light userdata: rows are constants of the library */
         lua_pushlightuserdata(L, (void *)(uintptr_t)op);
         lua_pushcclosure(L, call_op, 1);
@@ -317,9 +334,11 @@ void bind_open_ops(lua_State *L, bool hidden) {
 /* op_rows() -> array of {name, doc, example, inputs (-1: any number), hidden, differentiable,
  * elementwise, attrs}, for help texts, the manual and tests. */
 int bind_op_rows(lua_State *L) {
+    int n = 0;
     lua_createtable(L, mg_op_count(), 0);
     for (int i = 0; i < mg_op_count(); i++) {
         const mg_op *op = mg_op_at(i);
+        if (op->flags & MG_OP_INTERNAL) continue;
         lua_newtable(L);
         lua_pushstring(L, op->name), lua_setfield(L, -2, "name");
         lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
@@ -327,7 +346,7 @@ int bind_op_rows(lua_State *L) {
         lua_pushinteger(L, op->max_inputs == 255 ? -1 : op->min_inputs),
             lua_setfield(L, -2, "inputs");
         lua_pushboolean(L, op->flags & MG_OP_HIDDEN), lua_setfield(L, -2, "hidden");
-        lua_pushboolean(L, op->grad != NULL), lua_setfield(L, -2, "differentiable");
+        lua_pushboolean(L, op->grad || op->grad_many), lua_setfield(L, -2, "differentiable");
         lua_pushboolean(L, op->elementwise != 0), lua_setfield(L, -2, "elementwise");
         lua_newtable(L);
         for (int k = 0; k < op->n_attrs; k++) {
@@ -337,7 +356,7 @@ int bind_op_rows(lua_State *L) {
             lua_rawseti(L, -2, k + 1);
         }
         lua_setfield(L, -2, "attrs");
-        lua_rawseti(L, -2, i + 1);
+        lua_rawseti(L, -2, ++n);
     }
     return 1;
 }

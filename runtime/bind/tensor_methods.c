@@ -157,7 +157,12 @@ static int core_copy_to(lua_State *L) {
     bind_poll(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "to");
     mg_device *d = lua_isnoneornil(L, 2) ? t->device : bind_device(L, luaL_checkstring(L, 2));
-    if (mg_trace_current()) {
+    if (t->in_loop && d != t->device)
+        bind_fail(L, MG_USAGE,
+                  "to: inside the function of mgpu.scan nothing is moved from %s to %s: move it "
+                  "before, and pass it in xs or in the carry",
+                  t->device->name, d->name);
+    if (mg_trace_current() || t->in_loop) {
         if (d != t->device)
             bind_fail(L, MG_USAGE,
                       "to: inside mgpu.jit (or fit) nothing is moved from %s to %s: give layers a "

@@ -10,11 +10,16 @@
 #include <stdint.h>
 
 typedef struct mg_device mg_device;
+typedef struct mg_op mg_op;
+typedef struct mg_tensor mg_tensor;
 
 typedef struct mg_context {
     uint16_t trace;    /* serial number of the open trace, never 0; 0: none is open */
     uint64_t n_draws;  /* random draws made so far in the open trace */
     const char *where; /* the user's line, an interned "file:line"; or NULL */
+    /* While the body of a loop is traced: makes the draws of all steps outside of it, and returns
+     * the parameter for those of one step. Else NULL. */
+    mg_tensor *(*draw)(const mg_op *op, const void *attrs);
 } mg_context;
 
 /* The calling thread's context; never NULL. */

@@ -5,6 +5,7 @@
 #include "core/tensor.h"
 #include "core/alloc.h"
 #include "core/context.h"
+#include "core/loop.h"
 #include "core/variable.h"
 
 /* internal_tensors are those the runtime keeps for itself; they are in live_tensors too. */
@@ -83,6 +84,14 @@ mg_tensor *mg_tensor_varread(mg_variable *v) {
     return t;
 }
 
+mg_tensor *mg_tensor_parameter(mg_dtype dtype, const mg_shape *shape, mg_device *device) {
+    mg_tensor *t = leaf(MG_PARAMETER, dtype, shape, device);
+    if (!t) return NULL;
+    t->trace = mg_context_get()->trace;
+    t->in_loop = true;
+    return t;
+}
+
 /* From any thread. */
 mg_tensor *mg_tensor_retain(mg_tensor *t) {
     atomic_fetch_add(&t->refs, 1);
@@ -97,8 +106,8 @@ static void put_on_dead_list(mg_tensor *t) {
 }
 
 /* Frees the waiting tensors. Their inputs may join the list meanwhile, so a chain of any length is
- * released in a loop. Releasing a variable may release tensors too: that inner call leaves its work
- * to this loop. */
+ * released in a loop. Releasing a variable or a loop may release tensors too: that inner call
+ * leaves its work to this loop. */
 static void drain_dead_list(void) {
     if (draining) return;
     draining = true;
@@ -108,6 +117,7 @@ static void drain_dead_list(void) {
         for (int i = 0; i < t->n_inputs; i++) put_on_dead_list(t->inputs[i]);
         mg_buffer_release(t->buffer);
         mg_variable_release(t->variable);
+        mg_loop_release(t->loop);
         mg_free(t);
         atomic_fetch_sub(&live_tensors, 1);
     }

@@ -15,6 +15,7 @@
 typedef struct mg_device mg_device;
 typedef struct mg_op mg_op;
 typedef struct mg_variable mg_variable;
+typedef struct mg_loop mg_loop;
 
 /* ---- buffers: blocks of device memory, made by mg_buffer_new (device/buffer.h). Counted. ---- */
 
@@ -45,7 +46,8 @@ typedef enum mg_tensor_kind {
     MG_LAZY,     /* op and inputs; may also have a buffer while a recording holds its history */
     MG_VALUE,    /* a buffer, no history */
     MG_ARGUMENT, /* placeholder of a trace: the index-th tensor argument of the call */
-    MG_VARREAD   /* placeholder of a trace: the value of `variable` at entry */
+    MG_VARREAD,  /* placeholder of a trace: the value of `variable` at entry */
+    MG_PARAMETER /* of the body of a loop (core/loop.h) */
 } mg_tensor_kind;
 
 typedef struct mg_tensor {
@@ -56,11 +58,14 @@ typedef struct mg_tensor {
     mg_shape shape;
     mg_device *device; /* where it lies; devices live as long as the runtime */
     bool any_device;   /* made of constants and random draws only: computed wherever it is used */
+    bool in_loop;      /* depends on a parameter of a loop: has no value of its own */
+    bool made_in_loop; /* made while the body of a loop was traced */
     mg_buffer *buffer; /* owned, or NULL */
     const mg_op *op;   /* of MG_LAZY */
     void *attrs;       /* op->attrs_size bytes, in the same block as the tensor */
     const char *where; /* interned "file:line" of the user, while tracing; else NULL */
     mg_variable *variable; /* of MG_VARREAD, retained */
+    mg_loop *loop;         /* of a scan, retained */
     int32_t index;         /* of MG_ARGUMENT */
     uint32_t seed;         /* of a random op: the key, unused inside a trace ... */
     uint64_t draw;         /* ... and the ordinal; inside a trace counted from the run's base */
@@ -77,6 +82,8 @@ mg_tensor *mg_tensor_from_buffer(mg_buffer *b, mg_dtype dtype, const mg_shape *s
 /* Placeholders of the open trace. Owned. */
 mg_tensor *mg_tensor_argument(int index, mg_dtype dtype, const mg_shape *shape, mg_device *device);
 mg_tensor *mg_tensor_varread(mg_variable *v);
+/* A parameter of a loop. Owned. */
+mg_tensor *mg_tensor_parameter(mg_dtype dtype, const mg_shape *shape, mg_device *device);
 
 mg_tensor *mg_tensor_retain(mg_tensor *t);
 /* Accepts NULL. */

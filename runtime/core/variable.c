@@ -156,6 +156,11 @@ void mg_variable_remove_from(mg_variable *v, mg_device *d) {
 
 /* The name is copied; the value is retained. */
 mg_variable *mg_variable_new(mg_tensor *value, const char *name, bool trainable) {
+    if (value->in_loop) {
+        mg_fail(MG_USAGE, "variable: its value depends on a step of mgpu.scan, whose function is "
+                          "only being traced: make variables before");
+        return NULL;
+    }
     mg_variable *v = mg_alloc_zero(sizeof *v);
     if (!v) return NULL;
     atomic_init(&v->refs, 1);

@@ -77,15 +77,44 @@ static void print_where(mg_string_buffer *t, const mg_lowered *l, int i, bool wh
     mg_string_buffer_add(t, "\n");
 }
 
+static void print_steps(mg_string_buffer *t, const mg_lowered *l, int depth, bool where);
+
+/* The body of a loop: what its values stand for, then its steps. */
+static void print_loop(mg_string_buffer *t, const mg_step *s, const mg_lowered *body, int depth,
+                       bool where) {
+    static const char *const roles[] = {"given", "carry", "row"};
+    const mg_step_loop *loop = s->loop;
+    for (int e = 0; e < body->graph.n_external; e++) {
+        if (loop->input[e] < 0) continue;
+        const mg_value *v = &body->graph.values[e];
+        mg_string_buffer_add(t, "%*s%%%d:%s%s = %s(%%%d)\n", 2 * depth, "", e,
+                             mg_dtype_name(v->dtype), MG_SHAPE_TEXT(&v->shape),
+                             roles[loop->operands[loop->input[e]].role], s->in[loop->input[e]]);
+    }
+    print_steps(t, body, depth, where);
+    for (int r = 0; r < loop->n_roots; r++) {
+        const mg_loop_root *root = &loop->roots[r];
+        mg_string_buffer_add(t, "%*s", 2 * depth, "");
+        if (root->carry >= 0)
+            mg_string_buffer_add(t, "next carry %d = %%%d", root->carry, root->external);
+        else
+            mg_string_buffer_add(t, "stack %%%d", root->external);
+        if (root->out >= 0) mg_string_buffer_add(t, " -> %%%d", s->out[root->out]);
+        mg_string_buffer_add(t, "\n");
+    }
+}
+
 /* A batch of fused steps shows its expression once, in the line before. */
-static void print_step(mg_string_buffer *t, const mg_lowered *l, int i, bool where) {
+static void print_step(mg_string_buffer *t, const mg_lowered *l, int i, int depth, bool where) {
     const mg_step *s = &l->graph.steps[i];
     const char *phase = i < l->graph.n_compute ? "" : "commit ";
+    mg_string_buffer_add(t, "%*s", 2 * depth, "");
     if (s->batch_count > 1) { /* the first of a batch; for the others it is 0 */
         mg_string_buffer_add(t, "%s%d %s", phase, s->batch_count,
                              s->fused ? "alike: " : "in a bucket");
         if (s->fused) print_expression(t, s->fused);
         print_where(t, l, i, where && s->fused);
+        mg_string_buffer_add(t, "%*s", 2 * depth, "");
     }
     mg_string_buffer_add(t, "%s%s", phase, s->batch_count == 1 ? "" : "  ");
     for (int k = 0; k < s->n_out; k++) {
@@ -101,13 +130,21 @@ static void print_step(mg_string_buffer *t, const mg_lowered *l, int i, bool whe
         mg_string_buffer_add(t, " ");
         print_expression(t, s->fused);
     }
+    if (s->loop)
+        mg_string_buffer_add(t, " steps=%lld%s", (long long)s->loop->steps,
+                             s->loop->reverse ? " reverse" : "");
     print_where(t, l, i, where);
+    if (s->loop) print_loop(t, s, l->loops[i], depth + 1, where);
+}
+
+static void print_steps(mg_string_buffer *t, const mg_lowered *l, int depth, bool where) {
+    for (int i = 0; i < l->graph.n_steps; i++) print_step(t, l, i, depth, where);
 }
 
 /* An empty plan gives an empty text. */
 char *mg_lowered_dump(const mg_lowered *l, bool where) {
     mg_string_buffer t = {0};
     mg_string_buffer_add(&t, "%s", "");
-    for (int i = 0; i < l->graph.n_steps; i++) print_step(&t, l, i, where);
+    print_steps(&t, l, 0, where);
     return mg_string_buffer_status(&t) == MG_OK ? t.s : NULL;
 }

@@ -5,6 +5,7 @@
  * its history, unless a recording is open; then it does so when the last recording closes. */
 #include "core/alloc.h"
 #include "core/context.h"
+#include "graph/loop.h"
 #include "graph/plan.h"
 #include "graph/toposort.h"
 #include "ops/op.h"
@@ -21,7 +22,7 @@ static _Thread_local size_t bytes_of_values; /* see mg_eval_take_bytes */
 
 /* Inside a trace its tensors cannot be evaluated. */
 static bool is_tracing(void) {
-    return mg_context_get()->trace != 0;
+    return mg_context_get()->trace != 0 || mg_loop_current();
 }
 
 /* ---- recordings ---- */
@@ -85,7 +86,7 @@ static mg_status add_held_tensors(const mg_toposort *walk, mg_tensor **roots, in
     for (int i = 0; i < n_wanted && status == MG_OK; i++) taken[roots[i]->position] = true;
     for (int i = 0; i < walk->n && status == MG_OK; i++) {
         mg_tensor *t = walk->items[i];
-        if (!taken[i] && is_lazy(t, NULL) && !is_cheap_source(t) &&
+        if (!taken[i] && is_lazy(t, NULL) && !is_cheap_source(t) && !t->op->n_results &&
             atomic_load(&t->refs) > inner[i])
             roots[(*n)++] = t;
     }
@@ -142,13 +143,22 @@ static int list_roots(mg_tensor *const *t, int n, int n_pending, mg_tensor **roo
     return n_roots;
 }
 
-/* Placeholders of a trace, and the tensors computed from them, have no values. */
+/* Placeholders of a trace, parameters of a loop, and the tensors computed from them, have no
+ * values. */
 static mg_status check_not_tracing(mg_tensor *const *t, int n) {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (t[i]->in_loop && mg_loop_current())
+            return mg_fail(MG_USAGE, "no value is available inside the function of mgpu.scan: all "
+                                     "steps are traced as one; return the tensor as a part of y "
+                                     "and read it outside");
+        if (t[i]->in_loop)
+            return mg_fail(MG_USAGE, "a tensor made inside the function of mgpu.scan was used "
+                                     "after it: return it from the function");
         if (t[i]->kind == MG_ARGUMENT || t[i]->kind == MG_VARREAD ||
             (is_tracing() && t[i]->trace && !t[i]->buffer))
             return mg_fail(MG_USAGE, "no value is available inside mgpu.jit: the function is only "
                                      "being traced; return the tensor and read it outside");
+    }
     return MG_OK;
 }
 

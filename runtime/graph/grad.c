@@ -4,10 +4,16 @@
  * tensors on a path to one of these are marked. Then each marked tensor, last first, adds to the
  * gradients of its inputs by its op's rule. Gradients are accumulated in the dtype that the rules
  * give, and rounded once to the tensor's dtype before they are propagated. The result is made of
- * ordinary tensors. */
+ * ordinary tensors.
+ *
+ * The gradients of an op's several results are collected at the op's tensor, whose rule gets all of
+ * them. The gradient of a scan is made by a walk over its body (scan_grad.c). */
 #include "core/alloc.h"
+#include "core/loop.h"
 #include "graph/graph.h"
+#include "graph/scan_grad.h"
 #include "graph/toposort.h"
+#include "ops/attrs.h"
 #include "ops/build.h"
 #include <stdlib.h>
 
@@ -15,6 +21,8 @@
 typedef struct grad_node {
     mg_tensor *tensor;   /* borrowed: y holds it */
     mg_tensor *gradient; /* borrowed from the scope, or NULL so far */
+    mg_tensor **many;    /* owned: of an op with several results, a gradient of each or NULL; NULL
+                            until the first one comes */
     bool wanted;         /* on a path from y to a tensor of wrt */
 } grad_node;
 
@@ -22,6 +30,9 @@ typedef struct grad_node {
 typedef struct grad_walk {
     mg_toposort list;
     grad_node *nodes;
+    mg_tensor *const *ys;  /* what is differentiated ... */
+    mg_tensor *const *dys; /* ... and the gradients of these */
+    int n_ys;
     const mg_tensor **wrt; /* owned: sorted by address */
     int n_wrt;
 } grad_walk;
@@ -73,36 +84,110 @@ static mg_status no_rule(const mg_tensor *t) {
                    t->op->name);
 }
 
+/* *sum += g, where either may be NULL or no gradient. */
+static mg_status accumulate(mg_tensor **sum, mg_tensor *g) {
+    if (!g) return mg_error_code() ? mg_error_code() : MG_INTERNAL;
+    if (g == mg_no_gradient()) return MG_OK; /* nothing flows to this input */
+    *sum = *sum ? add(*sum, g) : g;
+    return *sum ? MG_OK : mg_error_code();
+}
+
+/* Whether a gradient of input k of the node is needed. */
+static bool is_input_wanted(const grad_walk *w, const mg_tensor *t, int k) {
+    return w->nodes[t->inputs[k]->position].wanted &&
+           mg_dtype_is_float((mg_dtype)t->inputs[k]->dtype);
+}
+
 /* Adds what the op's rule gives for each wanted input to the input's gradient. */
 static mg_status hand_down(grad_walk *w, grad_node *node) {
     mg_tensor *t = node->tensor;
     for (int k = 0; k < t->n_inputs; k++) {
-        grad_node *in = &w->nodes[t->inputs[k]->position];
-        if (!in->wanted || !mg_dtype_is_float((mg_dtype)t->inputs[k]->dtype)) continue;
-        if (!t->op->grad) return no_rule(t);
-        mg_tensor *g = t->op->grad(t, node->gradient, k);
-        if (!g) return mg_error_code() ? mg_error_code() : MG_INTERNAL;
-        if (g == mg_no_gradient()) continue; /* nothing flows to this input */
-        in->gradient = in->gradient ? add(in->gradient, g) : g;
-        if (!in->gradient) return mg_error_code();
+        if (!is_input_wanted(w, t, k)) continue;
+        if (!t->op->grad && !t->op->grad_many) return no_rule(t);
+        MG_TRY(accumulate(&w->nodes[t->inputs[k]->position].gradient,
+                          node->many ? t->op->grad_many(t, node->many, k)
+                                     : t->op->grad(t, node->gradient, k)));
     }
     return MG_OK;
 }
 
-/* From y, whose gradient is 1, to the tensors of wrt. */
-static mg_status walk_back(grad_walk *w, mg_tensor *y) {
-    const int last = w->list.n - 1;
-    w->nodes[last].gradient = constant(1, y);
-    if (!w->nodes[last].gradient) return mg_error_code();
-    for (int i = last; i >= 0; i--) {
+/* The same for a scan, whose gradients are all made at once. The walks over its body have taken
+ * positions of tensors that belong to this walk too. */
+static mg_status hand_down_loop(grad_walk *w, grad_node *node) {
+    mg_tensor *t = node->tensor;
+    mg_tensor **grads = mg_alloc_zero((size_t)(t->n_inputs + 1) * sizeof(mg_tensor *));
+    if (!grads) return MG_OOM;
+    mg_status status = mg_scan_gradients(t, node->many, grads);
+    mg_toposort_resume(&w->list);
+    for (int k = 0; k < t->n_inputs && status == MG_OK; k++)
+        if (grads[k] && is_input_wanted(w, t, k))
+            status = accumulate(&w->nodes[t->inputs[k]->position].gradient, grads[k]);
+    mg_free(grads);
+    return status;
+}
+
+/* The gradient of a `result` op is one of those of the op that it is a result of. A loop's results
+ * may grow; those that are there now include all that have tensors. */
+static mg_status collect_result(grad_walk *w, grad_node *node) {
+    const mg_tensor *of = node->tensor->inputs[0];
+    const mg_result_attrs *a = node->tensor->attrs;
+    grad_node *whole = &w->nodes[of->position];
+    if (!whole->many)
+        whole->many = mg_alloc_zero((size_t)mg_result_count(of) * sizeof(mg_tensor *));
+    if (!whole->many) return MG_OOM;
+    return accumulate(&whole->many[a->number], node->gradient);
+}
+
+/* Passes on the gradient of a tensor that is not one of wrt. */
+static mg_status pass_on(grad_walk *w, grad_node *node) {
+    static const mg_op *result;
+    if (!result) result = mg_op_find("result");
+    if (node->tensor->op == result) return collect_result(w, node);
+    return node->tensor->loop ? hand_down_loop(w, node) : hand_down(w, node);
+}
+
+/* From the ys to the tensors of wrt. */
+static mg_status walk_back(grad_walk *w) {
+    for (int i = 0; i < w->n_ys; i++)
+        MG_TRY(accumulate(&w->nodes[w->ys[i]->position].gradient, w->dys[i]));
+    for (int i = w->list.n - 1; i >= 0; i--) {
         grad_node *node = &w->nodes[i];
-        if (!node->wanted || !node->gradient) continue;
-        node->gradient = cast_like(node->gradient, node->tensor);
-        if (!node->gradient) return mg_error_code();
+        if (!node->wanted || (!node->gradient && !node->many)) continue;
+        if (node->gradient) {
+            node->gradient = cast_like(node->gradient, node->tensor);
+            if (!node->gradient) return mg_error_code();
+        }
         const bool passes = node->tensor->kind == MG_LAZY;
-        if (passes && !is_asked_for(w, node->tensor)) MG_TRY(hand_down(w, node));
+        if (passes && !is_asked_for(w, node->tensor)) MG_TRY(pass_on(w, node));
     }
     return MG_OK;
+}
+
+/* Lists the history, marks it, and walks back. */
+static mg_status differentiate(grad_walk *w, mg_tensor *const *wrt, int n) {
+    MG_TRY(sort_wrt(w, wrt, n));
+    MG_TRY(mg_toposort_collect(&w->list, w->ys, w->n_ys, descend, w));
+    w->nodes = mg_alloc_zero((size_t)(w->list.n + 1) * sizeof *w->nodes);
+    if (!w->nodes) return MG_OOM;
+    mark_wanted(w);
+    return walk_back(w);
+}
+
+/* A tensor that the walk has not met does not influence the ys. */
+mg_status mg_grad_from(mg_tensor *const *ys, mg_tensor *const *dys, int n_ys, mg_tensor *const *wrt,
+                       int n, mg_tensor **grads) {
+    grad_walk w = {.ys = ys, .dys = dys, .n_ys = n_ys};
+    const mg_status status = differentiate(&w, wrt, n);
+    for (int i = 0; i < n; i++) {
+        const mg_tensor *t = wrt[i];
+        const bool found = status == MG_OK && t->visit == w.list.number;
+        grads[i] = found ? w.nodes[t->position].gradient : NULL;
+    }
+    for (int i = 0; i < w.list.n && w.nodes; i++) mg_free(w.nodes[i].many);
+    mg_toposort_free(&w.list);
+    mg_free(w.nodes);
+    mg_free(w.wrt);
+    return status;
 }
 
 /* Everything made on the way belongs to a scope; the results are retained before it closes. */
@@ -118,29 +203,12 @@ mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads)
     if (!mg_dtype_is_float((mg_dtype)y->dtype))
         return mg_fail(MG_USAGE, "grad: the function must return a floating point number, got %s",
                        mg_dtype_name((mg_dtype)y->dtype));
-    grad_walk w = {0};
     mg_scope *scope;
     MG_TRY(mg_scope_open(&scope));
-    mg_status status = sort_wrt(&w, wrt, n);
-    if (status == MG_OK) status = mg_toposort_collect(&w.list, &y, 1, descend, &w);
-    if (status == MG_OK) {
-        w.nodes = mg_alloc_zero((size_t)w.list.n * sizeof *w.nodes);
-        status = w.nodes ? MG_OK : MG_OOM;
-    }
-    if (status == MG_OK) {
-        mark_wanted(&w);
-        status = walk_back(&w, y);
-    }
-    /* A tensor that the walk has not met does not influence y. */
-    for (int i = 0; i < n && status == MG_OK; i++) {
-        const mg_tensor *t = wrt[i];
-        const bool found = t->visit == w.list.number;
-        mg_tensor *g = found ? w.nodes[t->position].gradient : NULL;
-        if (g) grads[i] = mg_tensor_retain(g);
-    }
-    mg_toposort_free(&w.list);
-    mg_free(w.nodes);
-    mg_free(w.wrt);
+    mg_tensor *one = constant(1, y);
+    const mg_status status = one ? mg_grad_from(&y, &one, 1, wrt, n, grads) : mg_error_code();
+    for (int i = 0; i < n; i++)
+        if (grads[i]) mg_tensor_retain(grads[i]);
     mg_scope_close(scope);
     return status;
 }

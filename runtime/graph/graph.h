@@ -13,6 +13,11 @@
  * grads[i] is owned, or NULL where y does not depend on wrt[i]. */
 mg_status mg_grad(mg_tensor *y, mg_tensor *const *wrt, int n, mg_tensor **grads);
 
+/* The same from several ys of any shape, whose gradients are given, in the innermost scope of
+ * ops/build.h, which owns all that is made: grads[i] is borrowed, or NULL. */
+mg_status mg_grad_from(mg_tensor *const *ys, mg_tensor *const *dys, int n_ys, mg_tensor *const *wrt,
+                       int n, mg_tensor **grads);
+
 /* ---- eval.c ---- */
 
 /* Computes the values of t[0..n-1] and of every tensor in their history that someone else holds. */

@@ -1,8 +1,10 @@
 /* Making the IR from tensors, and its memory. */
 #include "graph/ir.h"
 #include "core/alloc.h"
+#include "core/loop.h"
 #include "graph/toposort.h"
 #include "ops/attrs.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* A plan makes thousands of small blocks and frees them at once, so they are carved from chunks.
@@ -31,6 +33,7 @@ void *mg_ir_alloc(mg_ir *ir, size_t bytes) {
 
 /* All at once; the IR is empty afterwards. */
 void mg_ir_free(mg_ir *ir) {
+    for (mg_ir_loop *l = ir->loops; l; l = l->next) mg_ir_free(&l->body);
     while (ir->chunks) {
         struct mg_chunk *next = ir->chunks->next;
         mg_free(ir->chunks);
@@ -39,17 +42,53 @@ void mg_ir_free(mg_ir *ir) {
     *ir = (mg_ir){0};
 }
 
-/* For mg_toposort_collect: the history of an evaluated tensor is not followed. */
-static bool descend(const mg_tensor *t, void *context) {
-    (void)context;
-    return t->kind == MG_LAZY && !t->buffer;
+/* ---- where an IR ends ---- */
+
+static int by_tensor(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t)((const mg_ir_end *)a)->tensor,
+                    y = (uintptr_t)((const mg_ir_end *)b)->tensor;
+    return x < y ? -1 : x > y;
 }
+
+void mg_ir_sort_ends(mg_ir_ends *ends) {
+    if (ends->n) qsort(ends->items, (size_t)ends->n, sizeof *ends->items, by_tensor);
+}
+
+/* The end that t is, or NULL. */
+static const mg_ir_end *find_end(const mg_ir_ends *ends, const mg_tensor *t) {
+    const mg_ir_end key = {.tensor = t};
+    return ends && ends->n ? bsearch(&key, ends->items, (size_t)ends->n, sizeof key, by_tensor)
+                           : NULL;
+}
+
+/* For mg_toposort_collect: the history of an evaluated tensor is not followed, nor that of an end.
+ */
+static bool descend(const mg_tensor *t, void *ends) {
+    return t->kind == MG_LAZY && !t->buffer && !find_end(ends, t);
+}
+
+/* ---- nodes ---- */
 
 /* A placeholder of a trace that is closed has no meaning any more. */
 static mg_status check_placeholder(const mg_tensor *t, uint16_t trace) {
+    if (t->kind == MG_PARAMETER)
+        return mg_fail(MG_USAGE, "a tensor made inside the function of mgpu.scan was used after "
+                                 "it: return it from the function");
     if ((t->kind != MG_ARGUMENT && t->kind != MG_VARREAD) || t->trace == trace) return MG_OK;
     return mg_fail(MG_USAGE, "a tensor made inside mgpu.jit was used after it: return it from the "
                              "function and use the result");
+}
+
+/* The shapes and dtypes of all results of an op that has several. */
+static mg_status list_results(mg_ir *ir, mg_node *node, const mg_tensor *t) {
+    node->n_results = mg_result_count(t);
+    node->results = mg_ir_alloc(ir, (size_t)(node->n_results + 1) * sizeof *node->results);
+    if (!node->results) return MG_OOM;
+    for (int k = 0; k < node->n_results; k++) {
+        mg_ir_result *r = &node->results[k];
+        MG_TRY(mg_infer_result(t, k, &r->shape, &r->dtype));
+    }
+    return MG_OK;
 }
 
 /* `full` becomes a literal, so that passes can fold it. */
@@ -65,6 +104,7 @@ static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
     node->draw = t->draw;
     node->seed = t->seed;
     node->draw_relative = t->trace != 0; /* draws of a trace count from the run's base */
+    if (t->op->n_results) MG_TRY(list_results(ir, node, t));
     if (t->op == mg_op_find("full")) {
         node->kind = MG_NODE_LITERAL;
         node->literal = mg_dtype_round(node->dtype, ((const mg_full_attrs *)attrs)->value);
@@ -74,13 +114,20 @@ static mg_status op_node(mg_ir *ir, mg_node *node, const mg_tensor *t) {
 
 /* The node of a tensor whose inputs have their nodes already, at the same positions as in the walk.
  */
-static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trace) {
-    MG_TRY(check_placeholder(t, trace));
+static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trace,
+                           const mg_ir_ends *ends) {
+    const mg_ir_end *end = find_end(ends, t);
     node->dtype = (mg_dtype)t->dtype;
     node->shape = t->shape;
     node->tensor = t;
     node->forward = node->group = -1;
     node->where = t->where;
+    if (end) {
+        node->kind = MG_NODE_PARAMETER;
+        node->operand = end->operand;
+        return MG_OK;
+    }
+    MG_TRY(check_placeholder(t, trace));
     /* A lazy tensor is an op; all others are given to the plan. */
     if (descend(t, NULL)) return op_node(ir, node, t);
     if (t->kind == MG_ARGUMENT) {
@@ -106,21 +153,34 @@ static mg_status allocate(mg_ir *ir, const mg_toposort *walk, int n_roots) {
     return MG_OK;
 }
 
-/* Node numbers are positions in the topological order. */
-mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
+/* Node numbers are positions in the topological order. Loops come last: their walks change
+ * positions. */
+static mg_status collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace,
+                         const mg_ir_ends *ends) {
     mg_toposort walk;
     *ir = (mg_ir){0}; /* so that mg_ir_free is right after any failure */
-    mg_status status = mg_toposort_collect(&walk, roots, n_roots, descend, NULL);
+    mg_status status = mg_toposort_collect(&walk, roots, n_roots, descend, (void *)(uintptr_t)ends);
     if (status == MG_OK) status = allocate(ir, &walk, n_roots);
     /* Inputs come before users, so their nodes are there already. */
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
-        status = make_node(ir, &ir->nodes[i], walk.items[i], trace);
+        status = make_node(ir, &ir->nodes[i], walk.items[i], trace, ends);
         ir->n = i + 1;
     }
     for (int i = 0; i < n_roots && status == MG_OK; i++) ir->roots[i].node = roots[i]->position;
     ir->n_roots = n_roots;
     mg_toposort_free(&walk);
-    return status;
+    return status == MG_OK ? mg_ir_collect_loops(ir) : status;
+}
+
+mg_status mg_ir_collect_body(mg_ir *ir, mg_tensor *const *roots, int n_roots,
+                             const mg_ir_ends *ends) {
+    return collect(ir, roots, n_roots, 0, ends);
+}
+
+mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace) {
+    MG_TRY(collect(ir, roots, n_roots, trace, NULL));
+    mg_ir_count_uses(ir);
+    return mg_ir_prune_loops(ir);
 }
 
 /* From the last node to the first: a node's users come after it. */

@@ -16,8 +16,15 @@ typedef enum mg_node_kind {
     MG_NODE_LITERAL, /* `literal` in every element; made in memory only where an op needs it */
     MG_NODE_VALUE,   /* a tensor that has a buffer */
     MG_NODE_ARGUMENT,
-    MG_NODE_VARIABLE
+    MG_NODE_VARIABLE,
+    MG_NODE_PARAMETER /* of a loop's body: stands for input `operand` of the scan in a step */
 } mg_node_kind;
+
+typedef struct mg_ir_result { /* of an op with several */
+    mg_dtype dtype;
+    mg_shape shape;
+    int node; /* the live `result` node that stands for it, or -1 */
+} mg_ir_result;
 
 /* Whether fields are used depends on the kind; the others are 0. */
 typedef struct mg_node {
@@ -27,7 +34,11 @@ typedef struct mg_node {
     const mg_op *op;
     const void *attrs; /* a copy in the IR's memory */
     int n_in;
-    int *in; /* node numbers, smaller than its own */
+    int *in;       /* node numbers, smaller than its own */
+    int n_results; /* 0: the node is its op's only result */
+    mg_ir_result *results;
+    struct mg_ir_loop *loop; /* of a scan */
+    int operand;             /* of a parameter */
     double literal;
     mg_tensor *tensor; /* that it was made from; borrowed while the plan is made */
     const char *where; /* the user's line, or NULL */
@@ -63,10 +74,24 @@ typedef struct mg_root { /* a value the plan must produce */
 typedef struct mg_ir {
     mg_node *nodes;
     int n;
-    mg_root *roots; /* outputs, then new values of variables, then guards */
+    mg_root *roots; /* outputs, then new values of variables, then guards; of a loop's body: the
+                       kept results */
     int n_roots;
-    struct mg_chunk *chunks; /* the memory of all of it, freed at once */
+    struct mg_ir_loop *loops; /* all that belong to its nodes, linked by `next` */
+    struct mg_chunk *chunks;  /* the memory of all of it, freed at once */
 } mg_ir;
+
+/* The loop of a scan node. Result k of the node is what root k of the body makes: the last value of
+ * a carry, or the stack over the steps. */
+typedef struct mg_ir_loop {
+    struct mg_ir_loop *next;
+    mg_ir body;
+    int64_t steps;
+    bool reverse;
+    int n_carries;
+    mg_loop_operand *operands; /* per input of the scan */
+    int *carry;                /* per root: the carry whose next value it is, or -1 */
+} mg_ir_loop;
 
 /* The node that stands for `node` after all replacements. */
 static inline int mg_ir_resolve(const mg_ir *ir, int node) {
@@ -77,12 +102,39 @@ static inline int mg_ir_resolve(const mg_ir *ir, int node) {
 /* Makes the IR of the roots, in order. `trace` is the serial number that placeholders must carry;
  * 0: there may be none. An evaluated tensor becomes a value, and its history is not followed. */
 mg_status mg_ir_collect(mg_ir *ir, mg_tensor *const *roots, int n_roots, uint16_t trace);
+
+typedef struct mg_ir_end { /* a tensor that becomes a parameter */
+    const mg_tensor *tensor;
+    int operand;
+} mg_ir_end;
+
+typedef struct mg_ir_ends {
+    mg_ir_end *items; /* sorted by address */
+    int n;
+} mg_ir_ends;
+
+void mg_ir_sort_ends(mg_ir_ends *ends);
+/* The same for the body of a loop, which ends at these tensors. Uses are not counted. */
+mg_status mg_ir_collect_body(mg_ir *ir, mg_tensor *const *roots, int n_roots,
+                             const mg_ir_ends *ends);
 void mg_ir_free(mg_ir *ir);
 /* Memory that lives as long as the IR. */
 void *mg_ir_alloc(mg_ir *ir, size_t bytes);
 /* Sets `uses` from the roots down, and `new_value`; resolves the inputs of live nodes. Dead nodes
  * have 0 uses. */
 void mg_ir_count_uses(mg_ir *ir);
+
+/* loop_ir.c: the IRs of loops. */
+
+/* A loop in the IR's memory, with an empty body; NULL: MG_OOM. */
+mg_ir_loop *mg_ir_new_loop(mg_ir *ir);
+/* Makes the loops of the scan nodes, once all nodes of the IR exist. */
+mg_status mg_ir_collect_loops(mg_ir *ir);
+/* Once uses are counted: removes what no live result of a scan needs from its body, and inputs that
+ * the body does not read. */
+mg_status mg_ir_prune_loops(mg_ir *ir);
+/* Sets mg_ir_result.node of all results, once uses are counted. */
+void mg_ir_find_results(mg_ir *ir);
 
 /* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);
@@ -148,13 +200,16 @@ typedef struct mg_external {
 
 typedef struct mg_lowered { /* all in the IR's memory */
     mg_kernel_graph graph;
-    mg_external *externals; /* graph.n_external of them */
-    int *root_external;     /* per root of the IR: its external value */
-    const char **where;     /* per step: the user's line, or NULL */
-    int *nodes;             /* per step: its node, or -1 for a group */
+    mg_external *externals;    /* graph.n_external of them */
+    int *root_external;        /* per root of the IR: its external value */
+    const char **where;        /* per step: the user's line, or NULL */
+    struct mg_lowered **loops; /* per step: what a loop's body was lowered to, or NULL */
+    int *nodes;                /* per step: its node, or -1 for a group */
 } mg_lowered;
 
-mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *l);
+/* Bodies of loops are lowered too, by mg_passes_lower with `fuse`. */
+mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, bool fuse,
+                   mg_lowered *l);
 enum { MG_NO_READER = -1, MG_SEVERAL_READERS = -2 };
 /* Per external value: the commit step that reads it, directly or through reshapes (which may share
  * its memory), or one of these. In the IR's memory; NULL: MG_OOM. */

@@ -23,6 +23,8 @@ static uint64_t hash_of_step(const mg_ir *g) {
         hash = hash_int(hash, (int64_t)n->dtype);
         hash = mg_fnv(hash, n->shape.dim, (size_t)n->shape.rank * sizeof n->shape.dim[0]);
         for (int k = 0; k < n->n_in; k++) hash = hash_int(hash, n->in[k]);
+        if (n->loop) hash = hash_int(hash, n->loop->steps);
+        if (n->loop) hash = hash_int(hash, (int64_t)hash_of_step(&n->loop->body));
     }
     return hash_int(hash, g->n_roots);
 }

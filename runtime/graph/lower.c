@@ -11,6 +11,7 @@ typedef struct lowering {
     mg_ir *ir;
     const mg_groups *groups;
     const mg_schedule *order;
+    bool fuse;
     mg_lowered *out;
     int *value; /* per node: its value's number, or -1 */
     mg_value *values;
@@ -39,7 +40,9 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
                                          .node = node,
                                          .dtype = n->dtype,
                                          .shape = n->shape,
-                                         .index = n->tensor ? n->tensor->index : 0,
+                                         .index = n->kind == MG_NODE_PARAMETER ? n->operand
+                                                  : n->tensor                  ? n->tensor->index
+                                                                               : 0,
                                          .part = n->part,
                                          .first = n->part ? n->first : 0,
                                          .tensor = n->tensor,
@@ -54,6 +57,7 @@ static void add_given(lowering *l) {
         if (n->kind == MG_NODE_VALUE) add_external(l, i, MG_EXTERNAL_VALUE);
         if (n->kind == MG_NODE_ARGUMENT) add_external(l, i, MG_EXTERNAL_ARGUMENT);
         if (n->kind == MG_NODE_VARIABLE) add_external(l, i, MG_EXTERNAL_VARIABLE);
+        if (n->kind == MG_NODE_PARAMETER) add_external(l, i, MG_EXTERNAL_ARGUMENT);
     }
 }
 
@@ -87,6 +91,72 @@ static int value_of(lowering *l, int node) {
     return l->value[node] >= 0 ? l->value[node] : add_value(l, node);
 }
 
+/* ---- loops ---- */
+
+/* What the roots of the body make: values of the scan, if something reads them. */
+static mg_loop_root *lower_roots(lowering *l, const mg_node *n, const mg_lowered *body) {
+    mg_loop_root *roots = mg_ir_alloc(l->ir, (size_t)(n->n_results + 1) * sizeof *roots);
+    for (int r = 0, out = 0; roots && r < n->n_results; r++)
+        roots[r] = (mg_loop_root){.external = body->root_external[r],
+                                  .carry = n->loop->carry[r],
+                                  .out = n->results[r].node >= 0 ? out++ : -1};
+    return roots;
+}
+
+/* Per external value of the body: the input of the scan that it is, or -1. */
+static int *lower_inputs(lowering *l, const mg_lowered *body) {
+    int *input = mg_ir_alloc(l->ir, (size_t)(body->graph.n_external + 1) * sizeof *input);
+    for (int i = 0; input && i < body->graph.n_external; i++) {
+        const mg_external *e = &body->externals[i];
+        input[i] = e->kind == MG_EXTERNAL_ARGUMENT ? e->index : -1;
+    }
+    return input;
+}
+
+/* Lowers the body of a scan. *loop stays NULL for other nodes. */
+static mg_status lower_loop(lowering *l, const mg_node *n, const mg_step_loop **loop) {
+    *loop = NULL;
+    if (!n->loop) return MG_OK;
+    mg_lowered *body = mg_ir_alloc(l->ir, sizeof *body);
+    mg_step_loop *made = mg_ir_alloc(l->ir, sizeof *made);
+    if (!body || !made) return MG_OOM;
+    MG_TRY(mg_passes_lower(&n->loop->body, l->fuse, body));
+    *made = (mg_step_loop){.graph = &body->graph,
+                           .steps = n->loop->steps,
+                           .reverse = n->loop->reverse,
+                           .n_carries = n->loop->n_carries,
+                           .n_roots = n->n_results,
+                           .operands = n->loop->operands,
+                           .input = lower_inputs(l, body),
+                           .roots = lower_roots(l, n, body)};
+    l->out->loops[l->out->graph.n_steps] = body;
+    *loop = made;
+    return made->input && made->roots ? MG_OK : MG_OOM;
+}
+
+/* ---- steps ---- */
+
+/* A value that no step reads, of an op with several results. */
+static int add_unread(lowering *l, const mg_ir_result *r) {
+    const int v = l->out->graph.n_values++;
+    l->values[v] = (mg_value){r->shape, r->dtype};
+    return v;
+}
+
+/* The values that the unit makes; of a loop only those that are read. Returns their number. */
+static int list_outputs(lowering *l, int unit, const mg_group *g, int *out) {
+    const mg_node *n = g ? NULL : &l->ir->nodes[unit];
+    int n_out = 0;
+    for (int i = 0; g && i < g->expr.n_outputs; i++) out[n_out++] = value_of(l, g->out[i]);
+    for (int k = 0; n && k < n->n_results; k++) {
+        const mg_ir_result *r = &n->results[k];
+        if (r->node >= 0) out[n_out++] = value_of(l, r->node);
+        if (r->node < 0 && !n->loop) out[n_out++] = add_unread(l, r);
+    }
+    if (n && !n->n_results) out[n_out++] = value_of(l, unit);
+    return n_out;
+}
+
 /* The step of the unit at position `at` of the schedule. A group has the line and the draw of its
  * last member. */
 static mg_status add_step(lowering *l, int at) {
@@ -94,18 +164,22 @@ static mg_status add_step(lowering *l, int at) {
     const mg_group *g = group_of(l, unit);
     /* the node that tells the user's line: the step's own, or a group's last member */
     const mg_node *n = &l->ir->nodes[g ? g->members[g->n_members - 1] : unit];
-    const int n_in = g ? g->expr.n_inputs : n->n_in, n_out = g ? g->expr.n_outputs : 1;
+    const int n_in = g ? g->expr.n_inputs : n->n_in;
+    const int most = g ? g->expr.n_outputs : n->n_results + 1;
     int *in = mg_ir_alloc(l->ir, (size_t)n_in * sizeof *in);
-    int *out = mg_ir_alloc(l->ir, (size_t)n_out * sizeof *out);
+    int *out = mg_ir_alloc(l->ir, (size_t)most * sizeof *out);
     if (!in || !out) return MG_OOM;
+    const mg_step_loop *loop = NULL;
+    if (!g) MG_TRY(lower_loop(l, n, &loop));
     /* Inputs were made by earlier steps, so only outputs can be new temporaries. */
     for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
-    for (int i = 0; i < n_out; i++) out[i] = value_of(l, g ? g->out[i] : unit);
+    const int n_out = list_outputs(l, unit, g, out);
     l->out->where[l->out->graph.n_steps] = n->where;
     l->out->nodes[l->out->graph.n_steps] = g ? -1 : unit;
     l->steps[l->out->graph.n_steps++] = (mg_step){.op = g ? NULL : n->op,
                                                   .fused = g ? &g->expr : NULL,
                                                   .attrs = g ? NULL : n->attrs,
+                                                  .loop = loop,
                                                   .n_in = n_in,
                                                   .n_out = n_out,
                                                   .in = in,
@@ -118,11 +192,13 @@ static mg_status add_step(lowering *l, int at) {
     return MG_OK;
 }
 
-/* There are at most as many values as nodes. */
-mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, mg_lowered *out) {
+/* There are at most as many values as nodes and results. */
+mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order, bool fuse,
+                   mg_lowered *out) {
     *out = (mg_lowered){0};
-    lowering l = {.ir = ir, .groups = groups, .order = order, .out = out};
-    const size_t n = (size_t)ir->n;
+    lowering l = {.ir = ir, .groups = groups, .order = order, .fuse = fuse, .out = out};
+    size_t n = (size_t)ir->n;
+    for (int i = 0; i < ir->n; i++) n += (size_t)ir->nodes[i].n_results;
     l.value = mg_ir_alloc(ir, n * sizeof *l.value);
     l.values = mg_ir_alloc(ir, n * sizeof *l.values);
     l.steps = mg_ir_alloc(ir, (size_t)order->n * sizeof *l.steps);
@@ -130,7 +206,8 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     out->root_external = mg_ir_alloc(ir, (size_t)ir->n_roots * sizeof *out->root_external);
     out->where = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->where);
     out->nodes = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->nodes);
-    if (!out->nodes || !l.value || !l.values || !l.steps || !out->externals ||
+    out->loops = mg_ir_alloc(ir, (size_t)order->n * sizeof(mg_lowered *));
+    if (!out->nodes || !out->loops || !l.value || !l.values || !l.steps || !out->externals ||
         !out->root_external || !out->where)
         return MG_OOM;
     for (size_t i = 0; i < n; i++) l.value[i] = -1; /* no value has a number yet */

@@ -8,6 +8,7 @@
  * depend on one another form buckets. This is decided on the global IR, so all devices form the
  * same buckets. */
 #include "graph/sharding.h"
+#include "graph/partition_loop.h"
 #include "ops/attrs.h"
 #include <math.h>
 #include <stdlib.h>
@@ -49,6 +50,7 @@ static bool has_no_rows(const partition *p) {
 
 /* The shape of the device's part of a value with this global shape, under a sharding. */
 static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
+    if (is_mixed_rows(sharding)) sharding = 0; /* in another order */
     if (sharding >= 0) shape.dim[sharding] = part_count(p, shape.dim[sharding]);
     return shape;
 }
@@ -206,7 +208,6 @@ static int add_broadcast(partition *p, const mg_node *n, int own) {
 
 /* ---- nodes of the global IR, as the device has them ---- */
 
-static int local_node(partition *p, int i, int sharding);
 static mg_shape local_shape(const partition *p, int i, int sharding);
 
 /* The number that changes nothing in a reduction: the term of a device without rows. */
@@ -220,6 +221,20 @@ static double identity_of(int sharding, mg_dtype dtype) {
     return sharding == MG_PARTIAL_MAX ? -0x1p63 : 0x1p63;
 }
 
+/* The results of an op that has several, as the device has them, and its loop. */
+static bool copy_results(partition *p, int i, mg_node *copy) {
+    const mg_node *n = &p->global->nodes[i];
+    const size_t bytes = (size_t)n->n_results * sizeof *n->results;
+    if (!n->n_results) return true;
+    copy->results = mg_ir_alloc(p->part, bytes);
+    if (!copy->results) return false;
+    memcpy(copy->results, n->results, bytes);
+    for (int k = 0; k < n->n_results; k++)
+        copy->results[k].shape = part_shape(p, n->results[k].shape, p->shardings[i].results[k]);
+    if (n->loop) copy->loop = mg_partition_loop(p, i);
+    return !n->loop || copy->loop;
+}
+
 /* The op over the device's own inputs, its result in the given sharding. A shape attribute is
  * always that of the output, so it follows the sharding. */
 static int copy_node(partition *p, int i, int sharding) {
@@ -231,7 +246,7 @@ static int copy_node(partition *p, int i, int sharding) {
     void *attrs = n->op ? mg_ir_alloc(p->part, n->op->attrs_size) : NULL;
     if (!copy.in || (n->op && !attrs)) return NOT_MADE;
     for (int k = 0; k < n->n_in; k++) {
-        copy.in[k] = local_node(p, n->in[k], d->in[k]);
+        copy.in[k] = mg_partition_local(p, n->in[k], d->in[k]);
         if (copy.in[k] < 0) return NOT_MADE;
     }
     if (n->op) {
@@ -246,7 +261,7 @@ static int copy_node(partition *p, int i, int sharding) {
             ((mg_slice_attrs *)attrs)->stop.v[sharding] = copy.shape.dim[sharding];
         copy.attrs = attrs;
     }
-    return add_node(p, copy);
+    return copy_results(p, i, &copy) ? add_node(p, copy) : NOT_MADE;
 }
 
 /* The device's shard of a literal, iota, random draw or broadcast: the same numbers as in the
@@ -264,7 +279,7 @@ static int shard_of_source(partition *p, int i, int axis) {
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
     /* A draw numbers its elements in order, so a shard of it must be contiguous. */
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
-        return add_slice(p, local_node(p, i, MG_REPLICATED), axis,
+        return add_slice(p, mg_partition_local(p, i, MG_REPLICATED), axis,
                          part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
     const int made = copy_node(p, i, axis);
     if (made < 0) return made;
@@ -272,13 +287,6 @@ static int shard_of_source(partition *p, int i, int axis) {
     if (mg_is_op(n, "random")) p->part->nodes[made].first = first * inner;
     if (!mg_is_op(n, "iota") || ((const mg_iota_attrs *)n->attrs)->axis != axis) return made;
     return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
-}
-
-/* Whether node i is the mean and variance of a sharded batch that must cover the rows of all
- * devices. */
-static bool has_joint_moments(const partition *p, int i) {
-    return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
-           p->shardings[i].in[0] >= 0 && p->shardings[i].produced == MG_REPLICATED;
 }
 
 /* Mean and variance of the whole batch from those of the devices' rows: first the mean of the
@@ -323,24 +331,25 @@ static int shard_of_given(partition *p, int i) {
 static int shard_of_shard_op(partition *p, int i) {
     const int from = p->global->nodes[i].in[0];
     const mg_node *x = &p->global->nodes[from];
-    if (p->shardings[from].sharding == 0) return local_node(p, from, 0);
+    if (p->shardings[from].sharding == 0) return mg_partition_local(p, from, 0);
     if (x->kind == MG_NODE_ARGUMENT) return shard_of_given(p, from);
-    return local_node(p, from, 0);
+    return mg_partition_local(p, from, 0);
 }
 
 /* The node as its op makes it: replicated, sharded, partial or per device. */
-static int make_as_produced(partition *p, int i) {
+int mg_partition_make(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].produced;
     if (n->kind == MG_NODE_VARIABLE && p->central >= 0 && p->replicated[i])
         return add_broadcast(p, n, is_not_central(p) ? NOT_MADE : copy_node(p, i, sharding));
-    if (mg_is_op(n, "place")) return local_node(p, n->in[0], p->shardings[i].in[0]);
-    if (has_joint_moments(p, i)) return make_joint_moments(p, i);
+    if (mg_is_op(n, "place")) return mg_partition_local(p, n->in[0], p->shardings[i].in[0]);
+    if (mg_sharding_has_joint_moments(p, i)) return make_joint_moments(p, i);
     if (has_no_rows(p)) { /* the reduction's identity, or zero rows */
         if (mg_sharding_is_partial(sharding))
             return add_literal(p, n, n->shape, identity_of(sharding, n->dtype));
         if (sharding == MG_PER_DEVICE) return add_literal(p, n, n->shape, 0);
-        if (sharding >= 0) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
+        if (sharding >= 0 || is_mixed_rows(sharding))
+            return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     }
     if (mg_is_op(n, "shard") && sharding >= 0) return shard_of_shard_op(p, i);
     return copy_node(p, i, sharding);
@@ -370,11 +379,11 @@ static int reduce_kind(int sharding) {
 static int make_with_sharding(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
     const bool any = p->shardings[i].sharding == MG_ANY_SHARDING;
-    if (any && mg_is_op(n, "place")) return local_node(p, n->in[0], sharding);
+    if (any && mg_is_op(n, "place")) return mg_partition_local(p, n->in[0], sharding);
     if (sharding == MG_REPLICATED) return make_replicated(p, i);
     if (has_no_rows(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     if (any) return shard_of_source(p, i, sharding);
-    return add_slice(p, local_node(p, i, MG_REPLICATED), sharding,
+    return add_slice(p, mg_partition_local(p, i, MG_REPLICATED), sharding,
                      part_first(p, n->shape.dim[sharding]), part_count(p, n->shape.dim[sharding]));
 }
 
@@ -390,7 +399,7 @@ static int fail_not_made(const partition *p, int i) {
 
 /* The local node of global node i in a sharding, made at first use. For a node of another stage it
  * is the transferred value. */
-static int local_node(partition *p, int i, int sharding) {
+int mg_partition_local(partition *p, int i, int sharding) {
     const bool own = is_any_sharding(p, i) || p->stages[i] == p->stage;
     int *place = &p->made[i][index_of_sharding(sharding)];
     if (!own) return *place < 0 ? fail_not_made(p, i) : *place;
@@ -419,8 +428,8 @@ static mg_status make_transfers(partition *p, int i) {
             const bool sends = p->stages[i] == p->stage;
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
-            const int from =
-                sends ? local_node(p, i, sharding_of_index(slot)) : add_literal(p, g, scalar, 0);
+            const int from = sends ? mg_partition_local(p, i, sharding_of_index(slot))
+                                   : add_literal(p, g, scalar, 0);
             if (from < 0) return mg_error_code();
             const int made =
                 add_collective(p, "transfer", from,
@@ -429,7 +438,7 @@ static mg_status make_transfers(partition *p, int i) {
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
             attrs->to = s;
-            if (!sends) p->made[i][slot] = made; /* what local_node will find */
+            if (!sends) p->made[i][slot] = made; /* what mg_partition_local will find */
         }
     return MG_OK;
 }
@@ -460,15 +469,15 @@ static mg_status make_node(partition *p, int i, const bool *wanted) {
     /* Its partial terms are reduced right here. */
     const bool reduces = mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED;
     if (is_not_central(p) && !p->replicated[i] && !reduces && !wanted[i] &&
-        !has_joint_moments(p, i))
+        !mg_sharding_has_joint_moments(p, i))
         return MG_OK;
     if (p->stages[i] != p->stage && d->sharding != MG_ANY_SHARDING) return make_transfers(p, i);
     if (d->sharding != MG_ANY_SHARDING) {
-        p->raw[i] = make_as_produced(p, i);
+        p->raw[i] = mg_partition_make(p, i);
         if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->produced));
         if (p->raw[i] < 0) return mg_error_code();
     }
-    if (wanted[i] && local_node(p, i, MG_REPLICATED) < 0) return mg_error_code();
+    if (wanted[i] && mg_partition_local(p, i, MG_REPLICATED) < 0) return mg_error_code();
     return d->sharding == MG_ANY_SHARDING ? MG_OK : make_transfers(p, i);
 }
 
@@ -481,7 +490,8 @@ static void mark_replicated(partition *p, const bool *split_roots, const bool *w
     for (int i = g->n - 1; i >= 0; i--) {
         const node_sharding *d = &p->shardings[i];
         const bool meets = (mg_sharding_is_partial(d->produced) && d->sharding == MG_REPLICATED) ||
-                           (wanted[i] && d->sharding != MG_REPLICATED) || has_joint_moments(p, i);
+                           (wanted[i] && d->sharding != MG_REPLICATED) ||
+                           mg_sharding_has_joint_moments(p, i);
         if (!p->replicated[i] && !meets) continue;
         for (int k = 0; k < g->nodes[i].n_in; k++) p->replicated[g->nodes[i].in[k]] = true;
     }
@@ -494,7 +504,7 @@ static int make_root(partition *p, int r, bool split) {
     const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
     if (elsewhere || (!split && is_not_central(p)))
         return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
-    return local_node(p, node, split ? 0 : MG_REPLICATED);
+    return mg_partition_local(p, node, split ? 0 : MG_REPLICATED);
 }
 
 /* Every device must meet every collective, whether or not it reads the result. Each takes the
@@ -536,7 +546,23 @@ static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wan
     return keep_collectives_alive(p);
 }
 
-/* Scratch arrays lie in the new IR's memory. */
+/* Scratch arrays lie in the new IR's memory. They begin as zeros, which is a node. */
+mg_status mg_partition_allocate(partition *p) {
+    const size_t n = (size_t)p->global->n + 1;
+    p->made = mg_ir_alloc(p->part, n * sizeof *p->made);
+    p->raw = mg_ir_alloc(p->part, n * sizeof *p->raw);
+    p->reduced = mg_ir_alloc(p->part, n);
+    p->after = mg_ir_alloc(p->part, n * sizeof *p->after);
+    p->stages = mg_ir_alloc(p->part, n * sizeof *p->stages);
+    p->sent = mg_ir_alloc(p->part, n * sizeof *p->sent);
+    if (!p->made || !p->raw || !p->reduced || !p->after || !p->stages || !p->sent) return MG_OOM;
+    for (int i = 0; i < p->global->n; i++) {
+        p->raw[i] = NOT_MADE;
+        for (int w = 0; w < N_SHARDINGS; w++) p->made[i][w] = NOT_MADE;
+    }
+    return MG_OK;
+}
+
 mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_ir *part,
                        bool *split_roots) {
     const mg_ir *global = spec->global;
@@ -552,20 +578,9 @@ mg_status mg_partition(const mg_partition_spec *spec, int stage, int device, mg_
                    .last_collective = -1};
     const size_t n = (size_t)global->n + 1;
     p.shardings = mg_ir_alloc(part, n * sizeof *p.shardings);
-    p.made = mg_ir_alloc(part, n * sizeof *p.made);
-    p.raw = mg_ir_alloc(part, n * sizeof *p.raw);
-    p.reduced = mg_ir_alloc(part, n);
     bool *wanted = mg_ir_alloc(part, n);
-    p.after = mg_ir_alloc(part, n * sizeof *p.after);
-    p.stages = mg_ir_alloc(part, n * sizeof *p.stages);
-    p.sent = mg_ir_alloc(part, n * sizeof *p.sent);
-    if (!p.shardings || !p.made || !p.raw || !p.reduced || !wanted || !p.stages || !p.sent ||
-        !p.after)
-        return MG_OOM;
-    for (int i = 0; i < global->n; i++) { /* the arrays begin as zeros, which is a node */
-        p.raw[i] = NOT_MADE;
-        for (int w = 0; w < N_SHARDINGS; w++) p.made[i][w] = NOT_MADE;
-    }
+    if (!p.shardings || !wanted) return MG_OOM;
+    MG_TRY(mg_partition_allocate(&p));
     /* Every device makes the same decisions, so each transfer has its sender and its receiver. */
     MG_TRY(mg_sharding_decide(&p, split_roots, wanted));
     mg_sharding_assign_stages(&p);

@@ -12,22 +12,32 @@
  *   schedule     schedule.c   the order of the steps: compute phase, then commit phase
  *   lower        lower.c      numbered values and steps
  *
+ * The bodies of loops go through the same passes (loop_ir.c makes their IRs, and lower.c calls
+ * mg_passes_lower for them).
+ *
  * plan.c runs partition and dedup, which are about several devices, and calls this file for the
  * rest. grad.c is no pass: it adds ordinary tensors before the IR is made. */
 #include "graph/ir.h"
 
+/* The bodies of loops are rewritten last, when it is known which of their results are read. */
 mg_status mg_passes_rewrite(mg_ir *ir) {
     bool changed;
     MG_TRY(mg_simplify(ir));
     MG_TRY(mg_fold_pads(ir));
     MG_TRY(mg_fold_norms(ir, &changed));
-    return changed ? mg_simplify(ir) : MG_OK;
+    if (changed) MG_TRY(mg_simplify(ir));
+    MG_TRY(mg_ir_prune_loops(ir));
+    for (int i = 0; i < ir->n; i++)
+        if (mg_is_live(&ir->nodes[i]) && ir->nodes[i].loop)
+            MG_TRY(mg_passes_rewrite(&ir->nodes[i].loop->body));
+    return MG_OK;
 }
 
 mg_status mg_passes_lower(mg_ir *ir, bool fuse, mg_lowered *lowered) {
     mg_groups groups;
     mg_schedule order;
+    mg_ir_find_results(ir);
     MG_TRY(mg_fuse(ir, fuse, &groups));
     MG_TRY(mg_schedule_order(ir, &groups, &order));
-    return mg_lower(ir, &groups, &order, lowered);
+    return mg_lower(ir, &groups, &order, fuse, lowered);
 }

@@ -8,6 +8,18 @@
 #include "graph/plan.h"
 #include <string.h>
 
+static bool equal_irs(const mg_ir *a, const mg_ir *b);
+
+/* The loops of two scans, or of two nodes that are none. */
+static bool equal_loops(const mg_node *x, const mg_node *y) {
+    const mg_ir_loop *a = x->loop, *b = y->loop;
+    if (!a || !b) return a == b;
+    return a->steps == b->steps && a->reverse == b->reverse &&
+           memcmp(a->operands, b->operands, (size_t)x->n_in * sizeof *a->operands) == 0 &&
+           equal_irs(&a->body, &b->body) &&
+           memcmp(a->carry, b->carry, (size_t)a->body.n_roots * sizeof *a->carry) == 0;
+}
+
 /* All fields but `first`; dead nodes are equal whatever they are. */
 static bool equal_nodes(const mg_node *a, const mg_node *b) {
     if (mg_is_live(a) != mg_is_live(b)) return false;
@@ -15,6 +27,7 @@ static bool equal_nodes(const mg_node *a, const mg_node *b) {
     return a->kind == b->kind && a->dtype == b->dtype && mg_shape_equal(&a->shape, &b->shape) &&
            a->op == b->op && a->n_in == b->n_in && a->tensor == b->tensor && a->draw == b->draw &&
            a->seed == b->seed && a->draw_relative == b->draw_relative && a->part == b->part &&
+           a->operand == b->operand && equal_loops(a, b) &&
            memcmp(&a->literal, &b->literal, sizeof a->literal) == 0 &&
            (a->n_in == 0 || memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in) == 0) &&
            (!a->op || memcmp(a->attrs, b->attrs, a->op->attrs_size) == 0);

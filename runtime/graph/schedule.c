@@ -43,9 +43,9 @@ typedef struct scheduler {
     int n_units;
 } scheduler;
 
-/* Whether a node is a unit of its own. */
+/* Whether a node is a unit of its own. A `result` node belongs to the unit that makes it. */
 static bool is_step_node(const mg_node *n) {
-    return n->uses && n->forward < 0 && n->group < 0 &&
+    return n->uses && n->forward < 0 && n->group < 0 && !mg_is_op(n, "result") &&
            (n->kind == MG_NODE_OP || n->kind == MG_NODE_LITERAL);
 }
 
@@ -53,6 +53,7 @@ static bool is_step_node(const mg_node *n) {
 static int unit_of(const scheduler *s, int node) {
     const mg_node *n = &s->ir->nodes[node];
     if (n->group >= 0) return s->ir->n + n->group;
+    if (mg_is_op(n, "result")) return n->in[0];
     return is_step_node(n) ? node : -1;
 }
 
@@ -74,12 +75,15 @@ static int input_node(const scheduler *s, int u, int i) {
 
 static int output_count(const scheduler *s, int u) {
     const mg_group *g = group_of(s, u);
-    return g ? g->expr.n_outputs : 1;
+    if (g) return g->expr.n_outputs;
+    return s->ir->nodes[u].n_results ? s->ir->nodes[u].n_results : 1;
 }
 
+/* -1: a result that nothing reads. */
 static int output_node(const scheduler *s, int u, int i) {
     const mg_group *g = group_of(s, u);
-    return g ? g->out[i] : u;
+    if (g) return g->out[i];
+    return s->ir->nodes[u].n_results ? s->ir->nodes[u].results[i].node : u;
 }
 
 /* Whether input i is the first mention of its node in the unit: a node that is read twice is one
@@ -181,6 +185,7 @@ static mg_status build_edges(scheduler *s) {
 
 /* Bytes of a node's value. */
 static int64_t node_bytes(const scheduler *s, int node) {
+    if (node < 0) return 0;
     const mg_node *n = &s->ir->nodes[node];
     return mg_shape_count(&n->shape) * (int64_t)mg_dtype_size(n->dtype);
 }

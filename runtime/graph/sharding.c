@@ -4,6 +4,8 @@
  * value whole, it is reduced once for all its readers. This may change the result of a reader's
  * rule, so the decision is repeated until nothing changes. */
 #include "graph/sharding.h"
+#include "graph/partition_loop.h"
+#include "ops/attrs.h"
 
 /* A node without inputs, or a broadcast of one: a device can make the whole of it or any part, with
  * the same numbers. */
@@ -40,14 +42,47 @@ static bool ask_rule(const partition *p, const mg_node *n, const int *given, nod
     return true;
 }
 
+/* A reshape of {n, ..., batch, rest} to {n * ... * batch, rest}, where a rule can give no sharding
+ * of the rows: a device still has all that it needs to contract over them. */
+static void mix_rows(const partition *p, int i, node_sharding *d) {
+    const mg_node *n = &p->global->nodes[i];
+    const mg_shape *x = &p->global->nodes[n->in[0]].shape, *y = &n->shape;
+    const int axis = p->shardings[n->in[0]].sharding;
+    if (!mg_is_op(n, "reshape") || axis < 1 || d->sharding != MG_REPLICATED || p->reduced[i] ||
+        p->spec->n_stages > 1 || y->rank != x->rank - axis)
+        return;
+    int64_t before = 1;
+    for (int k = 0; k < axis; k++) before *= x->dim[k];
+    bool fits = y->dim[0] == before * x->dim[axis];
+    for (int k = 1; k < y->rank; k++) fits = fits && y->dim[k] == x->dim[axis + k];
+    if (!fits || before > INT32_MAX / 2) return;
+    d->in[0] = axis;
+    d->sharding = MG_MIXED_ROWS - (int)before;
+}
+
+/* a' b over rows that both are mixed in the same way. */
+static bool contracts_mixed_rows(const partition *p, const mg_node *n, node_sharding *d) {
+    if (!mg_is_op(n, "matmul") || n->n_in != 2 || n->shape.rank != 2) return false;
+    const mg_matmul_attrs *a = n->attrs;
+    const int rows = p->shardings[n->in[0]].sharding;
+    if (!is_mixed_rows(rows) || p->shardings[n->in[1]].sharding != rows || !a->transpose_a ||
+        a->transpose_b || a->relu)
+        return false;
+    d->in[0] = d->in[1] = rows;
+    d->sharding = MG_PARTIAL_SUM;
+    return true;
+}
+
 /* An op over inputs of which one may be per device (MG_PER_DEVICE): the rule is asked as if such an
  * input were replicated, and the result is per device too. */
 static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *d) {
     int *given = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *given);
     bool parts = false, local = false, terms = false;
     if (!given) return MG_OOM;
+    if (contracts_mixed_rows(p, n, d)) return MG_OK;
     for (int k = 0; k < n->n_in; k++) {
-        const int sharding = p->shardings[n->in[k]].sharding;
+        const int own = p->shardings[n->in[k]].sharding;
+        const int sharding = is_mixed_rows(own) ? MG_REPLICATED : own; /* no rule knows it */
         given[k] = sharding;
         parts |= sharding >= 0;
         terms |= mg_sharding_is_partial(sharding);
@@ -72,17 +107,39 @@ static mg_status decide_op(const partition *p, const mg_node *n, node_sharding *
     return MG_OK;
 }
 
-/* Sets d->sharding, the sharding in which node i is produced, and d->in, the shardings that its
- * inputs must have. */
-static mg_status decide_node(partition *p, int i, node_sharding *d) {
+/* An op with several results: a scan, or one whose rule gives all of them the same sharding. */
+static mg_status decide_results(partition *p, const mg_node *n, node_sharding *d) {
+    if (n->loop) return mg_sharding_decide_loop(p, n, d);
+    if (p->shards->rows) MG_TRY(decide_op(p, n, d));
+    for (int k = 0; k < n->n_results; k++) d->results[k] = d->sharding;
+    d->sharding = MG_REPLICATED;
+    return MG_OK;
+}
+
+bool mg_sharding_has_joint_moments(const partition *p, int i) {
+    return mg_is_op(&p->global->nodes[i], "moments") && p->shards->rows &&
+           p->shardings[i].in[0] >= 0 && p->shardings[i].produced == MG_REPLICATED;
+}
+
+mg_status mg_sharding_decide_node(partition *p, int i, node_sharding *d) {
     const mg_node *n = &p->global->nodes[i];
     d->sharding = is_source(p, n) ? MG_ANY_SHARDING : MG_REPLICATED;
+    if (n->kind == MG_NODE_PARAMETER) d->sharding = d->given;
+    if (n->n_results && !d->results)
+        d->results = mg_ir_alloc(p->part, (size_t)n->n_results * sizeof *d->results);
+    if (n->n_results && !d->results) return MG_OOM;
     /* Kept from round to round. */
     if (!d->in) d->in = mg_ir_alloc(p->part, (size_t)(n->n_in + 1) * sizeof *d->in);
     if (!d->in) return MG_OOM;
     for (int k = 0; k < n->n_in; k++) {
         d->in[k] = MG_REPLICATED;
         if (p->shardings[n->in[k]].depth >= d->depth) d->depth = p->shardings[n->in[k]].depth + 1;
+    }
+    if (n->n_results) return decide_results(p, n, d);
+    if (mg_is_op(n, "result")) {
+        const mg_result_attrs *a = n->attrs;
+        d->sharding = p->shardings[n->in[0]].results[a->number];
+        return MG_OK;
     }
     if (n->n_in == 0 || !p->shards->rows || d->sharding == MG_ANY_SHARDING) return MG_OK;
     if (mg_is_op(n, "place")) { /* as its input is sharded */
@@ -102,7 +159,9 @@ static mg_status decide_node(partition *p, int i, node_sharding *d) {
         d->sharding = p->local_norm ? MG_PER_DEVICE : MG_REPLICATED;
         return MG_OK;
     }
-    return decide_op(p, n, d);
+    MG_TRY(decide_op(p, n, d));
+    mix_rows(p, i, d);
+    return MG_OK;
 }
 
 /* Marks the nodes that some reader or root needs replicated although their sharding is another. */
@@ -112,8 +171,9 @@ static void mark_wanted(const partition *p, const bool *split_roots, bool *wante
         for (int k = 0; k < g->nodes[i].n_in; k++) {
             const int sharding = p->shardings[g->nodes[i].in[k]].sharding,
                       in = p->shardings[i].in[k];
-            if ((mg_sharding_is_partial(sharding) || sharding == MG_PER_DEVICE) && in != sharding &&
-                in != MG_PER_DEVICE)
+            if ((mg_sharding_is_partial(sharding) || sharding == MG_PER_DEVICE ||
+                 is_mixed_rows(sharding)) &&
+                in != sharding && in != MG_PER_DEVICE)
                 wanted[g->nodes[i].in[k]] = true;
             if (sharding >= 0 && in != sharding) wanted[g->nodes[i].in[k]] = true;
         }
@@ -133,14 +193,16 @@ mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted
         changed = false;
         for (int i = 0; i < n; i++) {
             node_sharding *d = &p->shardings[i];
-            MG_TRY(decide_node(p, i, d));
+            MG_TRY(mg_sharding_decide_node(p, i, d));
             d->produced = d->sharding;
             if (mg_sharding_is_partial(d->sharding) && p->reduced[i]) d->sharding = MG_REPLICATED;
             wanted[i] = false; /* marked anew in each round */
         }
         mark_wanted(p, split_roots, wanted);
         for (int i = 0; i < n; i++) {
-            if (!wanted[i] || !mg_sharding_is_partial(p->shardings[i].sharding)) continue;
+            const int sharding = p->shardings[i].sharding;
+            if (!wanted[i] || !(mg_sharding_is_partial(sharding) || is_mixed_rows(sharding)))
+                continue;
             changed = p->reduced[i] = true; /* its readers' rules are asked again */
         }
     }

@@ -12,6 +12,10 @@ enum {
     /* One more sharding, only known here: every device has a value of its own, from its own rows
      * (batch statistics that are kept apart). */
     MG_PER_DEVICE = -6,
+    /* MG_MIXED_ROWS - n: the rows of a matrix that was {n, batch, ...}. A device has its rows of
+     * each of the n blocks, so a contraction over all rows gives a term of a sum; nothing else can
+     * read it. */
+    MG_MIXED_ROWS = -16,
     NOT_MADE = -1,                /* no local node yet, or making it failed */
     N_SHARDINGS = MG_MAX_RANK + 2 /* replicated, along each axis, per device */
 };
@@ -21,7 +25,11 @@ typedef struct node_sharding {
     int sharding; /* the sharding that readers see: `produced`, or MG_REPLICATED if a reader needs
                      partial terms whole, because they are then reduced once for all readers */
     int *in;      /* per input: the sharding that this op needs */
-    int depth;    /* length of the longest path from a source */
+    int *results; /* per result of an op that has several: its sharding; the node itself counts as
+                     replicated */
+    struct partition *body; /* of a scan: the decisions about its body */
+    int given;              /* of a parameter: the sharding in which it is given */
+    int depth;              /* length of the longest path from a source */
 } node_sharding;
 
 /* The work of building one device's IR. Arrays are indexed by node of the global IR. */
@@ -35,7 +43,8 @@ typedef struct partition {
     mg_ir *part; /* the IR being built; its memory also holds these arrays */
     int capacity;
     node_sharding *shardings;
-    bool *reduced;                 /* its partial terms are reduced right after it */
+    bool *reduced;                 /* its partial terms are reduced right after it, or its rows are
+                                      not to be mixed, because a reader needs it whole */
     int *stages;                   /* the stage that computes it */
     uint64_t (*sent)[N_SHARDINGS]; /* per sharding: bits of the stages that it is sent to */
     int (*made)[N_SHARDINGS];      /* per sharding: its local node, or NOT_MADE */
@@ -64,6 +73,10 @@ static inline int sharding_of_index(int index) {
     return index == 0 ? MG_REPLICATED : index == N_SHARDINGS - 1 ? MG_PER_DEVICE : index - 1;
 }
 
+static inline bool is_mixed_rows(int sharding) {
+    return sharding <= MG_MIXED_ROWS;
+}
+
 static inline bool is_any_sharding(const partition *p, int i) {
     return p->shardings[i].sharding == MG_ANY_SHARDING;
 }
@@ -72,7 +85,20 @@ static inline bool is_any_sharding(const partition *p, int i) {
  * although its sharding is another. split_roots[r]: root r may stay sharded along its first axis.
  */
 mg_status mg_sharding_decide(partition *p, const bool *split_roots, bool *wanted);
+/* Sets d->sharding, the sharding in which node i is produced, and d->in, the shardings that its
+ * inputs must have. */
+mg_status mg_sharding_decide_node(partition *p, int i, node_sharding *d);
+/* Whether node i is the mean and variance of a sharded batch that must cover the rows of all
+ * devices. */
+bool mg_sharding_has_joint_moments(const partition *p, int i);
 /* Fills p->stages and p->sent: which stage computes a node, and to which stages it is sent. */
 void mg_sharding_assign_stages(partition *p);
+
+/* partition.c, for the bodies of loops. mg_partition_allocate: the arrays of a partition whose
+ * decisions are made. mg_partition_make: node i as its op makes it. mg_partition_local: in this
+ * sharding. Both give a node of the device's IR, or NOT_MADE. */
+mg_status mg_partition_allocate(partition *p);
+int mg_partition_make(partition *p, int i);
+int mg_partition_local(partition *p, int i, int sharding);
 
 #endif

@@ -202,8 +202,9 @@ typedef struct node_table {
  * what is given to the plan. */
 static int find_equal(const mg_ir *ir, node_table *table, int n) {
     const mg_node *node = &ir->nodes[n];
-    const bool comparable = node->kind == MG_NODE_LITERAL ||
-                            (node->kind == MG_NODE_OP && !(node->op->flags & MG_OP_RANDOM));
+    const bool comparable =
+        node->kind == MG_NODE_LITERAL ||
+        (node->kind == MG_NODE_OP && !(node->op->flags & MG_OP_RANDOM) && !node->loop);
     if (!comparable) return -1;
     size_t h = (size_t)hash_node(node) & table->mask;
     for (; table->slots[h]; h = (h + 1) & table->mask)

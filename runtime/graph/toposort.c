@@ -64,6 +64,15 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
     return status;
 }
 
+/* Under a new number, which no other walk has. */
+void mg_toposort_resume(mg_toposort *w) {
+    w->number = mg_toposort_new_visit();
+    for (int i = 0; i < w->n; i++) {
+        w->items[i]->visit = w->number;
+        w->items[i]->position = i;
+    }
+}
+
 /* The tensors themselves are the roots'. */
 void mg_toposort_free(mg_toposort *w) {
     mg_free(w->items);

@@ -18,6 +18,9 @@ mg_status mg_toposort_collect(mg_toposort *w, mg_tensor *const *roots, int n_roo
 /* A number that no tensor's `visit` has yet, for a walk that only needs to meet each tensor once.
  */
 uint32_t mg_toposort_new_visit(void);
+/* Makes the positions and visits of the listed tensors those of this walk again, after other walks
+ * have met some of them. */
+void mg_toposort_resume(mg_toposort *w);
 void mg_toposort_free(mg_toposort *w);
 
 #endif

@@ -5,6 +5,7 @@
  * tells the lower layers that a trace is open. */
 #include "graph/graph.h"
 #include "graph/async_guards.h"
+#include "graph/loop.h"
 #include "graph/new_values.h"
 #include "core/alloc.h"
 #include "core/context.h"
@@ -153,6 +154,16 @@ static mg_tensor *fit_value(const mg_variable *v, mg_tensor *value) {
 
 /* Inside a trace only `traced` changes, which close_trace puts back. */
 mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
+    if (mg_loop_current())
+        return mg_fail(MG_USAGE,
+                       "variable \"%s\": the function of mgpu.scan cannot assign it, because all "
+                       "steps are traced as one: make it a part of the carry",
+                       v->name);
+    if (value->in_loop)
+        return mg_fail(MG_USAGE,
+                       "variable \"%s\": the value was made inside the function of mgpu.scan and "
+                       "cannot be used after it: return it from the function",
+                       v->name);
     mg_tensor *fitted = fit_value(v, value);
     if (!fitted) return mg_error_code();
     if (current) {
@@ -182,6 +193,8 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message) {
     if (ok->dtype != MG_BOOL || mg_tensor_count(ok) != 1)
         return mg_fail(MG_USAGE, "guard: the condition must be one bool, got %s %s",
                        mg_dtype_name((mg_dtype)ok->dtype), MG_SHAPE_TEXT(&ok->shape));
+    if (ok->in_loop && mg_loop_current())
+        return mg_loop_guard(mg_loop_current(), ok, code, message);
     if (!current) {
         uint8_t value = 0;
         MG_TRY(mg_tensor_read(ok, &value));

@@ -42,6 +42,12 @@ mg_work mg_graph_count_work(const mg_kernel_graph *graph) {
     mg_work w = {0};
     for (int i = 0; i < graph->n_steps; i++) {
         const mg_step *s = &graph->steps[i];
+        if (s->loop) {
+            const mg_work step = mg_graph_count_work(s->loop->graph);
+            w.elements += (double)s->loop->steps * step.elements;
+            w.products += (double)s->loop->steps * step.products;
+            continue;
+        }
         for (int k = 0; k < s->n_in; k++) w.elements += elements(graph, s->in[k]);
         for (int k = 0; k < s->n_out; k++) w.elements += elements(graph, s->out[k]);
         if (!s->op || s->n_in < 2) continue;

@@ -96,6 +96,16 @@ typedef struct mg_random_attrs { /* random */
     int64_t dtype, stream;
 } mg_random_attrs;
 
+enum { MG_MOST_PARTS = 64 }; /* of a split */
+
+typedef struct mg_split_attrs { /* split: into `parts` equal parts of the axis */
+    int64_t axis, parts;
+} mg_split_attrs;
+
+typedef struct mg_result_attrs { /* result */
+    int64_t number;              /* from 0 */
+} mg_result_attrs;
+
 typedef struct mg_place_attrs { /* place */
     int64_t device; /* the address of its mg_device: devices live as long as the process */
 } mg_place_attrs;

@@ -25,6 +25,9 @@ mg_tensor *mg_no_gradient(void);
 /* Any op by row; NULL inputs give NULL. */
 mg_tensor *mg_make(const char *op, const void *attrs, int n, ...);
 
+/* Result k, from 0, of an op that has several. */
+mg_tensor *mg_result(mg_tensor *of, int k);
+
 /* element-wise (broadcasting, promoting) */
 mg_tensor *add(mg_tensor *a, mg_tensor *b) MG_BUILDER(add);
 mg_tensor *sub(mg_tensor *a, mg_tensor *b) MG_BUILDER(sub);

@@ -12,15 +12,15 @@ static inline void mg_fill(double *out, int64_t n, double v) {
 
 /* Visits the positions of a shape in row-major order. `offset` is the sum of position * stride over
  * the axes: strides of 0 repeat elements (broadcasting), negative ones walk backwards. */
-typedef struct mg_loop {
+typedef struct mg_index_walk {
     mg_shape shape;
     int64_t stride[MG_MAX_RANK]; /* in elements */
     int64_t at[MG_MAX_RANK];     /* the position */
     int64_t offset;
-} mg_loop;
+} mg_index_walk;
 
 /* Goes to the next position: the last axis counts fastest. */
-static inline void mg_loop_next(mg_loop *l) {
+static inline void mg_index_next(mg_index_walk *l) {
     for (int i = l->shape.rank - 1; i >= 0; i--) {
         l->offset += l->stride[i];
         if (++l->at[i] < l->shape.dim[i]) return;

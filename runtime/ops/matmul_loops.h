@@ -28,11 +28,11 @@ static void NAME(matmul_ref)(const mg_ref *r) {
     const mg_shape lead_a = leading_axes(&p.a), lead_b = leading_axes(&p.b);
     mg_shape batch = {0};
     mg_shape_broadcast(&lead_a, &lead_b, &batch, "matmul"); /* cannot fail: inference has done it */
-    mg_loop at_a = {.shape = batch}, at_b = {.shape = batch};
+    mg_index_walk at_a = {.shape = batch}, at_b = {.shape = batch};
     mg_shape_strides(&lead_a, &batch, at_a.stride);
     mg_shape_strides(&lead_b, &batch, at_b.stride);
     const int64_t n = mg_shape_count(&batch);
-    for (int64_t i = 0; i < n; i++, mg_loop_next(&at_a), mg_loop_next(&at_b))
+    for (int64_t i = 0; i < n; i++, mg_index_next(&at_a), mg_index_next(&at_b))
         NAME(multiply_matrices)
     (&p, IN(0) + at_a.offset * p.m * p.k, IN(1) + at_b.offset * p.k * p.n, OUT + i * p.m * p.n);
     NAME(add_bias_and_relu)(r, p.n);

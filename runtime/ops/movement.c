@@ -23,9 +23,9 @@
 #include "ops/ops.h"
 
 /* out[i] = in[offset of the i-th step of the loop]. */
-static void copy_along(const mg_ref *r, mg_loop from) {
+static void copy_along(const mg_ref *r, mg_index_walk from) {
     const int64_t count = mg_shape_count(&r->shape);
-    for (int64_t i = 0; i < count; i++, mg_loop_next(&from)) r->out[i] = r->in[0][from.offset];
+    for (int64_t i = 0; i < count; i++, mg_index_next(&from)) r->out[i] = r->in[0][from.offset];
 }
 
 /* t with the elements of the axis in opposite order, for gradients. */
@@ -132,7 +132,7 @@ static void permute_ref(const mg_ref *r) {
     const mg_ints *order = &((const mg_ints_attrs *)r->attrs)->list;
     int64_t stride[MG_MAX_RANK];
     mg_shape_strides(&r->in_shape[0], NULL, stride);
-    mg_loop from = {.shape = r->shape};
+    mg_index_walk from = {.shape = r->shape};
     for (int i = 0; i < order->n; i++) from.stride[i] = stride[order->v[i]];
     copy_along(r, from);
 }
@@ -210,7 +210,7 @@ static void slice_ref(const mg_ref *r) {
     const mg_slice_attrs *a = r->attrs;
     int64_t stride[MG_MAX_RANK];
     mg_shape_strides(&r->in_shape[0], NULL, stride);
-    mg_loop from = {.shape = r->shape};
+    mg_index_walk from = {.shape = r->shape};
     for (int i = 0; i < r->shape.rank; i++) {
         from.stride[i] = stride[i] * a->step.v[i];
         from.offset += stride[i] * a->start.v[i];
@@ -283,13 +283,13 @@ static void pad_ref(const mg_ref *r) {
     const int64_t n_in = mg_shape_count(&r->in_shape[0]);
     int64_t stride[MG_MAX_RANK];
     mg_shape_strides(&r->shape, NULL, stride);
-    mg_loop to = {.shape = r->in_shape[0]};
+    mg_index_walk to = {.shape = r->in_shape[0]};
     for (int i = 0; i < r->shape.rank; i++) {
         to.stride[i] = stride[i] * (a->interior.v[i] + 1);
         to.offset += stride[i] * a->before.v[i];
     }
     mg_fill(r->out, mg_shape_count(&r->shape), a->value);
-    for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to)) r->out[to.offset] = r->in[0][i];
+    for (int64_t i = 0; i < n_in; i++, mg_index_next(&to)) r->out[to.offset] = r->in[0][i];
 }
 
 /* ---- concat ---- */
@@ -372,7 +372,7 @@ static mg_tensor *broadcast_grad(mg_tensor *y, mg_tensor *dy, int i) {
 
 /* Walks the result; the stride of a repeated axis is 0. */
 static void broadcast_ref(const mg_ref *r) {
-    mg_loop from = {.shape = r->shape};
+    mg_index_walk from = {.shape = r->shape};
     mg_shape_strides(&r->in_shape[0], &r->shape, from.stride);
     copy_along(r, from);
 }
@@ -400,7 +400,7 @@ static mg_tensor *reverse_grad(mg_tensor *y, mg_tensor *dy, int i) {
 /* Begins at the last position of the axis and steps back. */
 static void reverse_ref(const mg_ref *r) {
     const int64_t axis = ((const mg_axis_attrs *)r->attrs)->axis;
-    mg_loop from = {.shape = r->shape};
+    mg_index_walk from = {.shape = r->shape};
     mg_shape_strides(&r->shape, NULL, from.stride);
     from.offset = from.stride[axis] * (r->shape.dim[axis] - 1);
     from.stride[axis] = -from.stride[axis];

@@ -6,6 +6,7 @@
 #include "ops/attrs.h"
 #include "core/alloc.h"
 #include "core/context.h"
+#include "core/loop.h"
 #include "ops/ops.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -263,6 +264,10 @@ static mg_status infer_output(mg_tensor *t) {
                   .dtype = t->n_inputs ? (mg_dtype)t->inputs[0]->dtype : MG_F32};
     MG_TRY(t->op->infer(&f));
     MG_TRY(mg_shape_check(&f.shape, t->op->name));
+    if (t->op->n_results) { /* nobody reads it */
+        f.shape = MG_SHAPE(0);
+        f.dtype = MG_F32;
+    }
     t->shape = f.shape;
     t->dtype = (uint8_t)f.dtype;
     return MG_OK;
@@ -280,13 +285,8 @@ static void take_random_ordinal(mg_tensor *t) {
     }
 }
 
-/* May apply further ops: casts of inputs, and copies of scalars from other devices. */
-mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs) {
-    if (!op) {
-        mg_fail(MG_USAGE, "mg_apply: the op is NULL: mg_op_find knows no op of that name");
-        return NULL;
-    }
-    if (check_arity(op, n) != MG_OK || mg_tensors_check(inputs, n, op->name) != MG_OK) return NULL;
+/* A tensor of the op, over checked inputs. */
+static mg_tensor *make_lazy(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs) {
     mg_tensor *t = mg_tensor_block(n, op->attrs_size);
     if (!t) return NULL;
     t->kind = MG_LAZY;
@@ -303,7 +303,28 @@ mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void
         mg_tensor_release(t);
         return NULL;
     }
+    t->made_in_loop = mg_context_get()->draw != NULL;
+    for (int i = 0; i < t->n_inputs; i++) t->in_loop |= t->inputs[i]->in_loop;
     take_random_ordinal(t);
+    return t;
+}
+
+/* May apply further ops: casts of inputs, and copies of scalars from other devices. A draw in the
+ * body of a loop is made outside of it. */
+mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs) {
+    if (!op) {
+        mg_fail(MG_USAGE, "mg_apply: the op is NULL: mg_op_find knows no op of that name");
+        return NULL;
+    }
+    if (check_arity(op, n) != MG_OK || mg_tensors_check(inputs, n, op->name) != MG_OK) return NULL;
+    if ((op->flags & MG_OP_RANDOM) && mg_context_get()->draw)
+        return mg_context_get()->draw(op, attrs);
+    return make_lazy(op, inputs, n, attrs);
+}
+
+mg_tensor *mg_apply_loop(mg_loop *loop, mg_tensor *const *inputs, int n) {
+    mg_tensor *t = make_lazy(mg_op_find("scan"), inputs, n, NULL);
+    if (t) t->loop = mg_loop_retain(loop);
     return t;
 }
 

@@ -1,7 +1,7 @@
 /* What an op is: a row of one table. The row is the op's whole specification, beside its code.
  *
- * Every op makes exactly one tensor. Rows stand at the end of ops/<family>.c as
- * `const mg_op_family mg_ops_<family>`; ops/ops.h lists the families, and nothing else does. */
+ * An op makes one tensor, or several (see mg_op.n_results). Rows stand at the end of ops/<family>.c
+ * as `const mg_op_family mg_ops_<family>`; ops/ops.h lists the families, and nothing else does. */
 #ifndef MG_OPS_OP_H
 #define MG_OPS_OP_H
 
@@ -51,6 +51,7 @@ typedef struct mg_infer {
     int n_inputs;
     mg_tensor *const *inputs;
     void *attrs;    /* the tensor's own copy: the rule may normalise it (negative axes, say) */
+    int result;     /* the number of the result to infer, of an op with several */
     mg_shape shape; /* to fill */
     mg_dtype dtype; /* preset to the first input's */
 } mg_infer;
@@ -69,6 +70,10 @@ typedef struct mg_ref {
     mg_dtype dtype;
     double *out; /* rounded to dtype afterwards */
     int64_t *out_integers;
+    int n_outs;
+    double *const *outs; /* of an op with several results, in place of `out`; likewise for integers
+                          */
+    int64_t *const *outs_integers;
     mg_rng_state rng;
     int64_t first; /* of a draw: position of its first element in the whole draw */
 } mg_ref;
@@ -96,7 +101,8 @@ enum mg_op_flags {
     MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
     MG_OP_HIDDEN = 4,       /* internal: no Lua function */
     MG_OP_RANDOM = 8,       /* draws: never merged with an equal node */
-    MG_OP_PROMOTE_REST = 16 /* inputs after the first are cast to their common dtype */
+    MG_OP_PROMOTE_REST = 16, /* inputs after the first are cast to their common dtype */
+    MG_OP_INTERNAL = 32 /* made by C code only: Lua does not have it at all */
 };
 
 struct mg_op {
@@ -114,14 +120,21 @@ struct mg_op {
     int n_attrs;
     size_t attrs_size;
     mg_status (*infer)(mg_infer *f);
+    /* NULL: the op makes one tensor. Else the number of its results (of a scan its loop tells it).
+     * The tensor of such an op is never read or handed to users: a `result` op on it stands for
+     * each result. `infer` is asked for one result at a time, `ref` fills outs, and the gradient
+     * rule is grad_many. */
+    int (*n_results)(const void *attrs);
     /* d loss / d inputs[i] from dy = d loss / d y; borrowed from the scope of ops/build.h. It may
      * have a wider dtype than the input: it is cast after all terms are added up.
      * NULL = an error was set. mg_no_gradient() = nothing flows this way.
      * A NULL rule means "not differentiable": mg_grad raises only if such a path is needed. */
     mg_tensor *(*grad)(mg_tensor *y, mg_tensor *dy, int i);
+    /* Of an op with several results: dys[k] is d loss / d result k, or NULL where there is none. */
+    mg_tensor *(*grad_many)(mg_tensor *y, mg_tensor *const *dys, int i);
     /* Whether the op can work on its inputs as they are sharded (at least one is not replicated),
      * and what its output's sharding is then. false, or a NULL rule: all devices first gather the
-     * sharded inputs and reduce the partial ones. */
+     * sharded inputs and reduce the partial ones. Several results have the same sharding. */
     bool (*split)(mg_split *s);
     void (*ref)(const mg_ref *r);
     /* The same for integers and bool, in int64: exact, and sums and products wrap around. NULL: ref
@@ -149,6 +162,14 @@ void mg_op_default_attrs(const mg_op *op, void *attrs);
  * the number of inputs, promotes dtypes if the row says so, and infers shape, dtype and device:
  * mistakes of the user fail here, before anything is computed. Owned; NULL on failure. */
 mg_tensor *mg_apply(const mg_op *op, mg_tensor *const *inputs, int n, const void *attrs);
+
+/* A lazy scan of the loop over its inputs (see ops/loop.c). Owned; NULL on failure. */
+mg_tensor *mg_apply_loop(mg_loop *loop, mg_tensor *const *inputs, int n);
+
+/* The number of results of a tensor of an op that has several. */
+int mg_result_count(const mg_tensor *t);
+/* Shape and dtype of result k of a tensor of an op that has several. */
+mg_status mg_infer_result(const mg_tensor *t, int k, mg_shape *shape, mg_dtype *dtype);
 
 /* Shorthands for infer rules. `mg_infer_fail(f, code, "fmt")` prefixes "opname: ". */
 mg_status mg_infer_fail(const mg_infer *f, mg_status code, const char *format, ...)

@@ -12,6 +12,7 @@
     X(create)                                                                                      \
     X(reduce)                                                                                      \
     X(movement)                                                                                    \
+    X(split)                                                                                       \
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(pool)                                                                                        \
@@ -24,6 +25,7 @@
     X(resize)                                                                                      \
     X(transform)                                                                                   \
     X(spectrum)                                                                                    \
+    X(loop)                                                                                        \
     X(collective)                                                                                  \
     X(random)
 

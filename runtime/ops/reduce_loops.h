@@ -8,10 +8,10 @@ static void NAME(fold_elements)(const mg_ref *r, NUMBER start,
     const mg_reduce_attrs *a = r->attrs;
     const mg_shape kept = kept_shape(&r->in_shape[0], &a->axes);
     const int64_t n_in = mg_shape_count(&r->in_shape[0]), n_out = mg_shape_count(&r->shape);
-    mg_loop to = {.shape = r->in_shape[0]};
+    mg_index_walk to = {.shape = r->in_shape[0]};
     mg_shape_strides(&kept, &r->in_shape[0], to.stride);
     for (int64_t i = 0; i < n_out; i++) OUT[i] = start;
-    for (int64_t i = 0; i < n_in; i++, mg_loop_next(&to))
+    for (int64_t i = 0; i < n_in; i++, mg_index_next(&to))
         OUT[to.offset] = step(OUT[to.offset], IN(0)[i]);
 }
 

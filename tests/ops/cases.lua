@@ -78,12 +78,15 @@ function M.options(case)
   return o
 end
 
---- The result of the case's op for a list of inputs.
+--- The result of the case's op for a list of inputs; several results as one list of numbers.
 function M.apply(case, list)
   local arguments = {}
   for i, t in ipairs(list) do arguments[i] = t end
   arguments[#arguments + 1] = M.options(case)
-  return core.ops[case[1]](unpack(arguments))
+  local results = { core.ops[case[1]](unpack(arguments)) }
+  if #results == 1 then return results[1] end
+  for i, t in ipairs(results) do results[i] = t:reshape { t:count() } end
+  return mgpu.concat(results, { axis = 1 })
 end
 
 --- Calls fn() with another default device.

@@ -111,6 +111,19 @@ case { "div", { { 3, 4 }, ints = 100 }, { { 4 }, choose = { 3, 7, -5 } } }
 case { "where", { { 3, 4 }, ints = 2 }, { { 3, 4 }, -3, 3 }, { { 4 }, -3, 3 } }
 case { "where", { { 3, 1 }, ints = 2 }, { {}, -3, 3 }, { { 3, 4 }, -3, 3 } }
 
+-- ---- several results ----------------------------------------------------------------------------
+
+case { "split", { { 3, 8 }, -3, 3 }, axis = 2, parts = 4 }
+case { "split", { { 6, 5 }, -3, 3 }, axis = 1, parts = 3 }
+case { "split", { { 2, 9, 5 }, -3, 3 }, axis = -2, parts = 3 }
+case { "split", { { 32, 16 }, -3, 3 }, axis = 1, parts = 2 } -- parts of the input's memory
+case { "split", { { 70, 128 }, -3, 3 }, axis = 2, parts = 64, grad = false }
+case { "split", { { 0, 4 }, -3, 3 }, axis = 2, parts = 2 }
+case { "split", { { 300, 600 }, -3, 3 }, axis = 2, parts = 3, grad = false }
+for _, to in ipairs(ALL) do
+  case { "split", { { 5, 6 }, choose = { 0, 1, 2, 7 } }, axis = 2, parts = 2, as = to, grad = false }
+end
+
 -- ---- collectives: on one device they return their input --------------------------------------------
 
 case { "shard", { { 6, 3 }, -3, 3 } }

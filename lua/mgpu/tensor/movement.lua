@@ -8,6 +8,8 @@ local as_tensor, axis_at, axis_set, check_array, fail, no_axis, read_options = a
   arguments.axis_set, arguments.check_array, arguments.fail, arguments.no_axis, arguments.read_options
 local whole = arguments.whole
 
+local MOST_PARTS = 64 -- that the op split makes at once
+
 --- slice(t, ranges) -> a part of t, as t:slice {{1, 10}, {}, 3}; see slicing.lua.
 -- Example:
 --     local t = mgpu.tensor { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } }
@@ -181,6 +183,7 @@ function M.split(t, ...)
   local parts, size, ranges = {}, shape[at] / n, {}
   for k = 1, #shape do ranges[k] = {} end
   if n == 1 then return { t } end
+  if n <= MOST_PARTS then return { ops.split(t, { axis = at, parts = n }) } end
   for i = 1, n do
     ranges[at] = { (i - 1) * size + 1, i * size }
     parts[i] = slice(t, ranges)

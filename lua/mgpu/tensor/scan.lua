@@ -1,7 +1,6 @@
 --- Loops over sequences: a function applied to one step after the other, with a state that it carries along.
 local arguments = require "mgpu.tensor.arguments"
 local core = require "mgpu.core"
-local movement = require "mgpu.tensor.movement"
 local ordered_keys = require "mgpu.ordered_keys"
 local slice = require "mgpu.tensor.slicing"
 
@@ -37,20 +36,6 @@ local function count_steps(xs)
   return steps
 end
 
--- Puts the entries of t along the first axis into list[first], ... Halving keeps the cost of the gradient, which pads
--- each part to the size of what it was cut from, at steps * log(steps).
-local function unstack(t, list, first)
-  local shape = t:shape()
-  local n = table.remove(shape, 1)
-  if n == 1 then
-    list[first] = ops.reshape(t, { shape = shape })
-    return list
-  end
-  local half = math.floor(n / 2)
-  unstack(slice(t, { { 1, half } }), list, first)
-  return unstack(slice(t, { { half + 1, n } }), list, first + half)
-end
-
 -- Raises unless the carry after a step has the form of the one before it.
 local function check_carry(before, after, path)
   if is_tensor(before) then
@@ -74,47 +59,99 @@ local function check_carry(before, after, path)
   end
 end
 
--- The y of all steps along a new first axis.
-local function stacked(ys, steps)
-  for i = 2, steps do
-    if (ys[i] == nil) ~= (ys[1] == nil) then
-      fail("scan: step %d returned %s y, step 1 did %sreturn one", i, ys[i] == nil and "no" or "a",
-        ys[1] == nil and "not " or "")
-    end
-  end
-  if ys[1] == nil then return nil end
-  local lists = {}
-  local form = map(ys[1], function(_, path)
-    lists[path] = {}
-    return path
-  end, "y")
-  for i = 1, steps do
-    map(ys[i], function(t, path)
-      if not lists[path] then fail("scan: step %d returned %s, other steps did not", i, path) end
-      lists[path][i] = t
-    end, "y")
-  end
-  for path, list in pairs(lists) do
-    for i = 1, steps do
-      if not list[i] then fail("scan: step %d returned no %s, step 1 did", i, path) end
-    end
-  end
-  local function build(value)
-    if type(value) == "string" then return movement.stack(lists[value]) end
-    local out = {}
-    for key, item in pairs(value) do out[key] = build(item) end
-    return out
-  end
-  return build(form)
+-- The tensors of a structure in a list, appended to `list`; a structure with their positions there.
+local function flatten(value, list, path)
+  return map(value, function(t)
+    list[#list + 1] = t
+    return #list
+  end, path)
 end
 
---- scan(fn, init, xs, {reverse = false}) -> carry, ys: calls `carry, y = fn(carry, x)` for each
+-- The structure with list[n] for each position n.
+local function build(form, list)
+  if type(form) ~= "table" then return form and list[form] end
+  local out = {}
+  for key, item in pairs(form) do out[key] = build(item, list) end
+  return out
+end
+
+-- The entries [first, first + count) of all tensors, as {n, count / n, ...} if n is given.
+local function cut(list, first, count, n)
+  local out = {}
+  for i, t in ipairs(list) do
+    local shape = t:shape()
+    if shape[1] ~= count then t = slice(t, { { first, first + count - 1 } }) end
+    if n then
+      shape[1] = count / n
+      table.insert(shape, 1, n)
+      t = ops.reshape(t, { shape = shape })
+    end
+    out[i] = t
+  end
+  return out
+end
+
+-- Stacks of stacks, {n, count, ...}, as {n * count, ...}.
+local function merge(t)
+  local shape = t:shape()
+  local n = table.remove(shape, 1)
+  shape[1] = n * shape[1]
+  return ops.reshape(t, { shape = shape })
+end
+
+-- A loop of loops of about sqrt(steps) steps: the gradient keeps the carries of the outer one, and runs the inner ones
+-- again. `loop.step` is traced for the last steps once more if they make no whole inner loop.
+local function scan_in_segments(loop, carries, arrays)
+  local n_carries, inner = #carries, math.floor(math.sqrt(loop.steps))
+  local outer = math.floor(loop.steps / inner)
+  local whole = outer * inner
+  local stacks = { {}, {} }
+  local function keep(results, part, change)
+    for i = 1, #results do
+      if i <= n_carries then carries[i] = results[i] end
+      if i > n_carries then stacks[part][i - n_carries] = change(results[i]) end
+    end
+  end
+  local function run_rest(first, part)
+    if whole == loop.steps then return end
+    keep(core.scan(loop.steps - whole, loop.reverse, false, carries, cut(arrays, first, loop.steps - whole), loop.step),
+      part, function(t) return t end)
+  end
+  if loop.reverse then run_rest(whole + 1, 2) end -- the last entries come first
+  keep(core.scan(outer, loop.reverse, true, carries, cut(arrays, 1, whole, outer), function(c, entries)
+    return core.scan(inner, loop.reverse, false, c, entries, loop.step)
+  end), 1, merge)
+  if not loop.reverse then run_rest(whole + 1, 2) end
+  local results = {}
+  for i = 1, n_carries do results[i] = carries[i] end
+  for i, t in ipairs(stacks[1]) do
+    results[n_carries + i] = stacks[2][i] and ops.concat({ t, stacks[2][i] }, { axis = 1 }) or t
+  end
+  return results
+end
+
+local OPTIONS = { "reverse", "checkpoint" }
+
+local function read_options(...)
+  local values = { arguments.read_options("scan", OPTIONS, ...) }
+  for i, name in ipairs(OPTIONS) do
+    if values[i] ~= nil and type(values[i]) ~= "boolean" then
+      fail("scan: %s must be true or false, got a %s", name, type(values[i]))
+    end
+  end
+  return values[1] or false, values[2] or false
+end
+
+--- scan(fn, init, xs, {reverse = false, checkpoint = false}) -> carry, ys: calls `carry, y = fn(carry, x)` for each
 --- step x of xs, from the carry `init` on.
 -- carry, x, y: a tensor, or a table of them (also nested). xs: the same with the steps as the first axis, {steps, ...}.
 -- ys: the y of all steps, {steps, ...}, or nil if fn returns none. The carry keeps its shapes and dtypes. reverse: the
--- last step comes first; ys stay in the places of their xs. The loop is unrolled: plans grow with the steps. fn must
--- not assign variables or draw random numbers: draw them before, as a part of xs. It works in mgpu.jit and outside, and
--- has gradients. Errors: tensors with different numbers of steps; no steps; a carry, or a y, that changes its form.
+-- last step comes first; ys stay in the places of their xs. fn is called once, with tensors that stand for those of
+-- any step, so it cannot read their values; a plan runs it as a loop, and making the plan takes as long for 5,000
+-- steps as for 5. Random numbers are drawn anew in each step; variables cannot be assigned. It works in mgpu.jit and
+-- outside, has gradients, and may be nested. checkpoint: the gradient keeps about sqrt(steps) carries and computes the
+-- steps between them again, in place of keeping the products of all steps; then fn may be called twice.
+-- Errors: tensors with different numbers of steps; no steps; a carry that changes its form.
 -- Example:
 --     local total, sums = mgpu.scan(function(sum, x) return sum + x, sum + x end, mgpu.zeros {},
 --       mgpu.tensor { 1, 2, 3 })
@@ -123,28 +160,27 @@ end
 --     --> tensor {3} float32 cpu:0
 --     --> {1, 3, 6}
 function M.scan(fn, init, xs, ...)
-  local reverse = arguments.read_options("scan", { "reverse" }, ...)
+  local reverse, checkpoint = read_options(...)
   if type(fn) ~= "function" then fail("scan: the first argument must be a function, got a %s", type(fn)) end
-  if reverse ~= nil and type(reverse) ~= "boolean" then
-    fail("scan: reverse must be true or false, got a %s", type(reverse))
+  local loop = { steps = count_steps(xs), reverse = reverse }
+  local carries, arrays, y_form = {}, {}, nil
+  local carry_form, x_form = flatten(init, carries, "the carry"), flatten(xs, arrays, "xs")
+  function loop.step(params, entries)
+    local before = build(carry_form, params)
+    local after, y = fn(before, build(x_form, entries))
+    check_carry(before, after, "the carry")
+    local results = {}
+    flatten(after, results, "the carry")
+    if y ~= nil then y_form = flatten(y, results, "y") end
+    return results
   end
-  local steps = count_steps(xs)
-  local carry = map(init, function(t) return t end, "the carry")
-  local parts = map(xs, function(t) return { parts = unstack(t, {}, 1) } end, "xs")
-  local function at(value, i)
-    if value.parts and is_tensor(value.parts[1]) then return value.parts[i] end
-    local out = {}
-    for key, item in pairs(value) do out[key] = at(item, i) end
-    return out
+  local results
+  if checkpoint and loop.steps > 3 then
+    results = scan_in_segments(loop, carries, arrays)
+  else
+    results = core.scan(loop.steps, reverse, false, carries, arrays, loop.step)
   end
-  local ys = {}
-  for n = 1, steps do
-    local i = reverse and steps + 1 - n or n
-    local after, y = fn(carry, at(parts, i))
-    check_carry(carry, after, "the carry")
-    carry, ys[i] = after, y
-  end
-  return carry, stacked(ys, steps)
+  return build(carry_form, results), y_form and build(y_form, results)
 end
 
 return M

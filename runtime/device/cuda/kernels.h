@@ -15,7 +15,7 @@ extern const mg_kernel mg_cuda_sum, mg_cuda_prod, mg_cuda_max, mg_cuda_min, mg_c
     mg_cuda_any, mg_cuda_argmax, mg_cuda_argmin, mg_cuda_cumsum, mg_cuda_prod_grad,
     mg_cuda_all_finite;
 extern const mg_kernel mg_cuda_permute, mg_cuda_slice, mg_cuda_broadcast_to, mg_cuda_reverse,
-    mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat;
+    mg_cuda_pad, mg_cuda_reshape, mg_cuda_concat, mg_cuda_split;
 extern const mg_kernel mg_cuda_gather, mg_cuda_scatter_add;
 extern const mg_kernel mg_cuda_take_along_axis, mg_cuda_scatter_along_axis, mg_cuda_scatter_last,
     mg_cuda_argsort, mg_cuda_linear_scan;

@@ -70,6 +70,11 @@ mg_status mg_program_choose_kernel(const mg_program *p, mg_program_call *k) {
         k->kernel = &mg_collective_kernel;
         return MG_OK;
     }
+    if (k->plan.step->loop) {
+        reset_ports(k);
+        k->kernel = &mg_loop_kernel;
+        return mg_loop_prepare(p->set, &k->plan);
+    }
     for (const mg_kernel *const *candidate = p->set->kernels; *candidate; candidate++) {
         if (!kernel_is_for(*candidate, k->plan.step)) continue;
         reset_ports(k);

@@ -8,9 +8,13 @@
 #include "device/program/program.h"
 #include "device/program/host_program.h"
 #include "ops/attrs.h"
+#include "ops/loops.h"
 #include <string.h>
 
-enum { MAX_LAYOUTS = 4 }; /* of a device kind, row-major included */
+enum {
+    MAX_LAYOUTS = 4,       /* of a device kind, row-major included */
+    PART_ALIGNMENT = 64 /* bytes, of parts of slots: a cache line, and the widest vector */
+};
 
 typedef struct compiler {
     mg_program *p; /* being made */
@@ -208,7 +212,6 @@ static mg_status share_slot(compiler *c, const mg_step *s) {
 /* A contiguous slice of a temporary needs no call either: the result is a part of the input's slot,
  * if that part starts at an aligned *offset (bytes), as kernels expect of their operands. */
 static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *offset) {
-    enum { ALIGNED = 64 }; /* bytes: a cache line, and the widest vector */
     if (!s->op || strcmp(s->op->name, "slice") != 0 || s->out[0] < c->graph->n_external)
         return false;
     const mg_value *x = &c->graph->values[s->in[0]];
@@ -225,19 +228,45 @@ static bool is_contiguous_slice(const compiler *c, const mg_step *s, size_t *off
     }
     const int index = c->place[s->in[0]][MG_ROW_MAJOR];
     return c->primary[s->in[0]] == MG_ROW_MAJOR && c->p->slots[index].external == MG_NO_SLOT &&
-           *offset % ALIGNED == 0;
+           *offset % PART_ALIGNMENT == 0;
 }
 
-/* Carries out a contiguous slice. Parts of parts are parts of the whole slot. */
-static mg_status share_part(compiler *c, const mg_step *s, size_t offset) {
+/* Makes the result `out` a part of the input's slot. Parts of parts are parts of the whole slot. */
+static mg_status share_part(compiler *c, const mg_step *s, int out, size_t offset) {
     int index;
-    const int in = c->place[s->in[0]][MG_ROW_MAJOR], out = s->out[0];
+    const int in = c->place[s->in[0]][MG_ROW_MAJOR];
     MG_TRY(new_slot(c, mg_value_bytes(&c->graph->values[out]), &index));
     c->p->slots[index].offset = c->p->slots[in].offset + offset;
     c->p->slots[index].inside = mg_program_whole_slot(c->p, in);
-    end_use(c, s->in[0]);
     c->primary[out] = MG_ROW_MAJOR;
     put_value(c, out, MG_ROW_MAJOR, index);
+    return MG_OK;
+}
+
+/* Carries out a contiguous slice. */
+static mg_status share_slice(compiler *c, const mg_step *s, size_t offset) {
+    end_use(c, s->in[0]);
+    return share_part(c, s, s->out[0], offset);
+}
+
+/* Likewise a split whose parts are contiguous and aligned. */
+static bool is_contiguous_split(const compiler *c, const mg_step *s) {
+    if (!s->op || strcmp(s->op->name, "split") != 0) return false;
+    const mg_axis_view v = mg_axis_view_of(&c->graph->values[s->in[0]].shape,
+                                           ((const mg_split_attrs *)s->attrs)->axis);
+    bool fits = v.outer == 1 && c->primary[s->in[0]] == MG_ROW_MAJOR &&
+                c->p->slots[c->place[s->in[0]][MG_ROW_MAJOR]].external == MG_NO_SLOT;
+    for (int k = 0; k < s->n_out; k++)
+        fits = fits && s->out[k] >= c->graph->n_external &&
+               mg_value_bytes(&c->graph->values[s->out[k]]) % PART_ALIGNMENT == 0;
+    return fits;
+}
+
+static mg_status share_parts(compiler *c, const mg_step *s) {
+    end_use(c, s->in[0]);
+    for (int k = 0; k < s->n_out; k++)
+        MG_TRY(share_part(c, s, s->out[k],
+                          (size_t)k * mg_value_bytes(&c->graph->values[s->out[k]])));
     return MG_OK;
 }
 
@@ -276,7 +305,8 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     size_t offset;
     if (s->n_out == 0) return MG_OK; /* the device has merged it into another step */
     if (is_free_reshape(c, s)) return share_slot(c, s);
-    if (is_contiguous_slice(c, s, &offset)) return share_part(c, s, offset);
+    if (is_contiguous_slice(c, s, &offset)) return share_slice(c, s, offset);
+    if (is_contiguous_split(c, s)) return share_parts(c, s);
     MG_TRY(reorder_bucket(c, s));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));

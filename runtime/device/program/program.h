@@ -157,6 +157,18 @@ typedef struct mg_block {
  * to the bytes of the arena. Sorts `blocks`. MG_OOM. */
 mg_status mg_arena_assign(mg_block **blocks, int n, size_t *total);
 
+/* ---- loop.c ----
+ *
+ * The call of a scan holds the program of one step, and runs it once per step. */
+
+/* The kernel of every scan, on every device. Its calls are run by mg_loop_run. */
+extern const mg_kernel mg_loop_kernel;
+/* Sets scratch and state. */
+mg_status mg_loop_prepare(const mg_kernel_set *set, mg_kernel_plan *plan);
+mg_status mg_loop_run(const mg_call *call, const mg_run *run);
+/* Whether a call of the loop's program waits (mg_kernel.waits). */
+bool mg_loop_waits(const mg_kernel_plan *plan);
+
 /* ---- collective.c ----
  *
  * Collectives in programs: calls that go to the communicator of the run instead of to a kernel of

@@ -30,11 +30,13 @@ static size_t converted_bytes(const mg_value *v, mg_dtype number) {
 }
 
 /* Checks that the step can be run, and computes the size of the scratch memory, which holds the
- * addresses of the operands, then the converted operands, then the result before its conversion. */
+ * addresses of the operands and results, then the converted operands, then the results before their
+ * conversion. */
 static mg_status reference_prepare(mg_kernel_plan *plan) {
     const mg_step *s = plan->step;
     for (int i = 0; i < s->n_in; i++) plan->in[i].layout = MG_ROW_MAJOR;
-    const int n_out = s->fused ? s->fused->n_outputs : 1;
+    const bool several = s->op && s->op->n_results;
+    const int n_out = several ? s->n_out : s->fused ? s->fused->n_outputs : 1;
     if (s->n_out != n_out)
         return mg_fail(MG_INTERNAL, "%s: has %d results, not %d", s->fused ? "fused" : s->op->name,
                        n_out, s->n_out);
@@ -48,7 +50,9 @@ static mg_status reference_prepare(mg_kernel_plan *plan) {
     state->shapes = (mg_shape *)(state + 1);
     state->dtypes = (mg_dtype *)(state->shapes + n);
     state->number = number_of(plan);
-    plan->scratch = n * sizeof(void *) + converted_bytes(plan->out[0].value, state->number);
+    plan->scratch = (n + (size_t)n_out) * sizeof(void *);
+    for (int i = 0; i < n_out; i++)
+        plan->scratch += converted_bytes(plan->out[i].value, state->number);
     for (size_t i = 0; i < n; i++) {
         state->shapes[i] = plan->in[i].value->shape;
         state->dtypes[i] = plan->in[i].value->dtype;
@@ -66,10 +70,11 @@ static mg_status run_op(const mg_call *call) {
     const mg_step *s = plan->step;
     const reference_state *state = plan->state;
     const mg_value *out = plan->out[0].value;
-    const size_t n_out = (size_t)mg_shape_count(&out->shape);
     const bool integers = state->number == MG_I64;
-    const void **in = call->scratch; /* n_in addresses, followed by the converted operands */
-    int64_t *scratch = (int64_t *)(in + s->n_in); /* of numbers of either type: 8 bytes each */
+    const void **in = call->scratch; /* n_in addresses, n_out addresses, converted operands */
+    void **outs = call->scratch;
+    outs += s->n_in;
+    int64_t *scratch = (int64_t *)(outs + s->n_out); /* of numbers of either type: 8 bytes each */
     for (int i = 0; i < s->n_in; i++) {
         const mg_value *v = plan->in[i].value;
         const size_t n = (size_t)mg_shape_count(&v->shape);
@@ -82,7 +87,11 @@ static mg_status run_op(const mg_call *call) {
         in[i] = scratch;
         scratch += n;
     }
-    void *result = out->dtype == state->number ? call->out[0] : scratch;
+    for (int i = 0; i < s->n_out; i++) {
+        const mg_value *v = plan->out[i].value;
+        outs[i] = v->dtype == state->number ? call->out[i] : scratch;
+        if (outs[i] == scratch) scratch += mg_shape_count(&v->shape);
+    }
     const mg_ref r = {.op = s->op,
                       .attrs = s->attrs,
                       .n_inputs = s->n_in,
@@ -92,16 +101,23 @@ static mg_status run_op(const mg_call *call) {
                       .in_integers = integers ? (const int64_t *const *)in : NULL,
                       .shape = out->shape,
                       .dtype = out->dtype,
-                      .out = integers ? NULL : result,
-                      .out_integers = integers ? result : NULL,
+                      .out = integers ? NULL : outs[0],
+                      .out_integers = integers ? outs[0] : NULL,
+                      .n_outs = s->n_out,
+                      .outs = integers ? NULL : (double *const *)outs,
+                      .outs_integers = integers ? (int64_t *const *)outs : NULL,
                       .rng = call->rng,
                       .first = call->first};
     (integers ? s->op->ref_integers : s->op->ref)(&r);
-    if (result != scratch) return MG_OK;
-    if (integers)
-        mg_from_int64(call->out[0], result, out->dtype, n_out);
-    else
-        mg_from_double(call->out[0], result, out->dtype, n_out);
+    for (int i = 0; i < s->n_out; i++) {
+        const mg_value *v = plan->out[i].value;
+        const size_t n = (size_t)mg_shape_count(&v->shape);
+        if (outs[i] == call->out[i]) continue;
+        if (integers)
+            mg_from_int64(call->out[i], outs[i], v->dtype, n);
+        else
+            mg_from_double(call->out[i], outs[i], v->dtype, n);
+    }
     return MG_OK;
 }
 

@@ -90,6 +90,7 @@ static mg_status run_launch(const mg_program *p, const mg_program_call *k, const
     for (int i = 0; i < n; next += k[i].n_in + k[i].n_out, i++)
         calls[i] = bound_call(p, k + i, run, next);
     if (k->kernel == &mg_collective_kernel) return mg_collective_run(p->set, calls, n, run);
+    if (k->kernel == &mg_loop_kernel) return mg_loop_run(calls, run);
     return n > 1 ? k->kernel->run_many(calls, n) : k->kernel->run(calls);
 }
 
@@ -185,6 +186,7 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 /* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
 static bool call_waits(const mg_program_call *k, const mg_run *run) {
     if (k->kernel->waits) return true;
+    if (k->kernel == &mg_loop_kernel) return mg_loop_waits(&k->plan);
     if (k->kernel != &mg_collective_kernel || !run->comm) return false;
     return !mg_collective_comm(k->plan.step, run)->api->recorded;
 }

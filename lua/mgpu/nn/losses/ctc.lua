@@ -2,7 +2,6 @@
 --- the steps of a sequence spell the label, whatever their alignment.
 -- y_true {rows, length} of class ids, padded with 0 at the end; y_pred {rows, steps, classes} of logits, where class 0
 -- is the blank -> {rows}. A label that needs more steps than there are has a loss of about 1e30.
--- The recursion over the steps is unrolled: some ten ops a step.
 -- Errors: other numbers of axes or rows. Source: Graves et al., Connectionist temporal classification, 2006; Keras.
 -- Example:
 --     local logits = mgpu.zeros { 1, 3, 2 } -- each of 3 steps: blank or class 1, with probability 1/2
@@ -11,6 +10,7 @@
 --     --> 0.2877
 local core = require "mgpu.core"
 local Loss = require "mgpu.nn.losses.loss"
+local scan = require "mgpu.tensor.scan".scan
 local shapes = require "mgpu.nn.losses.shapes"
 
 local ops = core.ops
@@ -80,15 +80,17 @@ M.CTC = Loss.define {
     local log_p = ops.permute(ops.log_softmax(y_pred, { axis = -1 }), { order = { 1, 3, 2 } })
     local wide = ops.reshape(ids, { shape = { rows, states, 1 } })
     wide = ops.broadcast_to(wide, { shape = { rows, states, steps } })
-    log_p = ops.take_along_axis(log_p, wide, { axis = 2 })
-    local function at(step) return ops.reshape(span(log_p, 3, step, step), { shape = { rows, states } }) end
+    log_p = ops.permute(ops.take_along_axis(log_p, wide, { axis = 2 }), { order = { 3, 1, 2 } })
     -- a label may follow the one before it directly unless they are equal: then a blank stands between them
     local skips = ops.logical_and(ops.ne(ids, BLANK), ops.ne(ids, shifted(ids, 2, BLANK)))
     local place = ops.iota { shape = { 1, states }, axis = 2, dtype = "int32" }
-    local alpha = ops.where(ops.lt(place, 2), at(1), NEVER)
-    for step = 2, steps do
-      local jumped = ops.where(skips, shifted(alpha, 2, NEVER), NEVER)
-      alpha = log_add { alpha, shifted(alpha, 1, NEVER), jumped } + at(step)
+    local first = ops.reshape(span(log_p, 1, 1, 1), { shape = { rows, states } })
+    local alpha = ops.where(ops.lt(place, 2), first, NEVER)
+    if steps > 1 then
+      alpha = scan(function(before, p)
+        local jumped = ops.where(skips, shifted(before, 2, NEVER), NEVER)
+        return log_add { before, shifted(before, 1, NEVER), jumped } + p
+      end, alpha, span(log_p, 1, 2, steps))
     end
     -- a path ends in the last label or in the blank behind it
     local length = ops.sum(ops.cast(ops.ne(labels, BLANK), { dtype = "int32" }), { axis = 2, keepdims = true })

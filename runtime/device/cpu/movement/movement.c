@@ -171,6 +171,25 @@ static mg_status concat_run(const mg_call *call) {
     return MG_OK;
 }
 
+/* The parts are read side by side, row by row. */
+static mg_status split_run(const mg_call *call) {
+    const mg_split_attrs *a = call->plan->step->attrs;
+    const mg_axis_view v = mg_axis_view_of(&call->plan->in[0].value->shape, a->axis);
+    const int64_t run = v.n / a->parts * v.inner;
+    mg_walk walks[MG_MOST_PARTS];
+    for (int k = 0; k < a->parts; k++)
+        walks[k] = (mg_walk){.src = call->in[0],
+                             .dst = call->out[k],
+                             .size = element_size(call),
+                             .rank = 2,
+                             .n = {v.outer, run},
+                             .from = {v.n * v.inner, 1},
+                             .to = {run, 1},
+                             .from_first = k * run};
+    mg_walks_run(walks, (int)a->parts);
+    return MG_OK;
+}
+
 /* A copy: row-major tensors with the same elements differ in their shape only. */
 static mg_status reshape_run(const mg_call *call) {
     return run_walk((mg_walk){.src = call->in[0],
@@ -264,6 +283,7 @@ const mg_kernel mg_cpu_slice = {MOVEMENT(slice), .run_many = slice_run_many,
 const mg_kernel mg_cpu_reverse = {MOVEMENT(reverse)};
 const mg_kernel mg_cpu_pad = {MOVEMENT(pad)};
 const mg_kernel mg_cpu_concat = {MOVEMENT(concat)};
+const mg_kernel mg_cpu_split = {MOVEMENT(split)};
 const mg_kernel mg_cpu_broadcast_to = {MOVEMENT(broadcast_to)};
 const mg_kernel mg_cpu_gather = {MOVEMENT(gather), .accepts = gather_accepts};
 const mg_kernel mg_cpu_reshape = {MOVEMENT(reshape)};

@@ -1,4 +1,4 @@
-/* Data movement: slice, broadcast, transpose, pad, concat. Moves units of 1 to 16 bytes, whatever
+/* Data movement: slice, broadcast, transpose, pad, concat, split. Moves units of 1 to 16 bytes, whatever
  * their dtype.
  *
  * walk and pad write the result in order and read the source at scattered positions. turn
@@ -127,21 +127,22 @@ TURN(unit_4, 32, 1)
 TURN(unit_8, 32, 1)
 TURN(unit_16, 32, 1)
 
-/* ---- concat ----
+/* ---- concat and split ----
  *
- * Many sources in one launch. Each is cut into pieces of blockDim.x * MG_AT_ONCE units, which are
+ * Many sources in one launch: those of a concat, or the parts of a split. Each is cut into pieces of blockDim.x * MG_AT_ONCE units, which are
  * dealt out to the blocks. */
 
-/* Copies one round of units of source s to its place in the rows of the result. */
+/* Unit i of rows that begin `pitch` bytes apart; adjacent ones if it is 0. */
+#define UNIT_AT(unit, base, pitch, i)                                                              \
+    ((unit *)((char *)(base) + (pitch ? mg_divide(i, s->run) * pitch : 0)) +                       \
+     (pitch ? i - mg_divide(i, s->run) * s->run.n : i))
+
+/* Copies one round of units of source s, between adjacent rows and rows with a pitch. */
 #define MOVE(unit)                                                                                 \
     do {                                                                                           \
         unit v[MG_AT_ONCE];                                                                        \
-        EACH(i, k, s->count) v[k] = ((const unit *)s->in)[i];                                      \
-        EACH(i, k, s->count) {                                                                     \
-            const uint32_t row = mg_divide(i, s->run);                                             \
-            unit *const out = (unit *)((char *)s->out + row * head->pitch);                        \
-            out[i - row * s->run.n] = v[k];                                                        \
-        }                                                                                          \
+        EACH(i, k, s->count) v[k] = *UNIT_AT(const unit, s->in, head->from_pitch, i);              \
+        EACH(i, k, s->count) * UNIT_AT(unit, s->out, head->to_pitch, i) = v[k];                    \
     } while (0)
 
 /* The source of a piece is found by binary search in the running counts of pieces. */

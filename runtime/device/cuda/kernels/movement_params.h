@@ -47,8 +47,7 @@ typedef struct turn_params {
     long long from[MG_WALK_AXES], to[MG_WALK_AXES];
 } turn_params;
 
-/* A source of a concat: rows of `run` units, adjacent in x and `pitch` bytes apart in the result.
- */
+/* A source of a concat, or a part of a split: rows of `run` units. */
 typedef struct concat_source {
     const void *in;
     void *out;
@@ -58,8 +57,8 @@ typedef struct concat_source {
 } concat_source;
 
 typedef struct concat_head {
-    long long pitch; /* bytes from row to row of the result */
-    int n;           /* sources */
+    long long from_pitch, to_pitch; /* bytes from row to row; 0: they are adjacent */
+    int n;                          /* sources */
 } concat_head;
 
 typedef struct concat_few_params {

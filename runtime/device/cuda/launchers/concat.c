@@ -1,9 +1,9 @@
-/* concat: inputs one after another along an axis, in one launch.
+/* concat: inputs one after another along an axis, in one launch; split: the parts of an axis.
  *
  * The kernel's parameter is a table of sources; when it is full, the kernel is launched and the
- * table starts again. A source is a number of rows, contiguous in the input and a fixed pitch apart
- * in the result. It is copied in the widest units (1 to 16 bytes) that its own addresses and row
- * length allow. */
+ * table starts again. A source is a number of rows, contiguous on one side (in the input of a
+ * concat, in the results of a split) and a fixed pitch apart on the other. It is copied in the
+ * widest units (1 to 16 bytes) that its own addresses and row length allow. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/movement_params.h"
@@ -38,20 +38,21 @@ static mg_status flush_table(table *t) {
     return MG_OK;
 }
 
-/* Adds `rows` rows of `run` bytes, contiguous at `in` and the head's pitch apart at `out`; in
- * halves if there are too many units. */
+/* Adds `rows` rows of `run` bytes, as far apart as the head says; in halves if there are too many
+ * units. */
 static mg_status add_source(table *t, const char *in, char *out, int64_t rows, int64_t run) {
+    const concat_head *h = &t->p.head;
+    const int64_t from = h->from_pitch ? h->from_pitch : run, to = h->to_pitch ? h->to_pitch : run;
     uint64_t unit = 16;
-    while (((uintptr_t)in | (uintptr_t)out | (uint64_t)run |
-            (rows > 1 ? (uint64_t)t->p.head.pitch : 0)) %
-           unit)
+    while (
+        ((uintptr_t)in | (uintptr_t)out | (uint64_t)run | (rows > 1 ? (uint64_t)(from | to) : 0)) %
+        unit)
         unit /= 2;
     const int64_t count = rows * run / (int64_t)unit;
     if (count == 0) return MG_OK;
     if (count > MOST && rows > 1) {
         MG_TRY(add_source(t, in, out, rows / 2, run));
-        return add_source(t, in + rows / 2 * run, out + rows / 2 * t->p.head.pitch, rows - rows / 2,
-                          run);
+        return add_source(t, in + rows / 2 * from, out + rows / 2 * to, rows - rows / 2, run);
     }
     if (count > MOST) {
         const int64_t half = run / 2 / 16 * 16;
@@ -80,12 +81,26 @@ static mg_status run_concat(const mg_call *call) {
     table t;
     char *out = call->out[0];
     t.plan = plan;
-    t.p.head = (concat_head){.pitch = v.n * slice};
+    t.p.head = (concat_head){.to_pitch = v.n * slice};
     for (int k = 0; k < plan->step->n_in; k++) {
         const int64_t run = plan->in[k].value->shape.dim[axis] * slice;
         MG_TRY(add_source(&t, call->in[k], out, v.outer, run));
         out += run;
     }
+    return flush_table(&t);
+}
+
+/* The same the other way round: the input is seen as {outer, parts, run}. */
+static mg_status run_split(const mg_call *call) {
+    const mg_kernel_plan *plan = call->plan;
+    const mg_split_attrs *a = plan->step->attrs;
+    const mg_axis_view v = mg_axis_view_of(&plan->in[0].value->shape, a->axis);
+    const int64_t run = v.n / a->parts * v.inner * (int64_t)mg_dtype_size(plan->in[0].value->dtype);
+    table t;
+    t.plan = plan;
+    t.p.head = (concat_head){.from_pitch = a->parts * run};
+    for (int k = 0; k < plan->step->n_out; k++)
+        MG_TRY(add_source(&t, (const char *)call->in[0] + k * run, call->out[k], v.outer, run));
     return flush_table(&t);
 }
 
@@ -101,3 +116,8 @@ const mg_kernel mg_cuda_concat = {.op = "concat",
                                   .prepare = prepare_concat,
                                   .run = run_concat,
                                   .release = mg_free};
+const mg_kernel mg_cuda_split = {.op = "split",
+                                 .name = "split",
+                                 .prepare = prepare_concat,
+                                 .run = run_split,
+                                 .release = mg_free};
