@@ -37,12 +37,27 @@ static mg_status null_copy_out(mg_device *d, void *dst, const void *src, size_t 
     return MG_OK;
 }
 
+static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes);
+
+/* A block for what a step of a scan needs: the temporaries of its body, and two buffers for each
+ * carry. */
+static mg_status plan_loop(const mg_step *s, int at, mg_block *block) {
+    size_t bytes = 0;
+    MG_TRY(plan_arena(s->loop->graph, &bytes));
+    for (int r = 0; r < s->loop->n_roots; r++)
+        if (s->loop->roots[r].carry >= 0)
+            bytes += 2 * mg_value_bytes(&s->loop->graph->values[s->loop->roots[r].external]);
+    *block = (mg_block){.bytes = bytes, .first = at, .last = at};
+    return MG_OK;
+}
+
 /* Sets *bytes to the size of the arena that a host program would need without layouts and scratch:
  * every temporary lives from the step that makes it to the last that reads it. */
 static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
-    const int n = graph->n_values - graph->n_external;
-    mg_block *blocks = mg_alloc_zero((size_t)(n + 1) * sizeof *blocks);
-    mg_block **list = mg_alloc((size_t)(n + 1) * sizeof *list);
+    int n = graph->n_values - graph->n_external;
+    const size_t most = (size_t)(n + graph->n_steps + 1); /* with a block for each loop */
+    mg_block *blocks = mg_alloc_zero(most * sizeof *blocks);
+    mg_block **list = mg_alloc(most * sizeof *list);
     mg_status status = blocks && list ? MG_OK : MG_OOM;
     for (int i = 0; i < n && status == MG_OK; i++) {
         const mg_value *v = &graph->values[graph->n_external + i];
@@ -59,6 +74,12 @@ static mg_status plan_arena(const mg_kernel_graph *graph, size_t *bytes) {
             if (s < b->first) b->first = s;
             b->last = s;
         }
+    }
+    for (int s = 0; s < graph->n_steps && status == MG_OK; s++) {
+        if (!graph->steps[s].loop) continue;
+        status = plan_loop(&graph->steps[s], s, &blocks[n]);
+        list[n] = &blocks[n];
+        n++;
     }
     if (status == MG_OK) status = mg_arena_assign(list, n, bytes);
     mg_free(blocks);
