@@ -96,6 +96,16 @@ static int identity_input(const mg_ir *ir, const mg_node *n) {
     return -1;
 }
 
+/* x ^ 2 as a multiplication, which takes a tenth of the time. */
+static void square_by_product(const mg_ir *ir, mg_node *n) {
+    if (n->kind != MG_NODE_OP || n->op->elementwise != MG_EW_pow + 1 ||
+        !is_literal(input(ir, n, 1), 2) || !same_type(n, input(ir, n, 0)) ||
+        !mg_dtype_is_float(n->dtype))
+        return;
+    n->op = mg_op_find("square");
+    n->n_in = 1;
+}
+
 /* reshape(reshape(x)) = reshape(x): reads x itself. */
 static void skip_inner_reshape(const mg_ir *ir, mg_node *n) {
     while (mg_is_op(n, "reshape") && mg_is_op(input(ir, n, 0), "reshape"))
@@ -142,6 +152,7 @@ static int sliced_operand(const mg_ir *ir, const mg_node *n) {
 
 /* The earlier node that n equals, or -1. May first make n read less. */
 static int find_replacement(const mg_ir *ir, mg_node *n) {
+    square_by_product(ir, n);
     skip_inner_reshape(ir, n);
     skip_broadcasts(ir, n);
     if (mg_is_op(n, "permute") && mg_is_op(input(ir, n, 0), "permute") &&

@@ -25,6 +25,7 @@ local L = mgpu.layers
 
 local image, small = { 64, 28, 28, 64 }, { 64, 14, 14, 64 }
 local sequence, tokens = { 64, 256, 64 }, { 32, 128, 256 }
+local long, longer = { 32, 100, 128 }, { 64, 200, 64 } -- {batch, steps, features}
 local relu_before = { call = function(flat, x) return flat(core.ops.relu(x)) end }
 
 local rows = {
@@ -81,6 +82,10 @@ local rows = {
   { "Softmax", { { 256, 128, 128 } }, function() return L.Softmax {} end },
   { "Flatten after relu", { image }, function() return L.Flatten {} end, relu_before },
   { "Permute", { tokens }, function() return L.Permute { 2, 1 } end },
+  { "LSTM 128 to 256", { long }, function() return L.LSTM { 256, return_sequences = true, use_bias = false } end },
+  { "LSTM 64 to 64", { longer }, function() return L.LSTM { 64, return_sequences = true, use_bias = false } end },
+  { "GRU 128 to 256", { long }, function() return L.GRU { 256, return_sequences = true, use_bias = false } end },
+  { "GRU 64 to 64", { longer }, function() return L.GRU { 64, return_sequences = true, use_bias = false } end },
 }
 
 -- ---- our side -----------------------------------------------------------------------------------

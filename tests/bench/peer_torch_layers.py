@@ -26,6 +26,7 @@ from torch.nn import functional as F  # noqa: E402
 
 IMAGE, SMALL = (64, 64, 28, 28), (64, 64, 14, 14)
 SEQUENCE, TOKENS = (64, 64, 256), (32, 128, 256)
+LONG, LONGER = (32, 100, 128), (64, 200, 64)  # batch, steps, features
 
 
 class Function(nn.Module):
@@ -43,6 +44,17 @@ class Tables(nn.Embedding):
 def separable():
     """Depthwise 3x3, then 1x1 to 128 channels with bias."""
     return nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, groups=64, bias=False), nn.Conv2d(64, 128, 1))
+
+
+class Recurrent(nn.Module):
+    """The outputs of all steps, without the last states."""
+
+    def __init__(self, kind, features, units):
+        super().__init__()
+        self.layer = kind(features, units, bias=False, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
 
 
 # Name: (shapes of the inputs, maker). A rank-4 input is measured in both layouts. Sequences are
@@ -99,6 +111,10 @@ CASES = {
     "Softmax": ([(256, 128, 128)], lambda: nn.Softmax(-1)),
     "Flatten after relu": ([IMAGE], lambda: Function(lambda x: torch.flatten(F.relu(x), 1))),
     "Permute": ([TOKENS], lambda: Function(lambda x: x.permute(0, 2, 1).contiguous())),
+    "LSTM 128 to 256": ([LONG], lambda: Recurrent(nn.LSTM, 128, 256)),
+    "LSTM 64 to 64": ([LONGER], lambda: Recurrent(nn.LSTM, 64, 64)),
+    "GRU 128 to 256": ([LONG], lambda: Recurrent(nn.GRU, 128, 256)),
+    "GRU 64 to 64": ([LONGER], lambda: Recurrent(nn.GRU, 64, 64)),
 }
 
 

@@ -164,7 +164,7 @@ named.swish = named.silu
 --     print((mgpu.activations.gelu(x, true) - mgpu.activations.gelu(x)):abs():max():item() < 1e-3)  --> true
 function named.gelu(x, approximate)
   if approximate then
-    return x * 0.5 * (ops.tanh((x + ops.pow(x, 3) * 0.044715) * 0.7978845608028654) + 1)
+    return x * 0.5 * (ops.tanh((x + ops.square(x) * x * 0.044715) * 0.7978845608028654) + 1)
   end
   return x * 0.5 * (ops.erf(x * 0.7071067811865476) + 1)
 end
