@@ -404,6 +404,27 @@ add("weights and rates that only rank 0 has set", function(given)
   return result(model)
 end)
 
+add("recurrent layers with masks and dropout, and a loop with checkpoint", function(given)
+  local Smooth = mgpu.Layer:extend("Smooth", {})
+  function Smooth:build(shape)
+    self.rate = self:add_weight { name = "rate", shape = { shape[3] }, initializer = "ones" }
+  end
+  function Smooth:call(x)
+    local rate = self.rate:sigmoid()
+    return (mgpu.scan(function(h, xt) return h * rate + xt * (1 - rate) end, x:slice { {}, 1 } * 0,
+      x:permute { 2, 1, 3 }, { checkpoint = true }))
+  end
+  function Smooth.output_shape(_, shape) return { shape[1], shape[3] } end
+  local x = floats { 14, 9, 3 }
+  x = x * (x:sum { axis = 3, keepdims = true }):gt(1.2):cast(x:dtype())
+  local model = compile(mgpu.Sequential { L.Input { 9, 3 }, L.Masking {},
+    L.Bidirectional { L.LSTM { 4, return_sequences = true, dropout = 0.2, recurrent_dropout = 0.2 } },
+    L.GRU { 3, return_sequences = true }, Smooth {}, L.Dense { 1 } }, given)
+  mgpu.seed(4)
+  model:fit(x, floats { 14, 1 }, { batch_size = 5, epochs = 2, verbose = 0 })
+  return result(model)
+end)
+
 add("states of a stateful layer that only rank 0 has set", function(given)
   local x, y = floats { 12, 3, 2 }, floats { 12, 1 }
   local model = compile(mgpu.Sequential { L.Input { 3, 2, batch_size = 6 }, L.LSTM { 3, stateful = true },
