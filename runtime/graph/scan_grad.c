@@ -24,8 +24,8 @@ enum { MAX_TERMS = 16 }; /* of a sum that is looked through for products */
 /* A product whose factors are stacked. */
 typedef struct product {
     int input;        /* of the scan: the given tensor whose gradient it is a term of */
-    mg_tensor *a, *b; /* the factors in the body, {..., m, k} and {..., m, n}: the term is a' b, with
-                         all axes but the last as rows */
+    mg_tensor *a, *b; /* the factors in the body, {..., m, k} and {..., m, n}: the term is a' b,
+                         with all axes but the last as rows */
 } product;
 
 typedef struct backward {

@@ -97,12 +97,12 @@ typedef struct mg_split {
 /* ---- the row ---- */
 
 enum mg_op_flags {
-    MG_OP_PROMOTE = 1,      /* inputs are cast to their common dtype */
-    MG_OP_FLOAT = 2,        /* integer inputs are cast to float32 (after promotion) */
-    MG_OP_HIDDEN = 4,       /* internal: no Lua function */
-    MG_OP_RANDOM = 8,       /* draws: never merged with an equal node */
+    MG_OP_PROMOTE = 1,       /* inputs are cast to their common dtype */
+    MG_OP_FLOAT = 2,         /* integer inputs are cast to float32 (after promotion) */
+    MG_OP_HIDDEN = 4,        /* internal: no Lua function */
+    MG_OP_RANDOM = 8,        /* draws: never merged with an equal node */
     MG_OP_PROMOTE_REST = 16, /* inputs after the first are cast to their common dtype */
-    MG_OP_INTERNAL = 32 /* made by C code only: Lua does not have it at all */
+    MG_OP_INTERNAL = 32      /* made by C code only: Lua does not have it at all */
 };
 
 struct mg_op {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    MAX_LAYOUTS = 4,       /* of a device kind, row-major included */
+    MAX_LAYOUTS = 4,    /* of a device kind, row-major included */
     PART_ALIGNMENT = 64 /* bytes, of parts of slots: a cache line, and the widest vector */
 };
 
@@ -265,8 +265,8 @@ static bool is_contiguous_split(const compiler *c, const mg_step *s) {
 static mg_status share_parts(compiler *c, const mg_step *s) {
     end_use(c, s->in[0]);
     for (int k = 0; k < s->n_out; k++)
-        MG_TRY(share_part(c, s, s->out[k],
-                          (size_t)k * mg_value_bytes(&c->graph->values[s->out[k]])));
+        MG_TRY(
+            share_part(c, s, s->out[k], (size_t)k * mg_value_bytes(&c->graph->values[s->out[k]])));
     return MG_OK;
 }
 

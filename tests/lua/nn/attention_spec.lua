@@ -3,6 +3,7 @@
 local check = require "check"
 local mgpu = require "mgpu"
 local masks = require "mgpu.nn.masks"
+local in_float64 = require "fixtures".in_float64
 
 local test = check.test
 local L = mgpu.layers
@@ -222,4 +223,86 @@ test("a class made of another one has its own options of the call", function()
   Base {} ({ x, x }, { first = true })
   Inner {} ({ x, x }, { second = true })
   check.raises(function() Inner {} ({ x, x }, { first = true }) end, 'unknown option "first"', "usage")
+end)
+
+-- fn with scores in blocks of at most that many elements, whatever their number.
+local function in_blocks(most, fn)
+  local scores = require "mgpu.nn.layers.attention_scores"
+  local before = { scores.most_scores, scores.most_in_block }
+  scores.most_scores, scores.most_in_block = 0, most
+  local ok, result = pcall(fn)
+  scores.most_scores, scores.most_in_block = before[1], before[2]
+  if not ok then error(result, 0) end
+  return result
+end
+
+test("long sequences attend in blocks, with the numbers and gradients of all scores at once", function()
+  in_float64(function()
+    local x, other = mgpu.rand { 2, 12, 6 }, mgpu.rand { 2, 5, 6 }
+    local keys = mgpu.tensor { { true, true, true, false, false }, { true, true, true, true, true } }
+    local layer = L.MultiHeadAttention { 2, 4 }
+    local grouped = L.GroupQueryAttention { head_dim = 4, num_query_heads = 4, num_key_value_heads = 2 }
+    local image = L.MultiHeadAttention { 2, 3, attention_axes = { 2, 3 } }
+    local calls = {
+      function() return layer({ x, x }) end,
+      function() return layer({ x, x }, { use_causal_mask = true }) end,
+      function() return layer({ x, other }, { value_mask = keys, training = true }) end,
+      function() return grouped({ x, x }, { use_causal_mask = true }) end,
+      function() return image({ x:reshape { 2, 3, 4, 6 }, x:reshape { 2, 3, 4, 6 } }) end,
+    }
+    for _, l in ipairs { layer, grouped } do l({ x, x }) end
+    calls[5]()
+    local variables = {}
+    for _, l in ipairs { layer, grouped, image } do
+      for _, v in ipairs(l.trainable_variables) do variables[#variables + 1] = v end
+    end
+    for i, call in ipairs(calls) do
+      local function run()
+        local step = mgpu.jit(function()
+          local y
+          local loss, grads = mgpu.value_and_grad(function()
+            y = call()
+            return (y * y):sum()
+          end, variables)()
+          local list = { y:reshape { -1 }, loss:reshape { 1 } }
+          for _, g in ipairs(grads) do if g then list[#list + 1] = g:reshape { -1 } end end
+          return mgpu.concat(list, 1)
+        end)
+        return { step():totable(), (select(2, step:dump():gsub("scan", ""))) }
+      end
+      local whole = run()
+      check.equal(whole[2], 0)
+      for _, most in ipairs { 1, 100, 200 } do -- one query at a time, and several; a number of blocks that divides 12
+        local cut = in_blocks(most, run)
+        check.truthy(cut[2] > 0, ("case %d was not cut"):format(i))
+        check.near(mgpu.tensor(cut[1]), whole[1], 1e-12)
+      end
+    end
+  end)
+end)
+
+test("blocks of a long sequence are sharded over devices by the batch", function()
+  local layer = L.MultiHeadAttention { 2, 4 }
+  local x = mgpu.rand { 6, 8, 5 }
+  layer({ x, x })
+  local function run(n)
+    local step = mgpu.jit(function(rows)
+      rows = rows:shard()
+      local loss, grads = mgpu.value_and_grad(function()
+        return (layer({ rows, rows }, { use_causal_mask = true }) ^ 2):mean()
+      end, layer.trainable_variables)()
+      return loss, grads[1]
+    end, n > 1 and { devices = n == 2 and { "cpu:0", "cpu:1" } or { "cpu:0", "cpu:1", "cpu:2" } } or nil)
+    local loss, grad = step(x)
+    return loss:item(), grad:to "cpu:0":reshape({ -1 }):totable(), step
+  end
+  local loss, grad = run(1)
+  for _, n in ipairs { 2, 3 } do
+    in_blocks(400, function()
+      local other, gradient, step = run(n)
+      check.near(other, loss, 1e-5) -- rounding of sums in another order
+      check.near(mgpu.tensor(gradient), grad, 1e-6)
+      check.falsy(step:dump():find "all_gather", "no device needs the others' rows")
+    end)
+  end
 end)

@@ -78,4 +78,68 @@ function M.dropped(layer, weights, training)
   return ops.where(keep, weights * (1 / math.max(1e-30, 1 - layer.dropout)), 0)
 end
 
+-- ---- long sequences -------------------------------------------------------------------------------
+
+--- Elements of all scores up to which they are computed at once, and of a block of them else.
+M.most_scores, M.most_in_block = 2 ^ 25, 2 ^ 19
+
+-- t {..., rows, width} as {n, ..., rows / n, width}.
+local function blocks(t, n)
+  local shape, order = t:shape(), {}
+  local rank = #shape
+  shape[rank - 1] = shape[rank - 1] / n
+  table.insert(shape, rank - 1, n)
+  for i = 1, rank + 1 do order[i] = i end
+  table.insert(order, 1, table.remove(order, rank - 1))
+  return ops.permute(ops.reshape(t, { shape = shape }), { order = order })
+end
+
+-- The inverse.
+local function joined(t)
+  local shape, order = t:shape(), {}
+  local rank = #shape
+  for i = 1, rank - 1 do order[i] = i + 1 end
+  table.insert(order, rank - 2, 1)
+  local n = table.remove(shape, 1)
+  shape[rank - 2] = n * shape[rank - 2]
+  return ops.reshape(ops.permute(t, { order = order }), { shape = shape })
+end
+
+-- The number of blocks: one that divides the queries, with blocks of about most_in_block scores.
+local function block_count(queries, others)
+  local wanted = math.max(1, math.floor(M.most_in_block / others))
+  local n = math.ceil(queries / wanted)
+  while queries % n ~= 0 do n = n + 1 end
+  return n
+end
+
+-- Blocks of queries, one after the other. The gradient computes the scores of a block again, so the memory grows with
+-- the number of tokens and not with its square.
+local function attend_in_blocks(q, k, v, mask, n)
+  local arrays = { blocks(q, n) }
+  local by_query = mask and mask:shape()[mask:rank() - 1] > 1
+  if by_query then arrays[2] = blocks(mask, n) end
+  return joined(core.scan(n, false, true, {}, arrays, function(_, entries)
+    local scores = ops.matmul(entries[1], k, { transpose_b = true })
+    return { ops.matmul(M.weights(scores, by_query and entries[2] or mask), v) }
+  end)[1])
+end
+
+--- attend(layer, q, k, v, mask, how) -> {..., queries, size of v}, and the weights unless they were computed in blocks.
+-- ARGS q, k, v: {..., steps, size}, q scaled; mask: as broadcast to {..., queries, keys}, or nil; how: {training =,
+-- scores = whether the weights are wanted}.
+function M.attend(layer, q, k, v, mask, how)
+  local shape, keys = q:shape(), k:shape()[k:rank() - 1]
+  local queries, others = shape[#shape - 1], keys
+  for i = 1, #shape - 2 do others = others * shape[i] end
+  local drops = how.training and layer.dropout > 0
+  local most = layer.flash_attention == true and 0 or layer.flash_attention == false and math.huge or M.most_scores
+  if not (how.scores or drops) and #shape < 8 and queries * others > most then
+    local n = block_count(queries, others)
+    if n > 1 then return attend_in_blocks(q, k, v, mask, n) end
+  end
+  local weights = M.weights(ops.matmul(q, k, { transpose_b = true }), mask)
+  return ops.matmul(M.dropped(layer, weights, how.training), v), weights
+end
+
 return M

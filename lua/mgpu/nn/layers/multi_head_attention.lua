@@ -133,9 +133,9 @@ local function sizes_at(shape, axes)
 end
 
 -- Attention over the axes `attended` of q, k, v {batch, ..., heads, size}. RETURNS the output in the shape of q, and
--- the weights {batch, other axes, heads, attended axes of q, attended axes of k}. mask: {batch, attended axes of q,
--- of k}.
-local function attend(self, q, k, v, attended, mask, training)
+-- the weights {batch, other axes, heads, attended axes of q, attended axes of k}, if they were kept. mask: {batch,
+-- attended axes of q, of k}. how: see attention_scores.lua.
+local function attend(self, q, k, v, attended, mask, how)
   local rank, seen, batch = q:rank(), {}, {}
   for _, axis in ipairs(attended) do seen[axis] = true end
   for axis = 1, rank - 1 do if not seen[axis] then batch[#batch + 1] = axis end end
@@ -145,8 +145,6 @@ local function attend(self, q, k, v, attended, mask, training)
   local function rows(t, steps)
     return ops.reshape(permuted(t, order), { shape = joined(outer, { product(steps), t:shape()[rank] }) })
   end
-  local scores = ops.matmul(rows(q * (1 / math.sqrt(q:shape()[rank])), targets), rows(k, sources),
-    { transpose_b = true })
   if mask then
     local shape, full = mask:shape(), #attended * 2
     local leading = { unpack(shape, 1, #shape - full) }
@@ -158,8 +156,8 @@ local function attend(self, q, k, v, attended, mask, training)
     mask = ops.reshape(mask, { shape = joined(leading, { product { unpack(shape, 1, cut) },
       product { unpack(shape, cut + 1) } }) })
   end
-  local weights = scores_of.weights(scores, mask)
-  local y = ops.matmul(scores_of.dropped(self, weights, training), rows(v, sources))
+  local y, weights = scores_of.attend(self, rows(q * (1 / math.sqrt(q:shape()[rank])), targets), rows(k, sources),
+    rows(v, sources), mask, how)
   local back = {}
   for to, from in ipairs(order) do back[from] = to end
   y = permuted(ops.reshape(y, { shape = joined(outer, targets, { v:shape()[rank] }) }), back)
@@ -173,10 +171,11 @@ local function call(self, xs, training, options, attended, repeated)
   local mask = scores_of.mask_of(self, given, options)
   local q, k, v = self.query_dense(given.query), self.key_dense(given.key), self.value_dense(given.value)
   if repeated then k, v = repeated(k), repeated(v) end
-  local y, weights, shape = attend(self, q, k, v, attended, mask, training)
+  local wanted = options and options.return_attention_scores
+  local y, weights, shape = attend(self, q, k, v, attended, mask, { training = training, scores = wanted })
   if self.use_gate then y = y * self.gate_dense(given.query) end
   y = self.output_dense(y)
-  if not (options and options.return_attention_scores) then return y end
+  if not wanted then return y end
   if self.flash_attention then self:fail "flash_attention = true cannot return the attention scores" end
   return { y, ops.reshape(weights, { shape = shape }) }
 end
@@ -200,7 +199,8 @@ end
 -- {heads, value_dim, features}. Options: sliding_window (keys less than so many steps away), use_gate = false (the
 -- heads' results are multiplied by sigmoid(query W)), kernel_initializer = "glorot_uniform", bias_initializer =
 -- "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, seed;
--- flash_attention is accepted and changes nothing. Source: Vaswani et al., Attention is all you need, 2017.
+-- flash_attention: true computes the scores of a block of queries at a time, and again for the gradient, so that memory
+-- grows with the steps and not with their square; false never does; nil: above 2^25 scores. Source: Vaswani et al., Attention is all you need, 2017.
 -- Example:
 --     local attention = L.MultiHeadAttention { 4, 16 }
 --     local x = mgpu.ones { 2, 10, 32 }
