@@ -200,7 +200,8 @@ end
 -- heads' results are multiplied by sigmoid(query W)), kernel_initializer = "glorot_uniform", bias_initializer =
 -- "zeros", kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, seed;
 -- flash_attention: true computes the scores of a block of queries at a time, and again for the gradient, so that memory
--- grows with the steps and not with their square; false never does; nil: above 2^25 scores. Source: Vaswani et al., Attention is all you need, 2017.
+-- grows with the steps and not with their square; false never does; nil: above 2^25 scores.
+-- Source: Vaswani et al., Attention is all you need, 2017.
 -- Example:
 --     local attention = L.MultiHeadAttention { 4, 16 }
 --     local x = mgpu.ones { 2, 10, 32 }
