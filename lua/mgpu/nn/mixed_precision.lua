@@ -40,6 +40,10 @@ local function from_name(name, who)
   return known[name]
 end
 
+--- The policy of an Input of texts, which are data, not tensors.
+M.TEXT = setmetatable({ name = "string", compute_dtype = "string", variable_dtype = "string", floating = false },
+  Policy)
+
 --- get(value, who) -> a policy; value: a policy, a name, a saved configuration, or nil for the present policy. `who`
 --- begins the message for an unknown name.
 -- Example:

@@ -11,8 +11,9 @@
 --     local model = mgpu.Model { inputs = { a, b }, outputs = L.Dense { 1 } (h), name = "two" }
 --     print(unpack(model:predict { mgpu.rand { 5, 8 }, mgpu.rand { 5, 4 } }:shape()))  --> 5 1
 local build_graph = require "mgpu.nn.model_graph"
-local call_arguments = require "mgpu.nn.call_arguments"
 local core = require "mgpu.core"
+local graph_calls = require "mgpu.nn.graph_calls"
+local host_part = require "mgpu.nn.host_part"
 local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
@@ -36,6 +37,7 @@ function Model.new(given)
   self.built, self.built_shape = true, {}
   for i, input in ipairs(self.inputs) do self.built_shape[i] = input:shape() end
   if not self.trainable then self.trainable = false end
+  host_part.check(self)
   return self
 end
 
@@ -66,14 +68,7 @@ end
 function Model:call(x, training)
   local values = {}
   for i, input in ipairs(self.inputs) do values[input] = type(x) == "table" and x[i] or x end
-  for _, node in ipairs(self.order) do
-    local list = {}
-    for i, s in ipairs(node.inputs) do list[i] = values[s] end
-    local stated = node.training
-    if stated == nil then stated = training end
-    local y = node.layer:apply(node.listed and list or list[1], call_arguments.how(stated, node.options))
-    for i, s in ipairs(node.outputs) do values[s] = node.several and y[i] or y end
-  end
+  graph_calls(self.order, values, training)
   local list = {}
   for i, output in ipairs(self.outputs) do list[i] = values[output] end
   return result(self, list)
@@ -98,7 +93,9 @@ function Model:arrange(x)
     return list
   end
   if type(x) ~= "table" or symbolic_tensor.is_symbol(x) then x = { x } end
-  if n == 1 and type(x[1]) ~= "userdata" and not symbolic_tensor.is_symbol(x[1]) then x = { core.tensor(x) } end
+  if n == 1 and type(x[1]) ~= "userdata" and not symbolic_tensor.is_symbol(x[1]) then
+    x = { self.inputs[1]:dtype() == "string" and x or core.tensor(x) }
+  end
   if #x ~= n then self:fail("%d inputs were given, the model takes %d", #x, n) end
   return x
 end
@@ -110,6 +107,7 @@ function Model:apply(x, how)
     local list = self:arrange(x)
     return symbolic_tensor.connect(self, self.listed and list or list[1], self:stated_training(how))
   end
+  if self.reads_values then return host_part.apply(self, x, how) end
   local list = {}
   for i, t in ipairs(self:arrange(x)) do
     t = self.as_float(type(t) == "table" and core.tensor(t) or t, self.input_dtypes[i])

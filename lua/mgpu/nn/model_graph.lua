@@ -130,7 +130,8 @@ return function(self, given)
   self.input_names, self.output_names = names_of(self.inputs), names_of(self.outputs)
   self.input_dtypes = {}
   for i, input in ipairs(self.inputs) do
-    local stated = input.node.layer.is_input and input.node.layer.states_policy and input:dtype()
+    local layer, dtype = input.node.layer, input:dtype()
+    local stated = (layer.is_input and layer.states_policy or not layer.is_input and dtype:find "int") and dtype
     self.input_dtypes[i] = stated or (reads_integers(self, input) and "int32") or core.floatx()
   end
 end

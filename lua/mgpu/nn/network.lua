@@ -4,6 +4,7 @@
 -- those for saving from saving.lua. A network has `layers`, and is itself a layer.
 local core = require "mgpu.core"
 local foreign_names = require "mgpu.foreign_names"
+local host_part = require "mgpu.nn.host_part"
 local Layer = require "mgpu.nn.layer"
 local methods = require "mgpu.methods"
 local options = require "mgpu.options"
@@ -92,6 +93,26 @@ function Network:layer_configs()
     list[i] = { class_name = layer.class_name, config = config }
   end
   return list
+end
+
+-- ---- the part on the host -----------------------------------------------------------------------
+
+--- model.reads_values: whether a part of it reads values on the host, such as texts (host_part.lua); model.takes_text:
+--- whether texts are among its inputs.
+function Network.computed.reads_values(self) return host_part.of(self) ~= nil end
+function Network.computed.takes_text(self)
+  for _, input in ipairs(rawget(self, "inputs") or {}) do
+    if input:dtype() == "string" then return true end
+  end
+  return rawget(self, "input_dtype") == "string" -- of a Sequential
+end
+
+--- model.body: the part behind the one that reads values, which training steps run; the model itself if there is none.
+function Network.computed.body(self)
+  local part = host_part.of(self)
+  if not part then return self end
+  part.body.compiled = self.compiled
+  return part.body
 end
 
 -- ---- use ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 --     print(unpack(model(mgpu.ones { 8, 28, 28, 1 }):shape()))  --> 8 10
 --     print(model.built, #model.layers)  --> true 3
 local core = require "mgpu.core"
+local host_part = require "mgpu.nn.host_part"
 local Layer = require "mgpu.nn.layer"
 local methods = require "mgpu.methods"
 local Network = require "mgpu.nn.network"
@@ -74,6 +75,7 @@ end
 local function layers_changed(self)
   self.built, self.nodes, self.graph = false, nil, nil
   build_all(self)
+  host_part.check(self)
 end
 
 --- model:add(layer) -> the model: appends the layer. Errors: a layer or a layer's name that it has already.
@@ -117,6 +119,7 @@ function Sequential.new(given)
   for i = 1, #given do append(self, given[i], i) end
   if not self.trainable then self.trainable = false end
   build_all(self)
+  host_part.check(self)
   return self
 end
 
@@ -147,7 +150,7 @@ end
 local function graph_of(self)
   if not self.graph then
     if not self.built then self:fail("has no input and output yet: give it an Input or call it once") end
-    local x = require "mgpu.nn.layers".Input { { select(2, unpack(self.built_shape)) } }
+    local x = require "mgpu.nn.layers".Input { { select(2, unpack(self.built_shape)) }, dtype = self.input_dtype }
     local y, uses = x, {}
     for _, layer in ipairs(self.layers) do
       y = layer(y)
@@ -187,6 +190,7 @@ end
 --     -->  {7, 7, 7}}
 function Sequential:apply(x, how)
   if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x, self:stated_training(how)) end
+  if self.reads_values then return host_part.apply(self, x, how) end
   x = self:tensors(x)
   local first = self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))

@@ -134,6 +134,9 @@ function M.connect(layer, x, training, options)
       layer:fail("input %d is a %s, the others are symbolic tensors", i, type(inputs[i]))
     end
     shapes[i], dtypes[i] = inputs[i]:shape(), inputs[i]:dtype()
+    if dtypes[i] == "string" and not layer.takes_text then
+      layer:fail "computes with numbers, but its input is text: put a layer such as StringLookup between them"
+    end
   end
   local given = listed and shapes or shapes[1]
   layer.known_batch = batch_of(inputs)

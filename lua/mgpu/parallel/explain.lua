@@ -93,13 +93,14 @@ end
 
 -- Zeros in the shapes of a batch, and their layout: the plan of a step depends on shapes only.
 local function batch_of(model, rows)
+  local body = model.body
   local function zeros(sizes, dtype)
     return ops.full({ rows, unpack(sizes, 2) }, 0, dtype or core.floatx())
   end
-  local shapes, x, y = model.inputs and {} or { model.built_shape }, {}, {}
-  for i, input in ipairs(model.inputs or {}) do shapes[i] = input:shape() end
+  local shapes, x, y = body.inputs and {} or { body.built_shape }, {}, {}
+  for i, input in ipairs(body.inputs or {}) do shapes[i] = input:shape() end
   for i, sizes in ipairs(shapes) do x[i] = zeros(sizes) end
-  local out = model:output_shape(#shapes == 1 and not model.listed and shapes[1] or shapes)
+  local out = body:output_shape(#shapes == 1 and not body.listed and shapes[1] or shapes)
   local outputs = model.compiled.outputs
   for i, output in ipairs(outputs) do
     if output.loss then

@@ -11,6 +11,7 @@ local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local data_checks = require "mgpu.train.data_checks"
 local host = require "mgpu.data.host"
+local host_batches = require "mgpu.train.host_batches"
 local row_share = require "mgpu.train.row_share"
 local same_data = require "mgpu.train.same_data"
 local value_checks = require "mgpu.train.value_checks"
@@ -203,14 +204,40 @@ local function check_same(what, model, x, y, sample, outputs, class_weight)
     { function() return "sample_weight" end, sample, outputs } }, class_weight)
 end
 
+-- A source for a model with a part on the host, which runs batch by batch, from what its body takes; with no batch size
+-- the data are one batch.
+local function behind_host_part(what, model, x, y, given, source_of)
+  local body = model.body
+  if M.is_generator(x) then
+    local next_batch = type(x) == "thread" and resumed(x) or x
+    return source_of(body, function() return host_batches.changed(what, model, next_batch()) end, y, given)
+  elseif M.is_dataset(x) then
+    return source_of(body, host_batches.dataset(what, model, x), y, given)
+  elseif not given.batch_size then
+    return source_of(body, host_batches.inputs(what, model, x), y, given)
+  end
+  local make, rows = host_batches.arrays(what, model, x, y, given.sample_weight, given.batch_size)
+  local function part(first, count, plain)
+    local source = source_of(body, make(first, count, given.shuffle and not plain), nil,
+      { class_weight = not plain and given.class_weight or nil })
+    source.rows = count
+    return source
+  end
+  local source = part(0, rows)
+  source.part = part
+  return source
+end
+
 --- new(what, model, x, y, given) -> a source of all rows in their order
 -- ARGS
 --   what     how errors name the caller, "fit" for example
 --   model    compiled; its losses say which y are right
 --   x, y     as the user gave them; x may be a dataset
---   given    sample_weight and class_weight, each may be nil
+--   given    sample_weight, class_weight, and for a model with a part on the host batch_size, shuffle; each may be nil
 function M.new(what, model, x, y, given)
-  if M.is_dataset(x) then
+  if model.reads_values then
+    return behind_host_part(what, model, x, y, given, function(...) return M.new(what, ...) end)
+  elseif M.is_dataset(x) then
     if y ~= nil then fail(what, "a dataset has its y in its batches: give no y") end
     return from_dataset(what, model, x, { targets = true, class_weight = given.class_weight,
       sample_weight = given.sample_weight })
@@ -226,8 +253,13 @@ function M.new(what, model, x, y, given)
   return source
 end
 
---- inputs(what, model, x) -> a source without targets, for predict.
-function M.inputs(what, model, x)
+--- inputs(what, model, x, given) -> a source without targets, for predict. given: as of new.
+function M.inputs(what, model, x, given)
+  if model.reads_values then
+    return behind_host_part(what, model, x, nil, given or {}, function(body, data)
+      return M.inputs(what, body, data)
+    end)
+  end
   if M.is_dataset(x) then return from_dataset(what, model, x, {}) end
   x = data_checks.inputs(what, model, x, data_device(model))
   check_same(what, model, x, {}, {}, 0)
@@ -237,7 +269,7 @@ end
 --- split(source, fraction, what) -> the first rows for training, the last `fraction` of them for validation, as Keras
 --- splits.
 function M.split(source, fraction, what)
-  if source.dataset then
+  if source.dataset and not source.part then
     fail(what, "validation_split needs tensors: use take and skip to split a dataset")
   end
   local first = math.floor(source.rows * (1 - fraction))
@@ -245,6 +277,7 @@ function M.split(source, fraction, what)
     fail(what, "validation_split = %g of %d rows leaves nothing to %s", fraction, source.rows,
       first < 1 and "train on" or "validate on")
   end
+  if source.part then return source.part(0, first), source.part(first, source.rows - first, true) end
   local tensors, layout = unpack(source.unweighted)
   return { tensors = source.tensors, layout = source.layout, order = row_range(0, first), rows = first },
     { tensors = tensors, layout = layout, order = row_range(first, source.rows - first),

@@ -4,6 +4,7 @@
 -- ("fit"), `label` the argument ("x"). With several inputs or outputs an argument is an array in their order or a
 -- table by their names.
 local core = require "mgpu.core"
+local host_part = require "mgpu.nn.host_part"
 local label_checks = require "mgpu.train.label_checks"
 local trial = require "mgpu.nn.trial"
 
@@ -19,8 +20,8 @@ local function fail(what, text, ...)
   core.fail("usage", ("%s: " .. text):format(what, ...))
 end
 
---- rows_of(t) -> the size of the first axis.
-function M.rows_of(t) return t:shape()[1] end
+--- rows_of(t) -> the size of the first axis, or the length of an array of texts.
+function M.rows_of(t) return type(t) == "table" and #t or t:shape()[1] end
 local rows_of = M.rows_of
 
 --- first_rows(t, n) -> the first n rows of t, or t if it has no more.
@@ -74,7 +75,7 @@ local function check_keys(value, names, what, label)
   end
 end
 
--- The data for each of `names` as an array.
+--- arrange(value, names, what, label) -> the data for each of `names` as an array.
 local function arrange(value, names, what, label)
   if value == nil then fail(what, "%s is missing", label) end
   if #names == 1 and not is_array_of_tensors(value) then
@@ -93,6 +94,8 @@ local function arrange(value, names, what, label)
   check_keys(value, names, what, label)
   return list
 end
+
+M.arrange, M.tensor = arrange, to_tensor
 
 --- label_of(base, names, i) -> what messages call input or output i of these names: base is "x" or "y".
 function M.label_of(base, names, i)
@@ -122,13 +125,24 @@ end
 
 -- ---- inputs, targets, weights -------------------------------------------------------------------
 
---- inputs(what, model, x, device) -> array of input tensors with equal numbers of rows.
+-- Input i as a tensor, or as an array of texts where the model takes these.
+local function input_of(what, model, i, value, device, label)
+  if model.takes_text and model.inputs[i]:dtype() == "string" then
+    return host_part.texts(value, wanted_shape(model, i), function(message, ...)
+      fail(what, label .. " " .. message, ...)
+    end)
+  end
+  local t = to_tensor(value, what, label, device)
+  check_shape(t, model, i, what, label)
+  return t
+end
+
+--- inputs(what, model, x, device) -> array of input tensors with equal numbers of rows; texts are an array of these.
 function M.inputs(what, model, x, device)
   local names, list = model.input_names or ONE_INPUT, {}
   local given = arrange(x, names, what, "x")
   for i = 1, #names do
-    list[i] = to_tensor(given[i], what, M.label_of("x", names, i), device)
-    check_shape(list[i], model, i, what, M.label_of("x", names, i))
+    list[i] = input_of(what, model, i, given[i], device, M.label_of("x", names, i))
   end
   for i = 2, #names do check_rows(list[i], rows_of(list[1]), what, M.label_of("x", names, i)) end
   if rows_of(list[1]) > MOST_ROWS then fail(what, "x has more than %d rows", MOST_ROWS) end

@@ -101,7 +101,7 @@ local function validation_of(model, train, given)
       core.fail("usage", "fit: validation_data must be {x, y}, {x, y, sample_weight}, a dataset or a generator")
     end
     return train, data_adapter.new("fit: validation_data", model, data[1], data[2],
-      { sample_weight = data[3] })
+      { sample_weight = data[3], batch_size = given.validation_batch_size or given.batch_size })
   elseif given.validation_split > 0 then
     return data_adapter.split(train, given.validation_split, "fit")
   end
@@ -228,7 +228,7 @@ function M:predict(x, given)
   local chosen = check("predict", PREDICT, given)
   check_replaced(self, "predict")
   return where_compiled(self, function()
-    local source = data_adapter.inputs("predict", self, x)
+    local source = data_adapter.inputs("predict", self, x, chosen)
     data_adapter.check_steps(source, chosen.steps, "steps")
     return evaluate.predict(self, source, chosen)
   end)

@@ -39,9 +39,10 @@ local function batch_rows(tensors, order, first, rows)
   return list
 end
 
--- The model's predictions as an array. A model with several inputs takes them as an array.
+-- The model's predictions as an array. A model with several inputs takes them as an array. What its part on the host
+-- makes is in x already.
 local function predict(model, x, options)
-  local y = model(#x == 1 and x[1] or x, options)
+  local y = model.body(#x == 1 and x[1] or x, options)
   return type(y) == "table" and y or { y }
 end
 

@@ -101,7 +101,8 @@ end)
 
 test("layers that read values map a dataset of numbers, and say so inside of a traced function", function()
   local numbers = mgpu.tensor({ 10, 20, 99, 30 }, { dtype = "int32" })
-  for _, layer in ipairs { L.IntegerLookup { vocabulary = { 10, 20, 30 } }, L.Hashing { num_bins = 5 } } do
+  local strict = L.IntegerLookup { vocabulary = { 10, 20, 30, 99 }, num_oov_indices = 0 }
+  for _, layer in ipairs { strict, L.Hashing { num_bins = 5 } } do
     local list = {}
     for y in mgpu.data.from_tensors(numbers):map(layer):iter() do list[#list + 1] = y:item() end
     check.equal(list, layer(numbers):totable())
@@ -170,17 +171,9 @@ test("a .keras file gives layers the vocabulary that it keeps as an asset", func
     1e-6) -- float32
   local numbers = mgpu.load_model("tests/golden/categories/numbers.keras").layers[1]
   check.equal(strings(numbers:get_vocabulary()), "-1|7|5|-9")
-  check.raises(function() numbers:read_term "x" end, "is no number")
   local padded = mgpu.load_model("tests/golden/categories/padded.keras").layers[1] -- its weights are filled with zeros
   check.near(padded { "a b b z" }, mgpu.tensor { { 0.6323733329772949, 1.021651268005371, 0.6931471824645996,
     0, 0, 0, 0, 0, 0 } }, 1e-6)
-end)
-
-test("models that take texts, or read values inside, are refused with the reason", function()
-  check.raises(function() mgpu.load_model "tests/golden/categories/texts.keras" end,
-    "texts.keras: InputLayer \"[%w_]+\" takes texts, which are data here, not tensors: save the layers behind")
-  check.raises(function() mgpu.load_model "tests/golden/categories/whole.keras" end,
-    "whole.keras: IntegerLookup \"[%w_]+\" reads values, which a model does not have while it is made", "unsupported")
 end)
 
 test("indices are counted along the axis behind the batch, whatever lies outside", function()
@@ -215,8 +208,27 @@ test("hashes and salts of odd values are Keras's, or errors", function()
   check.equal(L.TextVectorization { vocabulary = { "a" } } "":shape(), { 0 })
 end)
 
-test("layers that read values say inside of a model that they are for data", function()
-  for _, layer in ipairs { L.IntegerLookup { vocabulary = { 1 } }, L.Hashing { 3 } } do
-    check.raises(function() return mgpu.Sequential { L.Input { 1 }, layer } end, "use it on data, as in dataset:map")
+test("IntegerLookup made of tensor ops agrees with the one that reads values", function()
+  local numbers, terms = {}, { 7, -9, 100, 0, 12 }
+  for i = -20, 120 do numbers[#numbers + 1] = i end
+  local x = mgpu.tensor(numbers, { dtype = "int64" })
+  for n = 1, #terms do
+    local list, index = { unpack(terms, 1, n) }, {}
+    for i, term in ipairs(list) do index[term] = i - 1 end
+    local choices = { {}, { mask_token = 12 }, { num_oov_indices = 3 }, { num_oov_indices = 2, mask_token = 1 } }
+    for _, options in ipairs(choices) do
+      options.vocabulary = list
+      if index[options.mask_token] then break end
+      local layer, expected = L.IntegerLookup(options), {}
+      local first, bins = options.mask_token and 1 or 0, options.num_oov_indices or 1
+      for i, v in ipairs(numbers) do
+        expected[i] = index[v] and first + bins + index[v] or first + v % bins
+        if v == options.mask_token then expected[i] = 0 end
+      end
+      check.equal(mgpu.jit(function(t) return layer(t) end)(x):totable(), expected)
+    end
   end
+  local inverse = L.IntegerLookup { vocabulary = terms, invert = true, mask_token = 3, num_oov_indices = 2 }
+  local back = mgpu.jit(function(t) return inverse(t) end)(mgpu.tensor({ 0, 1, 3, 7, 8 }, { dtype = "int32" }))
+  check.equal(back:totable(), { 3, -1, 7, 12, -1 })
 end)

@@ -8,7 +8,7 @@ local models = require "mgpu.nn.keras.models"
 local objects = require "mgpu.nn.keras.objects"
 local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
-local each_path = require "mgpu.nn.keras.weights".each_path
+local each_entry = require "mgpu.nn.keras.weights".each_entry
 local training = require "mgpu.nn.keras.training"
 
 local M = {}
@@ -47,21 +47,23 @@ function M.load_weights(model, path, how)
   layouts.by_path.load(model, h5_file.open(core.zip_read(path), WEIGHTS), how)
 end
 
--- Gives layers with a vocabulary the one that their configuration lacks: Keras keeps it in assets/PATH/vocabulary.txt,
--- a term a line.
-local function load_vocabularies(model, archive, file)
-  each_path(model, "", function(path, layer)
-    local name = ("assets/%s/vocabulary.txt"):format(path)
-    if not layer.set_vocabulary or layer.vocabulary or not archive:size(name) then return end
-    local list = {}
-    for line in (archive:read(name) .. "\n"):gmatch "(.-)\r?\n" do list[#list + 1] = layer:read_term(line) end
-    while list[#list] == "" do list[#list] = nil end
-    local idf = file.tensors[path .. "/vars/idf_weights"] or file.tensors[path .. "/idf_weights"]
-    local weights = idf and idf:totable() -- filled with zeros where pad_to_max_tokens is set
-    for i = #list + 1, weights and #weights or 0 do weights[i] = nil end
-    if #list > 0 then layer:set_vocabulary(list, weights) end
-  end)
+-- Puts the vocabulary of a layer into its configuration, with the weights of the terms: layers behind it may need its
+-- size. It is in assets/PATH/vocabulary.txt, a term a line.
+local function read_vocabulary(archive, file, path, layer)
+  local list, name = {}, ("assets/%s/vocabulary.txt"):format(path)
+  for line in (archive:read(name) .. "\n"):gmatch "(.-)\r?\n" do list[#list + 1] = line end
+  while list[#list] == "" do list[#list] = nil end
+  if #list == 0 then return end
+  for i, line in ipairs(layer.class_name == "IntegerLookup" and list or {}) do
+    list[i] = tonumber(line) or core.fail("data", ("%s: %s: %q is no number"):format(file.path, name, line))
+  end
+  local idf = file.tensors[path .. "/vars/idf_weights"] or file.tensors[path .. "/idf_weights"]
+  local weights = idf and idf:totable() -- filled with zeros where pad_to_max_tokens is set
+  for i = #list + 1, weights and #weights or 0 do weights[i] = nil end
+  layer.config.vocabulary, layer.config.idf_weights = list, weights
 end
+
+local HAS_VOCABULARY = { TextVectorization = true, StringLookup = true, IntegerLookup = true }
 
 --- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state, or nil in its place.
 function M.load_model(path, custom, compile)
@@ -71,12 +73,15 @@ function M.load_model(path, custom, compile)
   local at = origin.source(path, custom, type(metadata) == "table" and metadata.keras_version or nil, config)
   local entry, file = models.read(config, at), h5_file.open(archive, WEIGHTS)
   file.path = path
+  each_entry(entry, "", function(where, layer)
+    if not HAS_VOCABULARY[layer.class_name] or layer.config.vocabulary then return end
+    if archive:size(("assets/%s/vocabulary.txt"):format(where)) then read_vocabulary(archive, file, where, layer) end
+  end)
   local model = blank_weights.with_room(file:count(), path, function()
     local model = model_config.from_config(entry, custom, path)
     layouts.by_path.load(model, file)
     return model
   end)
-  load_vocabularies(model, archive, file)
   archive:close()
   local compiled = config.compile_config
   if not compile or type(compiled) ~= "table" or not next(compiled) or training.is_foreign(compiled, at) then

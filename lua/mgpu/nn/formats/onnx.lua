@@ -93,6 +93,10 @@ end
 
 -- The model as a graph. Raises for a layer that ONNX lacks.
 local function graph_of(model)
+  if model.reads_values then
+    core.fail("unsupported", ("%s: its layers that read values, such as texts, have no form in ONNX: save model.body, the "
+      .. "part behind them"):format(tostring(model)))
+  end
   local g, values = Graph.new(), {}
   for i, input in ipairs(inputs_of(model)) do values[i] = g:add_input(unpack(input)) end
   local names = {}

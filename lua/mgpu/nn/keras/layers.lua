@@ -13,8 +13,9 @@ local given = objects.given
 -- class -> axes: the options that are axes; unused: values of Keras's options that change nothing; renamed: Keras
 -- 2's name of an option; newer: options that Keras 2 does not have, left out where they have their default; null:
 -- what None means for an option; absent: the values of options that configurations of Keras 1 and 2 lack; needed:
--- fields that Keras 2 wants and that may be null; no_dtype: the dtype is that of the results, and follows from the
--- options; module: where Keras has the class, if not in keras.layers.
+-- fields that Keras 2 wants and that may be null; required: fields that Keras 2 and 3 want, null if not given;
+-- no_dtype: the dtype is that of the results, and follows from the options; module: where Keras has the class, if not
+-- in keras.layers.
 local RECURRENT = { newer = { use_cudnn = true }, unused = { implementation = "any", states = "any" } }
 local LOOKUP = { no_dtype = true, unused = { vocabulary_dtype = "any", vocabulary_size = "any", encoding = "utf-8" } }
 local ROWS = {
@@ -60,7 +61,8 @@ local ROWS = {
   SimpleRNNCell = RECURRENT,
   Softmax = { axes = { axis = true } },
   StringLookup = LOOKUP,
-  TextVectorization = { no_dtype = true, null = { standardize = "none", split = "none" }, unused = LOOKUP.unused },
+  TextVectorization = { no_dtype = true, null = { standardize = "none", split = "none" }, unused = LOOKUP.unused,
+    required = { "ngrams" } },
   UnitNormalization = { axes = { axis = true } },
   ZeroPadding1D = { newer = { data_format = true } },
 }
@@ -108,11 +110,7 @@ function M.input_from(config, at)
   if given(config.sparse) or given(config.ragged) then
     objects.fail(at, "InputLayer %q: sparse and ragged inputs are not supported", tostring(config.name))
   end
-  if config.dtype == "string" then
-    objects.fail(at, "InputLayer %q takes texts, which are data here, not tensors: save the layers behind "
-      .. "TextVectorization or StringLookup as a model of their own", tostring(config.name))
-  end
-  local dtype = given(config.dtype) and objects.from_policy(config.dtype, at)
+  local dtype = config.dtype == "string" and "string" or given(config.dtype) and objects.from_policy(config.dtype, at)
   return { name = given(config.name), shape = sizes, batch_size = batch,
     dtype = dtype ~= core.floatx() and dtype or nil }
 end
@@ -273,6 +271,9 @@ function M.to_layer(layer, config, style)
     end
   end
   for _, key in ipairs(style == "h5" and row.needed or NO_ROW) do out[key] = core.null end
+  for _, key in ipairs(row.required or NO_ROW) do
+    if out[key] == nil then out[key] = core.null end
+  end
   if ours and style == "h5" and layer.python_name then name = layer.python_name end
   return { class_name = name, config = out, module = ours and (row.module or "keras.layers") or core.null,
     registered_name = ours and not row.module and core.null or name }

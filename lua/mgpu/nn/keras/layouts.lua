@@ -7,6 +7,7 @@ local h5_file = require "mgpu.nn.keras.h5_file"
 local keras1 = require "mgpu.nn.keras.keras1"
 local matching = require "mgpu.nn.formats.matching"
 local objects = require "mgpu.nn.keras.objects"
+local ordered_keys = require "mgpu.ordered_keys"
 local weights = require "mgpu.nn.keras.weights"
 
 local M = { by_layer = {}, by_path = {} }
@@ -157,6 +158,11 @@ function M.by_path.add(entries, made, model)
       tensors[i] = layer.stored_value and layer:stored_value(v) or v:value()
     end
     M.by_path.add_numbered(entries, made, path, layer.name, tensors)
+    local named = layer.named_tensors and layer:named_tensors() or {}
+    for _, place in ipairs(ordered_keys(named)) do
+      h5_file.add_group(entries, made, join(path, place:match "(.*)/"))
+      h5_file.add_dataset(entries, made, join(path, place), named[place])
+    end
   end)
 end
 

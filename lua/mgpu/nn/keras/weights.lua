@@ -36,6 +36,20 @@ end
 --- The folders of the layers of a network: since tf.keras 2.14, and before.
 M.FOLDER, M.FIRST_FOLDER = "layers", "_layer_checkpoint_dependencies"
 
+--- each_entry(entry, path, visit): calls visit(path, entry) for the layers inside a model's configuration
+--- (model_config.lua), with the paths that each_path gives their layers, which need not be made yet.
+function M.each_entry(entry, path, visit)
+  local counts = {}
+  for _, inner in ipairs(entry.config.layers) do
+    local name = M.snake_case(inner.class_name)
+    local n = counts[name]
+    counts[name] = (n or 0) + 1
+    local where = ("%s%s/%s%s"):format(path == "" and "" or path .. "/", M.FOLDER, name, n and "_" .. n or "")
+    visit(where, inner)
+    if inner.config.layers then M.each_entry(inner, where, visit) end
+  end
+end
+
 -- Returns a function that gives the layers of one container Keras's automatic names, one after the other.
 local function numbering(folder)
   local counts = {}

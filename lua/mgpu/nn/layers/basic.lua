@@ -5,6 +5,7 @@ local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 local lora = require "mgpu.nn.layers.lora"
 local masks = require "mgpu.nn.masks"
+local mixed_precision = require "mgpu.nn.mixed_precision"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local ops = core.ops
@@ -15,8 +16,9 @@ local M = {}
 
 --- Input {28, 28, 1}: the shape of one sample, without the batch.
 -- The first entry of a Sequential, or the start of a functional model (symbolic_tensor.lua).
--- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it), name, batch_size
--- (any batch fits, but layers with stateful = true learn it from here). RETURNS a symbolic tensor {-1, sizes...}.
+-- Options: shape (the sizes; -1 is unknown), dtype (default floatx: integer data are cast to it; "string" for texts,
+-- which layers such as TextVectorization read), name, batch_size (any batch fits, but layers with stateful = true learn
+-- it from here). RETURNS a symbolic tensor {-1, sizes...}.
 -- Example:
 --     local x = mgpu.Input { 28, 28, 1 }
 --     local model = mgpu.Model { inputs = x, outputs = L.Dense { 10 } (L.Flatten {} (x)) }
@@ -40,7 +42,15 @@ local make = Input.new
 
 --- new {sizes...} -> the symbolic tensor of the input; the same as calling Input.
 function Input.new(given)
-  local layer = make(given)
+  local layer
+  if type(given) == "table" and given.dtype == "string" then
+    local rest = {}
+    for key, value in pairs(given) do rest[key] = key ~= "dtype" and value or nil end
+    layer = make(rest)
+    layer.states_policy, layer.dtype_policy = true, mixed_precision.TEXT
+  else
+    layer = make(given)
+  end
   local dtype = layer.states_policy and layer.compute_dtype or core.floatx()
   return symbolic_tensor.input(layer, { -1, unpack(layer.shape) }, dtype)
 end

@@ -1,10 +1,11 @@
 --- Layers that hash values into bins: Hashing, HashedCrossing. RETURNS the classes by name.
 --
 -- They read the values, so they work on tables of strings or numbers and on tensors with values, as in dataset:map with
--- text, but not inside of models and traced functions.
+-- text, and at the front of models (nn/host_part.lua), but not inside of traced functions.
 local core = require "mgpu.core"
 local fingerprint = require "mgpu.nn.layers.categories.fingerprint"
 local Layer = require "mgpu.nn.layer"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 local values = require "mgpu.nn.layers.categories.values"
 
 local M = {}
@@ -15,7 +16,8 @@ local function whole(value) return (value < 0 and math.ceil(value) or math.floor
 --- Hashing {num_bins, mask_value =, salt =, output_mode = "int"}: the bin of each value, by a hash of its text.
 -- The hash is FarmHash64, or with a salt (a whole number or two) SipHash64: the same bins as in Keras. mask_value: its
 -- bin is 0, which no other value gets. x: strings, nested tables of strings, or whole numbers -> int64 of the same
--- shape; other output modes as in CategoryEncoding, floating. Errors: calls with symbolic tensors. Source: Keras.
+-- shape; other output modes as in CategoryEncoding, floating. In models it stands in front of layers with weights.
+-- Source: Keras.
 -- Example:
 --     print(L.Hashing { 3 } { { "A" }, { "B" }, { "C" } })
 --     --> tensor {3, 1} int64 cpu:0
@@ -31,9 +33,14 @@ local Hashing = Layer:extend("Hashing", { positional = 1,
 
 function Hashing:init() fingerprint.salted(self) end
 
-Hashing.call, Hashing.reads_values = values.refuse_call, true
+Hashing.reads_values, Hashing.takes_text = true, true
+
+function Hashing:output_shape(shape) return values.encoded_shape(self, shape, self.output_mode, self.num_bins) end
+
+function Hashing:output_dtype() return self.output_mode == "int" and "int64" or core.floatx() end
 
 function Hashing:apply(x)
+  if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x) end
   local bins, masked = self.num_bins, self.mask_value ~= nil and self.num_bins > 1
   if masked then bins = bins - 1 end
   local function bin(value)
@@ -44,8 +51,7 @@ function Hashing:apply(x)
     self:fail("takes strings, numbers or tensors with values, got %s", type(x))
   end
   local indices = core.tensor(values.map(values.plain(x), bin), { dtype = "int64" })
-  local mode = self.output_mode
-  return values.encode(indices, mode, self.num_bins, mode == "int" and "int64" or core.floatx())
+  return values.encode(indices, self.output_mode, self.num_bins, self:output_dtype())
 end
 
 M.Hashing = Hashing
@@ -62,9 +68,19 @@ local HashedCrossing = Layer:extend("HashedCrossing", { positional = 1,
   { "output_mode", "string", default = "int", values = { "int", "one_hot" } },
 })
 
-HashedCrossing.call, HashedCrossing.reads_values = values.refuse_call, true
+HashedCrossing.reads_values, HashedCrossing.takes_text = true, true
+
+function HashedCrossing:output_shape(shapes)
+  return values.encoded_shape(self, shapes[1], self.output_mode, self.num_bins)
+end
+
+HashedCrossing.output_dtype = Hashing.output_dtype
 
 function HashedCrossing:apply(features)
+  if symbolic_tensor.any(features) then
+    if symbolic_tensor.is_symbol(features) then self:fail "takes an array of at least two features" end
+    return symbolic_tensor.connect(self, features)
+  end
   if type(features) ~= "table" or #features < 2 then self:fail "takes an array of at least two features" end
   local columns, like = {}, values.plain(features[1])
   for k, feature in ipairs(features) do
@@ -87,9 +103,7 @@ function HashedCrossing:apply(features)
     end
     return fingerprint.bucket(hash, self.num_bins)
   end)
-  local mode = self.output_mode
-  return values.encode(core.tensor(indices, { dtype = "int64" }), mode, self.num_bins,
-    mode == "int" and "int64" or core.floatx())
+  return values.encode(core.tensor(indices, { dtype = "int64" }), self.output_mode, self.num_bins, self:output_dtype())
 end
 
 M.HashedCrossing = HashedCrossing

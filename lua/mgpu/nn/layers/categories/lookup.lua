@@ -6,6 +6,8 @@
 local core = require "mgpu.core"
 local fingerprint = require "mgpu.nn.layers.categories.fingerprint"
 local Layer = require "mgpu.nn.layer"
+local number_lookup = require "mgpu.nn.layers.categories.number_lookup"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 local values = require "mgpu.nn.layers.categories.values"
 
 local M = {}
@@ -24,6 +26,8 @@ function Lookup:init()
   end
   if self.invert and self.output_mode ~= "int" then self:fail 'invert needs output_mode = "int"' end
   if self.pad_to_max_tokens and not self.max_tokens then self:fail "pad_to_max_tokens needs max_tokens" end
+  local n = self.num_oov_indices -- with none, a number that is not in the vocabulary is an error
+  self.reads_values = self.kind == "string" or not self.invert and (n == 0 or n > 1 and self.oov_method == "farmhash")
   local list = self.vocabulary
   if list then self:set_vocabulary(list, self.idf_weights) end
 end
@@ -65,12 +69,6 @@ function Lookup:set_vocabulary(list, idf)
     for i = token_start(self) + 1, #idf do own[#own + 1] = idf[i] end
   end
   self.vocabulary, self.index, self.idf_weights = tokens, index, own
-end
-
---- layer:read_term(line) -> a term of the vocabulary, from a line of a file.
-function Lookup:read_term(line)
-  if self.kind == "string" then return line end
-  return tonumber(line) or self:fail("%q in the file of the vocabulary is no number", line)
 end
 
 --- layer:get_vocabulary(include_special_tokens = true) -> the list of terms; a term's index is its place, from 0.
@@ -131,13 +129,17 @@ local function index_of(self, value)
   if index then return index end
   if n == 0 then self:fail("%q is not in the vocabulary, and num_oov_indices is 0", tostring(value)) end
   if n == 1 then return oov_start(self) end
-  if type(value) == "number" and self.oov_method == "floormod" then return oov_start(self) + value % n end
   return oov_start(self) + fingerprint.bin(value, self.salt, n)
 end
 
 local function term_of(self, index)
   if index == 0 and oov_start(self) == 1 then return self.mask_token end
   return self.vocabulary[index - token_start(self) + 1] or self.oov_token
+end
+
+-- The size of the vectors, or nil if it is not known yet.
+local function depth_of(self)
+  return self.pad_to_max_tokens and self.max_tokens or self.vocabulary and self:vocabulary_size()
 end
 
 -- The weights of all indices, for output_mode "tf_idf": the mean for values that are not in the vocabulary.
@@ -149,35 +151,67 @@ local function weights_of(self, depth)
   return core.tensor(list)
 end
 
+--- layer:named_tensors() -> the tensors that Keras's files hold for the layer besides its weights, by path.
+function Lookup:named_tensors()
+  if self.output_mode ~= "tf_idf" or not self.idf_weights then return {} end
+  return { ["vars/idf_weights"] = weights_of(self, depth_of(self)) }
+end
+
 --- layer:encoded(indices) -> the tensor of indices as output_mode says.
 function Lookup:encoded(indices)
-  local mode = self.output_mode
+  local mode, depth = self.output_mode, depth_of(self)
   if mode == "int" then return indices end
-  local depth = self.pad_to_max_tokens and self.max_tokens or self:vocabulary_size()
   if mode ~= "tf_idf" then return values.encode(indices, mode, depth, "int64") end
   return values.encode(indices, "count", depth, core.floatx()) * weights_of(self, depth)
 end
 
+local function need_vocabulary(self)
+  if not self.vocabulary then self:fail "has no vocabulary yet: call adapt or set_vocabulary" end
+end
+
 --- layer:indices(x) -> nested tables of indices.
 function Lookup:indices(x)
-  if not self.vocabulary then self:fail "has no vocabulary yet: call adapt or set_vocabulary" end
+  need_vocabulary(self)
   return values.map(x, function(value)
     if type(value) ~= self.kind then self:fail("takes %ss, got a %s", self.kind, type(value)) end
     return index_of(self, value)
   end)
 end
 
-Lookup.call, Lookup.reads_values = values.refuse_call, true
+function Lookup:output_shape(shape)
+  return self.invert and shape or values.encoded_shape(self, shape, self.output_mode, depth_of(self))
+end
+
+function Lookup:output_dtype()
+  if self.invert and self.kind == "string" then return "string" end
+  return self.output_mode == "tf_idf" and core.floatx() or "int64"
+end
+
+-- The result for a tensor of whole numbers, made of tensor ops.
+local function of_numbers(self, x)
+  need_vocabulary(self)
+  if self.invert then return number_lookup.terms(self, token_start(self), x) end
+  return self:encoded(number_lookup.indices(self, token_start(self), oov_start(self), x))
+end
 
 function Lookup:apply(x)
+  if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x) end
   if type(x) ~= "table" and type(x) ~= self.kind and not core.is_tensor(x) then
     self:fail("takes %ss, nested tables or tensors with values, got %s", self.kind, type(x))
   end
+  if not self.reads_values then
+    if not core.is_tensor(x) then
+      values.each(x, function(value)
+        if type(value) ~= "number" then self:fail("takes numbers, got a %s", type(value)) end
+      end)
+      x = core.tensor(x, { dtype = "int64" })
+    end
+    return of_numbers(self, x)
+  end
   x = values.plain(x)
   if not self.invert then return self:encoded(core.tensor(self:indices(x), { dtype = "int64" })) end
-  if not self.vocabulary then self:fail "has no vocabulary yet: call adapt or set_vocabulary" end
-  local terms = values.map(x, function(index) return term_of(self, index) end)
-  return self.kind == "number" and core.tensor(terms, { dtype = "int64" }) or terms
+  need_vocabulary(self)
+  return values.map(x, function(index) return term_of(self, index) end)
 end
 
 local function define(name, kind, oov_token)
@@ -191,7 +225,7 @@ local function define(name, kind, oov_token)
     { "salt", "integer|integers" },
   })
   for key, method in pairs(Lookup) do class[key] = method end
-  class.kind = kind
+  class.kind, class.takes_text, class.autocast = kind, kind == "string", false
   return class
 end
 
@@ -199,7 +233,8 @@ end
 --- output_mode = "int", ...}: the indices of strings in a vocabulary, or with invert the strings of indices.
 -- layer:adapt(data) or layer:set_vocabulary(list) chooses the vocabulary. x: a string or nested tables of strings
 -- -> int64 of that shape; output_mode "one_hot", "multi_hot", "count" or "tf_idf": vectors of the size of the
--- vocabulary. Strings are no tensors: use it on tables and in dataset:map. Errors: no vocabulary. Source: Keras.
+-- vocabulary. Strings are no tensors: use it on tables, in dataset:map, and in models behind an Input with dtype =
+-- "string", in front of all layers with weights. Errors: no vocabulary. Source: Keras.
 -- Example:
 --     local layer = L.StringLookup { vocabulary = { "a", "b" } }
 --     print(layer { "b", "x", "a" })
@@ -209,8 +244,9 @@ M.StringLookup = define("StringLookup", "string", "[UNK]")
 
 --- IntegerLookup {vocabulary =, max_tokens =, num_oov_indices = 1, mask_token =, oov_token = -1, invert = false,
 --- output_mode = "int", oov_method = "floormod", salt =, ...}: the indices of whole numbers in a vocabulary.
--- As StringLookup, for tables and tensors of whole numbers; it reads their values, so it is for the data pipeline, not
--- for models. Source: Keras.
+-- As StringLookup, for tables and tensors of whole numbers, anywhere in a model. Without out-of-vocabulary indices, and
+-- with oov_method "farmhash" for several of them, it reads the values and stands in front of all layers with weights.
+-- Source: Keras.
 -- Example:
 --     local layer = L.IntegerLookup { vocabulary = { 12, 36 } }
 --     print(layer { 36, 7, 12 })

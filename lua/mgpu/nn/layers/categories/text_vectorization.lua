@@ -5,7 +5,8 @@
 -- {batch, words}, padded with 0, or cut, to output_sequence_length or to the longest text; index 1 is for unknown
 -- words. Other output modes: {batch, size of the vocabulary}. standardize: also "lower", "strip_punctuation", "none" or
 -- a function of a text; split: also "character", "none" or a function that returns a list; ngrams: a number or a list
--- of them. Letters outside of ASCII are not lowered. Source: Keras. Strings are no tensors: use it in dataset:map.
+-- of them. Letters outside of ASCII are not lowered. In a model it stands behind an Input with dtype = "string", in
+-- front of all layers with weights. Source: Keras.
 -- Example:
 --     local layer = L.TextVectorization { output_sequence_length = 4 }
 --     layer:adapt { "The cat.", "the dog" }
@@ -16,6 +17,7 @@
 local core = require "mgpu.core"
 local Layer = require "mgpu.nn.layer"
 local lookup = require "mgpu.nn.layers.categories.lookup"
+local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 local values = require "mgpu.nn.layers.categories.values"
 
 local MODES = { "int", "multi_hot", "count", "tf_idf" }
@@ -75,6 +77,11 @@ local function with_ngrams(words, widths)
   return list
 end
 
+-- What the vocabulary has become, as options.
+local function keep(self)
+  self.vocabulary, self.idf_weights = self.lookup().vocabulary, self.lookup().idf_weights
+end
+
 function TextVectorization:init()
   local standardize, split = chosen(self, "standardize", STANDARDIZE), chosen(self, "split", SPLIT)
   local widths = self.ngrams
@@ -96,11 +103,16 @@ function TextVectorization:init()
     return widths and with_ngrams(list, widths) or list
   end
   self.lookup = function() return words end -- a function, since it is no layer inside of this one
+  keep(self)
 end
 
--- What the vocabulary has become, as options.
-local function keep(self)
-  self.vocabulary, self.idf_weights = self.lookup().vocabulary, self.lookup().idf_weights
+--- layer:named_tensors() -> the tensors that Keras's files hold for the layer besides its weights, by path.
+-- Example:
+--     print(next(L.TextVectorization { vocabulary = { "a" } }:named_tensors()))  --> nil
+function TextVectorization:named_tensors()
+  local list = {}
+  for path, t in pairs(self.lookup():named_tensors()) do list[path], list["_lookup_layer/" .. path] = t, t end
+  return list
 end
 
 --- layer:adapt(data): the vocabulary becomes the words of the data, the most frequent ones first. data: a list of
@@ -131,21 +143,26 @@ end
 --     print(#layer:get_vocabulary(), #layer:get_vocabulary(false))  --> 4 2
 function TextVectorization:get_vocabulary(special) return self.lookup():get_vocabulary(special) end
 
---- layer:read_term(line) -> the word of a line in a file of the vocabulary.
--- Example:
---     local layer = L.TextVectorization { vocabulary = { "a", "b" } }
---     print(layer:read_term "cat")  --> cat
-function TextVectorization:read_term(line) return line end -- luacheck: no self
-
 --- layer:vocabulary_size() -> the number of words with the special tokens.
 -- Example:
 --     local layer = L.TextVectorization { vocabulary = { "a", "b" } }
 --     print(layer:vocabulary_size())  --> 4
 function TextVectorization:vocabulary_size() return self.lookup():vocabulary_size() end
 
-TextVectorization.call = values.refuse_call
+TextVectorization.reads_values, TextVectorization.takes_text = true, true
+
+function TextVectorization:output_shape(shape)
+  if #shape > 2 or (shape[2] or 1) ~= 1 then
+    self:fail("takes one text a row, an Input of shape {1} or {}, got %s", self.shape_text(shape))
+  end
+  if self.output_mode == "int" then return { shape[1], self.output_sequence_length or -1 } end
+  return self.lookup():output_shape { shape[1], 1 }
+end
+
+function TextVectorization:output_dtype() return self.lookup():output_dtype() end
 
 function TextVectorization:apply(x)
+  if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x) end
   if not values.is_text(x) then self:fail("takes texts, in tables or datasets, got %s", type(x)) end
   local words, single = self.lookup(), type(x) == "string"
   local rows, longest = {}, self.output_sequence_length or 0

@@ -34,10 +34,22 @@ function M.plain(x)
   return x:rank() == 0 and x:item() or x:totable()
 end
 
---- refuse_call(layer): the `call` of layers that read values, which models do not have when they are built.
-function M.refuse_call(layer)
-  core.fail("unsupported", ("%s %q reads values, which a model does not have while it is made: use it on data, as in "
-    .. "dataset:map"):format(layer.class_name, layer.name))
+--- encoded_shape(layer, shape, mode, depth) -> the shape of encode's result for indices of this shape, whose first size
+--- is the batch. depth: nil if the layer has no vocabulary yet, which only "int" allows.
+function M.encoded_shape(layer, shape, mode, depth)
+  if mode == "int" then return shape end
+  if not depth then layer:fail("has no vocabulary yet: a model can be made of it after adapt or set_vocabulary") end
+  local sizes = { unpack(shape) }
+  if mode == "one_hot" then
+    if #sizes > 1 and sizes[#sizes] == 1 then sizes[#sizes] = nil end
+  elseif #sizes < 2 then
+    layer:fail('output_mode "%s" counts the values of each row, but a row of shape %s is one value: give the Input the '
+      .. "shape {1}", mode, layer.shape_text(shape))
+  else
+    table.remove(sizes, 2)
+  end
+  sizes[#sizes + 1] = depth
+  return sizes
 end
 
 --- each_batch(who, data, add): calls add(batch) for each batch of a dataset, or add(data) for anything else.
