@@ -1,14 +1,10 @@
 --- Byte-pair encoding of bytes: the tokenizer of GPT-2. Each byte is a printable character; merges join neighbours.
+local characters = require "mgpu.text.characters"
 local words = require "mgpu.text.words"
 
 local M = {}
 
 -- ---- bytes as characters ----------------------------------------------------------------------------
-
-local function utf8(code)
-  if code < 0x80 then return string.char(code) end
-  return string.char(0xC0 + math.floor(code / 64), 0x80 + code % 64)
-end
 
 -- Printable bytes stand for themselves, the others for the characters from 256 on, in order.
 local character_of, byte_of = {}, {}
@@ -16,7 +12,7 @@ do
   local next_code = 256
   for byte = 0, 255 do
     local printable = byte >= 33 and byte <= 126 or byte >= 161 and byte <= 172 or byte >= 174
-    local character = utf8(printable and byte or next_code)
+    local character = characters.of(printable and byte or next_code)
     if not printable then next_code = next_code + 1 end
     character_of[string.char(byte)], byte_of[character] = character, string.char(byte)
   end
@@ -73,9 +69,13 @@ function Model:encode(text, ids, id)
   end
 end
 
---- model:decode(token) -> its bytes.
-function Model:decode(token) -- luacheck: no self
-  return (token:gsub("[%z\1-\127\194-\244][\128-\191]*", function(character) return byte_of[character] end))
+--- model:decode(tokens, added) -> the text. added[token]: whether it is an added token, whose text it is itself.
+function Model:decode(tokens, added) -- luacheck: no self
+  local parts = {}
+  for i, token in ipairs(tokens) do
+    parts[i] = added[token] and token or token:gsub(characters.PATTERN, byte_of)
+  end
+  return table.concat(parts)
 end
 
 --- new(ranks, options) -> the model. ranks: of pairs "a b"; options: prefix_space, whole = do not cut into words.

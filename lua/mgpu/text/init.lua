@@ -1,181 +1,58 @@
 --- mgpu.text: tokenizers, which turn text into the ids of tokens and back.
-local byte_pairs = require "mgpu.text.byte_pairs"
+local byte_level_files = require "mgpu.text.byte_level_files"
 local core = require "mgpu.core"
+local files = require "mgpu.text.files"
+local template = require "mgpu.text.template"
+local tokenizer = require "mgpu.text.tokenizer"
+local word_piece_files = require "mgpu.text.word_piece_files"
 
 local M = {}
 
-local function fail(path, message, ...) core.fail("data", ("text.load: %s: %s"):format(path, message:format(...))) end
-
-local function read(path)
-  local file, message = io.open(path, "rb")
-  if not file then core.fail("usage", "text.load: " .. message) end
-  local bytes = file:read "*a"
-  file:close()
-  if not bytes then core.fail("usage", ("text.load: %s cannot be read"):format(path)) end
-  return bytes
-end
-
-local function read_json(path)
-  local ok, value = pcall(core.json_decode, read(path))
-  if not ok or type(value) ~= "table" then fail(path, "the file is not a JSON object") end
-  return value
-end
-
--- ---- the tokenizer ----------------------------------------------------------------------------------
-
-local Tokenizer = {}
-Tokenizer.__index = Tokenizer
-Tokenizer.__tostring = function(self) return ("tokenizer of %d tokens"):format(self.vocab_size) end
-
---- tok:id(token) -> its id from 0, or nil.
-function Tokenizer:id(token) return self.added[token] or self.ids[token] end
-
--- The first added token in the text from `at` on, the longest one if several begin there: where it begins, the token.
--- places: where each token was found last, or false; so each is looked for once behind a place.
-local function next_added(self, text, at, places)
-  local first, found
-  for _, token in ipairs(self.longest_first) do
-    local place = places[token]
-    if place == nil or place and place < at then
-      place = text:find(token, at, true) or false
-      places[token] = place
-    end
-    if place and (not first or place < first) then first, found = place, token end
-  end
-  return first, found
-end
-
---- tok:encode(text) -> the list of the ids of its tokens, from 0. Special tokens in the text become their ids.
-function Tokenizer:encode(text)
-  if type(text) ~= "string" then core.fail("usage", "encode: expected text, got " .. type(text)) end
-  local ids, at, places = {}, 1, {}
-  local function id(token)
-    return self.ids[token] or core.fail("data", ("encode: the vocabulary lacks the token %q"):format(token))
-  end
-  while at <= #text do
-    local first, token = next_added(self, text, at, places)
-    if not first or first > at then self.model:encode(text:sub(at, (first or 0) - 1), ids, id) end
-    if not first then break end
-    ids[#ids + 1], at = self.added[token], first + #token
-  end
-  return ids
-end
-
---- tok:decode(ids) -> the text of a list of ids.
-function Tokenizer:decode(ids)
-  if type(ids) ~= "table" then core.fail("usage", "decode: expected a list of ids, got " .. type(ids)) end
-  local parts = {}
-  for i, id in ipairs(ids) do
-    local token = self.tokens[id]
-    if not token then core.fail("usage", ("decode: no token has the id %s"):format(tostring(id))) end
-    parts[i] = self.added[token] and token or self.model:decode(token)
-  end
-  return table.concat(parts)
-end
-
--- ARGS ids: by token; added: ids of added tokens; model: of byte_pairs.
-local function new(path, ids, added, model)
-  local tok = setmetatable({ ids = ids, added = added, model = model, tokens = {}, longest_first = {} }, Tokenizer)
-  local last = -1
-  for _, map in ipairs { ids, added } do
-    for token, id in pairs(map) do
-      if type(token) ~= "string" or type(id) ~= "number" or id % 1 ~= 0 or id < 0 then
-        fail(path, "the id of the token %q is no whole number from 0 on", tostring(token))
-      end
-      tok.tokens[id], last = token, math.max(last, id)
-    end
-  end
-  for token in pairs(added) do
-    if token == "" then fail(path, "an added token is empty") end
-    tok.longest_first[#tok.longest_first + 1] = token
-  end
-  table.sort(tok.longest_first, function(a, b) return #a > #b or #a == #b and a < b end)
-  tok.vocab_size = last + 1
-  return tok
-end
-
--- ---- files ------------------------------------------------------------------------------------------
-
-local END_OF_TEXT = "<|endoftext|>"
-
--- The ranks of merges.txt: a pair a line, the most important one first; lines with "#version" are comments.
-local function read_merges(path)
-  local ranks, rank = {}, 0
-  for line in read(path):gmatch "[^\r\n]+" do
-    if not line:find "^#version" then
-      if not line:find "^%S+ %S+$" then fail(path, "merge %d is not two tokens with a space between them", rank + 1) end
-      ranks[line], rank = rank, rank + 1
-    end
-  end
-  return ranks
-end
-
-local function from_gpt2(vocab, merges)
-  local ids = read_json(vocab)
-  return new(vocab, ids, { [END_OF_TEXT] = ids[END_OF_TEXT] }, byte_pairs.new(read_merges(merges), {}))
-end
-
-local function listed(path, value, what)
-  if value == nil or value == core.null then return {} end
-  if type(value) ~= "table" then fail(path, "%s is not a list", what) end
-  return value
-end
-
-local function is_off(value)
-  return value == nil or value == core.null or value == false or value == "" or value == 0
-end
-
--- Refuses a part of the file that would change tokens, and that is not followed here.
-local function refuse(path, part, value)
-  if not is_off(value) then core.fail("unsupported", ("text.load: %s: its %s is not supported"):format(path, part)) end
-end
-
--- A part that is of the kind ByteLevel, or absent, changes no tokens.
-local function refuse_others(path, part, value)
-  refuse(path, part, not (type(value) == "table" and value.type == "ByteLevel") and value)
-end
-
-local MODEL_OPTIONS = { "dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges" }
 local TOKEN_OPTIONS = { "single_word", "lstrip", "rstrip" }
 
-local function check_parts(path, file)
-  local model, before = file.model, file.pre_tokenizer
-  if type(model) ~= "table" or type(model.vocab) ~= "table" then fail(path, "it has no model with a vocabulary") end
-  if model.type ~= nil and model.type ~= "BPE" or type(before) ~= "table" or before.type ~= "ByteLevel" then
-    core.fail("unsupported", ("text.load: %s: only the model BPE with the pre_tokenizer ByteLevel is supported")
-      :format(path))
+-- The added tokens of a tokenizer.json: their ids, and the set of the special ones.
+local function added_tokens(path, file)
+  local added, special = {}, {}
+  local normalizes = type(file.normalizer) == "table"
+  for i, token in ipairs(files.listed(path, file.added_tokens, "added_tokens")) do
+    if type(token) ~= "table" or type(token.content) ~= "string" then
+      files.fail(path, "added token %d has no content", i)
+    end
+    local name = ("added token %q with "):format(token.content)
+    for _, option in ipairs(TOKEN_OPTIONS) do files.refuse(path, name .. option, token[option]) end
+    if normalizes then files.refuse(path, name .. "normalized", token.normalized) end
+    added[token.content], special[token.content] = token.id or false, token.special == true or nil
   end
-  for _, part in ipairs { "normalizer", "truncation", "padding" } do refuse(path, part, file[part]) end
-  for _, part in ipairs { "post_processor", "decoder" } do refuse_others(path, part, file[part]) end
-  for _, option in ipairs(MODEL_OPTIONS) do refuse(path, "model's " .. option, model[option]) end
+  return added, special
 end
 
 local function from_json(path)
-  local file = read_json(path)
-  check_parts(path, file)
-  local model, before = file.model, file.pre_tokenizer
-  local ranks, added = {}, {}
-  for i, pair in ipairs(listed(path, model.merges, "merges")) do
-    if type(pair) == "table" and type(pair[1]) == "string" and type(pair[2]) == "string" then
-      pair = pair[1] .. " " .. pair[2]
-    end
-    if type(pair) ~= "string" or not pair:find "^%S+ %S+$" then fail(path, "merge %d is not two tokens", i) end
-    ranks[pair] = i
+  local file = files.read_json(path)
+  local model = file.model
+  if type(model) ~= "table" or type(model.vocab) ~= "table" then
+    files.fail(path, "it has no model with a vocabulary")
   end
-  for i, token in ipairs(listed(path, file.added_tokens, "added_tokens")) do
-    if type(token) ~= "table" or type(token.content) ~= "string" then fail(path, "added token %d has no content", i) end
-    for _, option in ipairs(TOKEN_OPTIONS) do
-      refuse(path, ("added token %q with %s"):format(token.content, option), token[option])
-    end
-    added[token.content] = token.id or false
-  end
-  return new(path, model.vocab, added, byte_pairs.new(ranks, { prefix_space = before.add_prefix_space == true,
-    whole = before.use_regex == false }))
+  for _, part in ipairs { "truncation", "padding" } do files.refuse(path, part, file[part]) end
+  local reader = model.type == "WordPiece" and word_piece_files or byte_level_files
+  local ids, made = reader.from_json(path, file)
+  local added, special = added_tokens(path, file)
+  return tokenizer.new(path, { ids = ids, added = added, special = special, model = made,
+    template = template.read(path, file.post_processor) })
+end
+
+-- The tokenizer of a vocab.txt, with the tokenizer_config.json beside it, if there is one.
+local function from_vocabulary(path)
+  local config = (path:match "^.*/" or "") .. "tokenizer_config.json"
+  return word_piece_files.from_vocabulary(path, core.file_exists(config) and files.read_json(config) or {})
 end
 
 --- load(path) -> a tokenizer: tok:encode(text), tok:decode(ids), tok:id(token), tok.vocab_size.
--- path: a tokenizer.json of Hugging Face with byte-level BPE, or a folder that has one, or GPT-2's vocab.json and
--- merges.txt. Ids are those of the files, from 0. Text is cut into words as in GPT-2. Errors: files that are missing,
+-- path: a tokenizer.json of Hugging Face with byte-level BPE or BERT's WordPiece; or a vocab.txt of BERT, whose
+-- tokenizer_config.json beside it may say do_lower_case (true), strip_accents (as do_lower_case) and
+-- tokenize_chinese_chars (true); or a folder that has one of these, or GPT-2's vocab.json and merges.txt. Ids are those
+-- of the files, from 0. BPE cuts text into words as GPT-2, WordPiece as BERT; encode puts what the file says around a
+-- text, as [CLS] and [SEP]: tok:encode(text, {pair = another text, add_special_tokens = true}) also returns the types
+-- of the tokens of a pair, 0 and 1. tok:decode(ids, {skip_special_tokens = false}). Errors: files that are missing,
 -- damaged or of another kind.
 -- Example:
 --     local function write(name, text)
@@ -188,12 +65,17 @@ end
 --     local tok = mgpu.text.load "."
 --     print(unpack(tok:encode "abba<|endoftext|>"))  --> 2 1 0 3
 --     print(tok:decode { 2, 1, 0 })  --> abba
+--     write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\nplay\n##ing\n,\n")
+--     local bert = mgpu.text.load "vocab.txt"
+--     print(unpack(bert:encode "Playing, play"))  --> 1 3 4 5 3 2
+--     print(bert:decode { 3, 4, 5, 3 })  --> playing, play
 function M.load(path)
   if type(path) ~= "string" then core.fail("usage", "text.load: expected a path, got " .. type(path)) end
-  local all = path .. "/tokenizer.json"
-  if core.file_exists(all) then return from_json(all) end
-  if core.file_exists(path .. "/vocab.json") then return from_gpt2(path .. "/vocab.json", path .. "/merges.txt") end
-  return from_json(path)
+  local function has(name) return core.file_exists(path .. "/" .. name) end
+  if has "tokenizer.json" then return from_json(path .. "/tokenizer.json") end
+  if has "vocab.json" then return byte_level_files.from_gpt2(path .. "/vocab.json", path .. "/merges.txt") end
+  if has "vocab.txt" then return from_vocabulary(path .. "/vocab.txt") end
+  return (path:match "%.txt$" and from_vocabulary or from_json)(path)
 end
 
 return M

@@ -1,7 +1,6 @@
 --- Which characters are letters (category L) and numbers (category N) of Unicode 14.0.0.
 --
--- A list is hexadecimal: for each range the distance of its first character from the last one of the range before, and
--- how many characters follow the first.
+-- In the form of characters.lua.
 local M = {}
 
 M.letters = ""

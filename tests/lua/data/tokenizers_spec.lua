@@ -35,11 +35,12 @@ test("a long word is encoded", function()
 end)
 
 local BYTE_LEVEL = '"pre_tokenizer": {"type": "ByteLevel"}'
+local UNSUPPORTED = "only the models WordPiece, and BPE"
 local DAMAGED = {
   { "[", "not a JSON object" },
   { "{}", "no model with a vocabulary" },
-  { '{"model": {"type": "Unigram", "vocab": {}}}', "only the model BPE" },
-  { '{"model": {"type": "BPE", "vocab": {}}, "pre_tokenizer": {"type": "Split"}}', "only the model BPE" },
+  { '{"model": {"type": "Unigram", "vocab": {}}}', UNSUPPORTED },
+  { '{"model": {"type": "BPE", "vocab": {}}, "pre_tokenizer": {"type": "Split"}}', UNSUPPORTED },
   { '{"model": {"vocab": {}}, "normalizer": {"type": "NFC"}, ' .. BYTE_LEVEL .. "}", "normalizer is not supported" },
   { '{"model": {"vocab": {"a": -1}}, ' .. BYTE_LEVEL .. "}", "no whole number from 0 on" },
   { '{"model": {"vocab": {"a": 0}, "merges": 3}, ' .. BYTE_LEVEL .. "}", "merges is not a list" },
@@ -59,10 +60,30 @@ for part, words in pairs {
   ['"model": {"vocab": {"a": 0}}, "truncation": {"max_length": 3}'] = "its truncation is not supported",
   ['"model": {"vocab": {"a": 0}}, "padding": {"pad_id": 3}'] = "its padding is not supported",
   ['"model": {"vocab": {"a": 0}}, "decoder": {"type": "WordPiece"}'] = "its decoder is not supported",
-  ['"model": {"vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing"}'] = "its post_processor is not",
+  ['"model": {"vocab": {"a": 0}}, "post_processor": {"type": "RobertaProcessing"}'] = "its post_processor is not",
   ['"model": {"vocab": {"a": 0}}, "added_tokens": [{"content": "b", "id": 1, "lstrip": true}]'] =
     'its added token "b" with lstrip is not supported',
 } do DAMAGED[#DAMAGED + 1] = { "{" .. part .. ", " .. BYTE_LEVEL .. "}", words } end
+
+local PIECES = '"pre_tokenizer": {"type": "BertPreTokenizer"}, '
+local WORD_PIECE = PIECES .. '"model": {"type": "WordPiece", "unk_token": "?", "vocab": {"?": 0}, '
+  .. '"continuing_subword_prefix": "##", "max_input_chars_per_word": 9}'
+local PROCESSOR = WORD_PIECE .. ', "post_processor": {"type": "TemplateProcessing", "pair": [], '
+for text, words in pairs {
+  ['"model": {"type": "WordPiece", "vocab": {"a": 0}}'] = "supported with the pre_tokenizer BertPreTokenizer only",
+  [PIECES .. '"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "b"}'] = "lacks the token for unknown words",
+  [PIECES .. '"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}'] = "no continuing_subword_prefix",
+  [WORD_PIECE .. ', "normalizer": {"type": "Lowercase"}'] = "its normalizer is not supported",
+  [WORD_PIECE .. ', "normalizer": {"type": "BertNormalizer", "lowercase": 3}'] = "lowercase is not true or false",
+  [WORD_PIECE .. ', "decoder": {"type": "BPEDecoder"}'] = "its decoder is not supported",
+  [WORD_PIECE .. ', "normalizer": {"type": "BertNormalizer"}, "added_tokens": [{"content": "b", "normalized": true}]'] =
+    'added token "b" with normalized is not',
+  [WORD_PIECE .. ', "post_processor": {"type": "BertProcessing", "cls": 3}'] = "does not give the token cls",
+  [PROCESSOR .. '"single": 3}'] = "the template of its post_processor is not a list",
+  [PROCESSOR .. '"single": [3]}'] = "piece 1 of the template of its post_processor is no token",
+  [PROCESSOR .. '"single": [{"Sequence": {"id": "C", "type_id": 0}}]}'] = 'has a sequence "C"',
+  [PROCESSOR .. '"single": [{"SpecialToken": {"id": "C", "type_id": 0}}]}'] = 'does not give the ids of "C"',
+} do DAMAGED[#DAMAGED + 1] = { "{" .. text .. "}", words } end
 
 test("damaged and unsupported tokenizer files give clear errors", function()
   local path = check.path "tokenizer.json"
@@ -75,6 +96,33 @@ test("damaged and unsupported tokenizer files give clear errors", function()
   check.write(folder .. "/vocab.json", '{"a": 0}')
   check.write(folder .. "/merges.txt", "a b c\n")
   check.raises(function() mgpu.text.load(folder) end, "merge 1 is not two tokens")
+  check.write(folder .. "/words.txt", "[CLS]\n")
+  check.raises(function() mgpu.text.load(folder .. "/words.txt") end, "lacks the token %[UNK%] for unknown words")
+end)
+
+for path, recorded in pairs(core.json_decode(check.read(FOLDER .. "word_pieces.json"))) do
+  test("WordPiece encodes and decodes as the package tokenizers: " .. path, function()
+    local tok = mgpu.text.load(FOLDER .. path)
+    for _, case in ipairs(recorded.cases) do
+      check.equal(tok:encode(case.text), case.ids)
+      check.equal(tok:encode(case.text, { add_special_tokens = false }), case.plain)
+      check.equal(tok:decode(case.ids), case.whole)
+      check.equal(tok:decode(case.ids, { skip_special_tokens = true }), case.decoded)
+    end
+    for _, case in ipairs(recorded.pairs) do
+      local ids, types = tok:encode(case.text, { pair = case.pair })
+      check.equal(ids, case.ids)
+      check.equal(types, case.types)
+    end
+  end)
+end
+
+test("a pair of texts for a tokenizer without a template is one text after the other", function()
+  local tok = mgpu.text.load(FOLDER .. "gpt2")
+  local ids, types = tok:encode("the", { pair = "cat" })
+  local first, second = tok:encode "the", tok:encode "cat"
+  check.equal(#ids, #first + #second)
+  check.equal({ ids[1], ids[#ids], types[1], types[#ids] }, { first[1], second[#second], 0, 1 })
 end)
 
 test("wrong calls of a tokenizer say what is wrong", function()
@@ -84,6 +132,7 @@ test("wrong calls of a tokenizer say what is wrong", function()
   check.raises(function() mgpu.text.load(FOLDER) end, "cannot be read")
   check.raises(function() tok:encode(3) end, "expected text")
   check.raises(function() tok:decode(3) end, "expected a list of ids")
+  check.raises(function() tok:encode("a", { pairs = "b" }) end, 'unknown option "pairs"')
   check.raises(function() tok:decode { 5000 } end, "no token has the id 5000")
   local path = check.path "tokenizer.json"
   check.write(path, '{"model": {"vocab": {"a": 0}}, ' .. BYTE_LEVEL .. "}")

@@ -195,7 +195,7 @@ test("models with layers that read values in the wrong place, or wrong data, say
   check.raises(function() model:predict { { "a", 3 } } end, "x must hold texts, has a number among them")
   check.raises(function() model:predict {} end, "is empty")
   check.raises(function() model { { "a" } } end, "has 1 texts in a row, expected 2")
-  check.raises(function() model:save(check.path "model.onnx") end, "save model.body, the part behind them", "unsupported")
+  check.raises(function() model:save(check.path "model.onnx") end, "save model.body, the part behind", "unsupported")
   model.body:save(check.path "body.onnx")
   model:compile { loss = "mse" }
   check.raises(function() model:fit({ { "a", "b" } }, mgpu.ones { 2, 2, 1 }) end, "x has 1 rows but y has 2")

@@ -94,7 +94,7 @@ end
 -- The model as a graph. Raises for a layer that ONNX lacks.
 local function graph_of(model)
   if model.reads_values then
-    core.fail("unsupported", ("%s: its layers that read values, such as texts, have no form in ONNX: save model.body, the "
+    core.fail("unsupported", ("%s: layers that read values, such as texts, have no form in ONNX: save model.body, the "
       .. "part behind them"):format(tostring(model)))
   end
   local g, values = Graph.new(), {}
