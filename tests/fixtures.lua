@@ -46,11 +46,14 @@ function M.points(n)
   return mgpu.tensor(x), mgpu.tensor(y, { dtype = "int32" })
 end
 
---- The names of the optimizers that have a rule of their own: all classes but LossScaleOptimizer, which wraps another.
+-- Classes that wrap other optimizers.
+local WRAPPERS = { LossScaleOptimizer = true, MultiOptimizer = true, OptimizerMap = true }
+
+--- The names of the optimizers that have a rule of their own: all classes but those that wrap others.
 function M.optimizer_classes()
   local list = {}
   for _, name in ipairs(mgpu.optimizers()) do
-    if name:find "^%u" and name ~= "LossScaleOptimizer" then list[#list + 1] = name end
+    if name:find "^%u" and not WRAPPERS[name] then list[#list + 1] = name end
   end
   return list
 end

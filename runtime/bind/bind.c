@@ -313,7 +313,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_elements,     mg_bind_transform,    mg_bind_datasets,
         mg_bind_source_files, mg_bind_tfrecord,     mg_bind_library,
         mg_bind_world,        mg_bind_world_values, mg_bind_world_messages,
-        mg_bind_loop,
+        mg_bind_loop,         mg_bind_pattern,
     };
     bind_replace_pairs(L);
     lua_newtable(L);

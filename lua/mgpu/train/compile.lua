@@ -47,8 +47,10 @@ local function new_compiled(chosen, output_names, where)
     metrics = RunningMetrics.new(outputs), eager = chosen.run_eagerly, accumulate = chosen.accumulate,
     steps_per_execution = chosen.steps_per_execution, bn = chosen.bn, seen_batches = {} }
   local rule = compiled.optimizer.inner_optimizer or compiled.optimizer
-  if chosen.accumulate > 1 and rule.options.gradient_accumulation_steps then
-    core.fail("usage", "compile: give only one of accumulate and the optimizer's gradient_accumulation_steps")
+  for _, each in ipairs(chosen.accumulate > 1 and (rule.optimizers or { rule }) or {}) do
+    if each.options.gradient_accumulation_steps then
+      core.fail("usage", "compile: give only one of accumulate and the optimizer's gradient_accumulation_steps")
+    end
   end
   placement.set_devices(compiled, where)
   return compiled
@@ -106,6 +108,8 @@ function M:compile(given)
   rate_scale.declare(compiled, chosen)
   compiled_state.compiled_again(self.compiled, compiled)
   self.compiled, self.optimizer, self.loss = compiled, compiled.optimizer, chosen.loss
+  local rule = compiled.optimizer.inner_optimizer or compiled.optimizer
+  if rule.train_model then rule:train_model(self) end
   value_checks.layers(self)
 end
 

@@ -20,12 +20,12 @@ local PLAIN = { "accumulate", "steps_per_execution", "run_eagerly", "bn", "auto_
 --- optimizer_variables(optimizer, variables) -> name -> variable, as in the files.
 -- ARGS variables: model.variables. Slots of other variables are left out.
 function M.optimizer_variables(optimizer, variables)
-  local named, is_slot = {}, {}
+  local named, is_slot, rule = {}, {}, optimizer.inner_optimizer or optimizer
   for _, slots in pairs(optimizer.slots) do
     for _, slot in pairs(slots) do is_slot[slot] = true end
   end
   for _, v in ipairs(optimizer:variables()) do
-    if not is_slot[v] then named["optimizer/" .. v.name] = v end
+    if not is_slot[v] then named["optimizer/" .. (rule.state_name and rule:state_name(v) or v.name)] = v end
   end
   for i, v in ipairs(variables) do
     for name, slot in pairs(optimizer.slots[v] or {}) do named[("optimizer/%d/%s"):format(i, name)] = slot end

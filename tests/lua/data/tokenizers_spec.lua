@@ -71,7 +71,7 @@ local WORD_PIECE = PIECES .. '"model": {"type": "WordPiece", "unk_token": "?", "
 local PROCESSOR = WORD_PIECE .. ', "post_processor": {"type": "TemplateProcessing", "pair": [], '
 for text, words in pairs {
   ['"model": {"type": "WordPiece", "vocab": {"a": 0}}'] = "supported with the pre_tokenizer BertPreTokenizer only",
-  [PIECES .. '"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "b"}'] = "lacks the token for unknown words",
+  [PIECES .. '"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "b"}'] = "lacks the token for unknown",
   [PIECES .. '"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}'] = "no continuing_subword_prefix",
   [WORD_PIECE .. ', "normalizer": {"type": "Lowercase"}'] = "its normalizer is not supported",
   [WORD_PIECE .. ', "normalizer": {"type": "BertNormalizer", "lowercase": 3}'] = "lowercase is not true or false",

@@ -8,7 +8,7 @@ local models = require "mgpu.nn.keras.models"
 local objects = require "mgpu.nn.keras.objects"
 local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
-local each_entry = require "mgpu.nn.keras.weights".each_entry
+local weights = require "mgpu.nn.keras.weights"
 local training = require "mgpu.nn.keras.training"
 
 local M = {}
@@ -16,14 +16,22 @@ local M = {}
 local VERSION = "3.0.0" -- of the layout
 local WEIGHTS = "model.weights.h5"
 
--- Adds the variables of the optimizer. Those after the first `outer` are added again, as those of the inner optimizer.
-local function add_optimizer(entries, made, tensors, outer)
+-- Adds the variables of the optimizer. Those after the first `outer` are added again, as those of the inner optimizer,
+-- and so are those of each of several: parts, as of optimizer_state.
+local function add_optimizer(entries, made, tensors, outer, parts)
   if #tensors == 0 then return end
-  layouts.by_path.add_numbered(entries, made, "optimizer", "optimizer", tensors)
-  if outer == 0 then return end
-  local inner = {}
-  for i = outer + 1, #tensors do inner[i - outer] = tensors[i] end
-  layouts.by_path.add_numbered(entries, made, "optimizer/inner_optimizer", "inner_optimizer", inner)
+  local function add(path, name, first, last)
+    layouts.by_path.add_numbered(entries, made, path, name, { unpack(tensors, first, last) })
+  end
+  add("optimizer", "optimizer", 1, #tensors)
+  if outer > 0 then add("optimizer/inner_optimizer", "inner_optimizer", outer + 1, #tensors) end
+  local counts = {}
+  for _, part in ipairs(parts or {}) do
+    local name = weights.snake_case(part.class_name)
+    local n = counts[name]
+    counts[name] = (n or 0) + 1
+    add("optimizer/optimizers/" .. name .. (n and "_" .. n or ""), name, part.first, part.last)
+  end
 end
 
 --- save(model, path, parts).
@@ -58,9 +66,9 @@ local function read_vocabulary(archive, file, path, layer)
     list[i] = tonumber(line) or core.fail("data", ("%s: %s: %q is no number"):format(file.path, name, line))
   end
   local idf = file.tensors[path .. "/vars/idf_weights"] or file.tensors[path .. "/idf_weights"]
-  local weights = idf and idf:totable() -- filled with zeros where pad_to_max_tokens is set
-  for i = #list + 1, weights and #weights or 0 do weights[i] = nil end
-  layer.config.vocabulary, layer.config.idf_weights = list, weights
+  local numbers = idf and idf:totable() -- filled with zeros where pad_to_max_tokens is set
+  for i = #list + 1, numbers and #numbers or 0 do numbers[i] = nil end
+  layer.config.vocabulary, layer.config.idf_weights = list, numbers
 end
 
 local HAS_VOCABULARY = { TextVectorization = true, StringLookup = true, IntegerLookup = true }
@@ -68,12 +76,14 @@ local HAS_VOCABULARY = { TextVectorization = true, StringLookup = true, IntegerL
 --- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state, or nil in its place.
 function M.load_model(path, custom, compile)
   local archive = core.zip_read(path)
-  local config = objects.decode(archive:read "config.json")
+  local text = archive:read "config.json"
+  local config = objects.decode(text)
   local metadata = archive:size "metadata.json" and core.json_decode(archive:read "metadata.json")
   local at = origin.source(path, custom, type(metadata) == "table" and metadata.keras_version or nil, config)
+  at.text = text -- has the order of keys
   local entry, file = models.read(config, at), h5_file.open(archive, WEIGHTS)
   file.path = path
-  each_entry(entry, "", function(where, layer)
+  weights.each_entry(entry, "", function(where, layer)
     if not HAS_VOCABULARY[layer.class_name] or layer.config.vocabulary then return end
     if archive:size(("assets/%s/vocabulary.txt"):format(where)) then read_vocabulary(archive, file, where, layer) end
   end)

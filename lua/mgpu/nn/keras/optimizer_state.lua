@@ -5,8 +5,10 @@
 -- each variable all of PER_VARIABLE, and after these each of GROUPED for all variables; last the rule's own. Keras 2
 -- has the same slots under shorter names, in several orders, and no learning rate. So names decide where a file has
 -- them. A LossScaleOptimizer has an iteration and a learning rate without meaning, its own two variables, and the
--- variables of its inner optimizer.
+-- variables of its inner optimizer. A MultiOptimizer has an iteration, a learning rate without meaning, and the
+-- variables of each of its optimizers: in the order of the keys in the configuration, then the default.
 local core = require "mgpu.core"
+local ordered_keys = require "mgpu.ordered_keys"
 
 local M = {}
 
@@ -89,8 +91,9 @@ local function has_slot(made, v, slot)
 end
 
 -- Array of our names of the variables of an optimizer with slots, in the order in which Keras 3, or 2, has them.
-local function rule_layout(model, optimizer, keras2)
-  local list, positions = { "optimizer/iterations" }, trained_positions(model)
+-- positions: of its variables; prefix: of the names that are no slots.
+local function rule_layout(model, optimizer, keras2, positions, prefix)
+  local list = { ("optimizer/%siterations"):format(prefix) }
   local wanted = wanted_slots(optimizer, keras2)
   local made = VARYING[optimizer.class_name] and made_of(optimizer)
   local function add(position, slot)
@@ -98,7 +101,9 @@ local function rule_layout(model, optimizer, keras2)
       list[#list + 1] = ("optimizer/%d/%s"):format(position, slot)
     end
   end
-  if not keras2 and type(optimizer.config.learning_rate) ~= "table" then list[2] = "optimizer/learning_rate" end
+  if not keras2 and type(optimizer.config.learning_rate) ~= "table" then
+    list[2] = ("optimizer/%slearning_rate"):format(prefix)
+  end
   for _, slot in ipairs { "average", "gradient_accumulator" } do
     for _, position in ipairs(positions) do add(position, slot) end
   end
@@ -108,17 +113,77 @@ local function rule_layout(model, optimizer, keras2)
   for _, slot in ipairs(GROUPED[optimizer.class_name] or {}) do
     for _, position in ipairs(positions) do add(position, slot) end
   end
-  if not keras2 and optimizer.class_name == "Nadam" then list[#list + 1] = "optimizer/u_product" end
+  if not keras2 and optimizer.class_name == "Nadam" then list[#list + 1] = ("optimizer/%su_product"):format(prefix) end
   return list
 end
 
--- The same for any optimizer; nil for one of another class.
-local function layout(model, optimizer, keras2)
+-- The keys in the order in which the text of a configuration has them; nil if some are not found.
+local function in_order(keys, text)
+  local place = {}
+  for _, key in ipairs(keys) do
+    local pattern = core.json_encode(key):gsub("%p", "%%%0") .. ":%s*{"
+    place[key] = text:find(pattern)
+    if not place[key] then return nil end
+  end
+  table.sort(keys, function(a, b) return place[a] < place[b] end)
+  return keys
+end
+
+-- The optimizers of a MultiOptimizer in the order of the file: {class_name =, config =, positions = of their variables,
+-- prefix = of their names}; nil if that is not known. text: of the file's configuration; nil: the order is ours.
+local function parts_of(model, optimizer, text)
+  local config, made = optimizer.config.optimizer_map.config, made_of(optimizer)
+  made:train_model(model)
+  made:build(model.trainable_variables)
+  local keys = ordered_keys(config.optimizer_map)
+  if text then keys = in_order(keys, text) end
+  if not keys then return nil end
+  local parts, numbers = {}, {}
+  local function add(entry, own)
+    if entry.same_as then return false end
+    for i, each in ipairs(made.optimizers) do
+      if each == own then numbers[i] = #parts + 1 end
+      if each == own then
+        parts[#parts + 1] = { class_name = entry.class_name, config = entry.config, positions = {},
+          prefix = ("inner_%d_"):format(i) }
+      end
+    end
+    return true
+  end
+  for _, key in ipairs(keys) do
+    if not add(config.optimizer_map[key], made.map[key]) then return nil end
+  end
+  if not add(config.default_optimizer, made.map.default_optimizer) then return nil end
+  for i, position in ipairs(trained_positions(model)) do
+    table.insert(parts[numbers[made:index_of(model.trainable_variables[i])]].positions, position)
+  end
+  return parts
+end
+
+-- As layout, of a MultiOptimizer; the second result is as parts_of.
+local function multi_layout(model, optimizer, text)
+  local parts, list, classes = parts_of(model, optimizer, text), { "optimizer/iterations", UNUSED }, {}
+  if not parts then return nil end
+  for _, part in ipairs(parts) do
+    if not PER_VARIABLE[part.class_name] then return nil end
+    part.first = #list + 1
+    for _, name in ipairs(rule_layout(model, part, false, part.positions, part.prefix)) do
+      list[#list + 1], classes[name] = name, part.class_name
+    end
+    part.last = #list
+  end
+  return list, classes, parts
+end
+
+-- The same for any optimizer, and a table of the class that each of a MultiOptimizer's names belongs to; nil for an
+-- optimizer of another class. text: see parts_of.
+local function layout(model, optimizer, keras2, text)
   local rule, list = rule_of(optimizer), {}
+  if optimizer.class_name == "MultiOptimizer" then return multi_layout(model, optimizer, text) end
   if not PER_VARIABLE[rule.class_name] then return nil end
   if rule ~= optimizer then list = { UNUSED, UNUSED, "optimizer/step_counter", "optimizer/dynamic_scale" } end
-  for _, name in ipairs(rule_layout(model, rule, keras2)) do list[#list + 1] = name end
-  return list
+  for _, name in ipairs(rule_layout(model, rule, keras2, trained_positions(model), "")) do list[#list + 1] = name end
+  return list, {}
 end
 
 -- ---- from Keras ---------------------------------------------------------------------------------
@@ -178,6 +243,7 @@ end
 -- steps is missing (Keras 1 and 2.0), Keras starts again at 0.
 local function add_missing(found, optimizer)
   local rule = rule_of(optimizer)
+  if rule.class_name == "MultiOptimizer" then return end -- it is of Keras 3, whose files have all
   found["optimizer/iterations"] = found["optimizer/iterations"] or core.tensor(0, { dtype = "int64" })
   local steps = found["optimizer/iterations"]
   local made = made_of(rule)
@@ -196,7 +262,9 @@ end
 -- The tensors by our names, or nil.
 local function named_tensors(model, optimizer, tensors, names, at)
   local ours, found
-  if names and at.before_tensorflow then
+  if optimizer.class_name == "MultiOptimizer" then
+    ours = not names and layout(model, optimizer, false, at.text) or nil
+  elseif names and at.before_tensorflow then
     ours = old_layout(model, optimizer, #tensors)
   else
     ours = names and by_names(model, optimizer, names) or layout(model, optimizer, at.keras2)
@@ -213,7 +281,7 @@ end
 -- Keras writes a LossScaleOptimizer that it has made itself as the optimizer inside.
 local function with_loss_scale(model, optimizer, tensors, names)
   local scaled = { class_name = "LossScaleOptimizer", config = { inner_optimizer = optimizer } }
-  if optimizer.config.inner_optimizer then return optimizer end
+  if optimizer.config.inner_optimizer or optimizer.config.optimizer_map then return optimizer end
   for _, name in ipairs(names or {}) do
     if matches(name, "step_counter") then return scaled end
   end
@@ -227,17 +295,18 @@ local DTYPES = { iterations = "int64", step_counter = "int64", dynamic_scale = "
 --- optimizer; and the optimizer that they belong to: a LossScaleOptimizer around it, if there is one in the file.
 -- ARGS optimizer: {class_name =, config =}; tensors: in Keras's order; names: Keras's, or nil; at: see objects.lua.
 function M.from_keras(model, optimizer, tensors, names, at)
-  if not layout(model, optimizer) or #tensors == 0 then return nil, optimizer end
+  if #tensors == 0 or not layout(model, optimizer) then return nil, optimizer end
   local scaled = with_loss_scale(model, optimizer, tensors, names)
   local found, state = named_tensors(model, scaled, tensors, names, at), {}
-  local class = require "mgpu.nn.optimizers"[rule_of(optimizer).class_name]
-  for _, name in ipairs(found and layout(model, scaled) or {}) do
+  local list, classes = layout(model, scaled)
+  for _, name in ipairs(found and list or {}) do
+    local class = require "mgpu.nn.optimizers"[classes[name] or rule_of(optimizer).class_name]
     local t, position, slot = found[name], name:match "/(%d+)/(.*)"
     local v = model.variables[tonumber(position)]
     if name ~= UNUSED then
       local shape = v and class.slot_shape(slot, v:shape()) or {}
       if not t or model.shape_text(t:shape()) ~= model.shape_text(shape) then return nil, optimizer end
-      state[name] = t:cast(v and v:dtype() or DTYPES[name:match "/(.*)"] or "float64")
+      state[name] = t:cast(v and v:dtype() or DTYPES[name:match "/(.*)":gsub("^inner_%d+_", "")] or "float64")
     end
   end
   if found and scaled.config.inner_optimizer then
@@ -257,12 +326,14 @@ end
 
 -- ---- to Keras -----------------------------------------------------------------------------------
 
---- to_keras(model, compiled) -> Keras's names and the tensors, in Keras 3's order, and how many of them belong to the
---- optimizer around another. Nothing if not all are there.
+--- to_keras(model, compiled) -> Keras's names and the tensors, in Keras 3's order, how many of them belong to the
+--- optimizer around another, and the optimizers of a MultiOptimizer, {class_name =, first =, last = positions of their
+--- tensors}. Nothing if not all are there.
 function M.to_keras(model, compiled)
   local optimizer, names, tensors = compiled.config.optimizer, {}, {}
   local outer = optimizer.config.inner_optimizer and 4 or 0
-  for i, name in ipairs(layout(model, optimizer) or {}) do
+  local list, _, parts = layout(model, optimizer)
+  for i, name in ipairs(list or {}) do
     local t, position, slot = compiled.tensors[name], name:match "/(%d+)/(.*)"
     local prefix = (i > outer and rule_of(optimizer) or optimizer).class_name:lower() .. "/"
     if name == UNUSED then
@@ -273,11 +344,12 @@ function M.to_keras(model, compiled)
     elseif slot then
       names[i] = prefix .. model.variables[tonumber(position)].name:gsub("/", "_") .. "_" .. slot
     else
-      names[i] = prefix .. (name:match "/(.*)":gsub("iterations", "iteration"):gsub("u_product", "variable"))
+      names[i] = prefix .. (name:match "/(.*)":gsub("^inner_%d+_", ""):gsub("iterations", "iteration")
+        :gsub("u_product", "variable"))
     end
     tensors[i] = t:dtype() == "float64" and not slot and t:cast "float32" or t
   end
-  return names, tensors, outer
+  return names, tensors, outer, parts
 end
 
 return M

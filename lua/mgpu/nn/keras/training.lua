@@ -243,7 +243,21 @@ local function exclusions_to(parts)
   return patterns
 end
 
-local function optimizer_from(value, at)
+local optimizer_from
+
+-- A MultiOptimizer's map, or the function in its place.
+local function optimizer_map_from(value, at)
+  local class, config = objects.class_and_config(value)
+  if class ~= "OptimizerMap" or type(config) ~= "table" then
+    objects.fail(at, "the optimizer MultiOptimizer has no OptimizerMap: a function cannot be read")
+  end
+  local map = {}
+  for key, entry in pairs(given(config.optimizer_map) or {}) do map[key] = optimizer_from(entry, at) end
+  return { class_name = class, config = { optimizer_map = map,
+    default_optimizer = optimizer_from(config.default_optimizer, at) } }
+end
+
+function optimizer_from(value, at)
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "the optimizer has no class_name or config") end
   if not known("optimizers", class) then refuse(at, "optimizer", class) end
@@ -256,14 +270,26 @@ local function optimizer_from(value, at)
   old_options(class, fields, at)
   if type(fields.learning_rate) == "table" then fields.learning_rate = schedule_from(fields.learning_rate, at) end
   if fields.inner_optimizer then fields.inner_optimizer = optimizer_from(fields.inner_optimizer, at) end
+  if class == "MultiOptimizer" then fields.optimizer_map = optimizer_map_from(fields.optimizer_map, at) end
   return { class_name = require "mgpu.nn.optimizers"[class].class, config = fields }
 end
 
 local EMA = { use_ema = true, ema_momentum = true, ema_overwrite_frequency = true }
 
+local optimizer_to
+
+-- Optimizers that stand in the map twice are two in Keras's files.
+local function optimizer_map_to(config)
+  local map = {}
+  local function entry_of(entry) return optimizer_to(entry.same_as and config.optimizer_map[entry.same_as] or entry) end
+  for key, entry in pairs(config.optimizer_map) do map[key] = entry_of(entry) end
+  return objects.object("OptimizerMap", { optimizer_map = map, default_optimizer = entry_of(config.default_optimizer) },
+    "keras.optimizers")
+end
+
 -- Without averages their options are left out: the older optimizers of Keras 2, which it makes of .h5 files, do not
 -- know them.
-local function optimizer_to(optimizer)
+function optimizer_to(optimizer)
   local config = fields_of(optimizer.config, not optimizer.config.use_ema and EMA or nil)
   config.exclude_from_weight_decay = nil
   for key in pairs(NONE_IS_FALSE[optimizer.class_name] or {}) do
@@ -275,6 +301,7 @@ local function optimizer_to(optimizer)
       "keras.optimizers.schedules")
   end
   if config.inner_optimizer then config.inner_optimizer = optimizer_to(config.inner_optimizer) end
+  if config.optimizer_map then config.optimizer_map = optimizer_map_to(config.optimizer_map.config) end
   return objects.object(optimizer.class_name, config, "keras.optimizers")
 end
 

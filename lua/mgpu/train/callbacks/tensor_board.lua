@@ -186,7 +186,9 @@ local function add_epoch(self, step, values)
     end
   end
   local optimizer = self.model.optimizer
-  add_scalars(lists.train, "epoch_learning_rate", optimizer.learning_rate)
+  if not (optimizer.inner_optimizer or optimizer).optimizers then -- a MultiOptimizer has several rates
+    add_scalars(lists.train, "epoch_learning_rate", optimizer.learning_rate)
+  end
   if self.write_steps_per_second then
     local steps, seconds = optimizer:steps_taken() - self.steps_before, core.clock() - self.epoch_began
     add_scalars(lists.train, "epoch_steps_per_second", steps / math.max(seconds, 1e-9))
