@@ -61,7 +61,7 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 # `make lint` defines and leaves out.
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
-FETCH_C := runtime/data/fetch_plugin.c
+FETCH_C := runtime/data/fetch_plugin.c $(wildcard runtime/data/http/*.c)
 H5_C    := $(wildcard runtime/io/h5_helper/*.c)
 GIF_C   := runtime/data/image_codec/gif.c
 WEBP_C  := runtime/data/image_codec/webp.c

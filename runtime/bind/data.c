@@ -73,6 +73,32 @@ static int core_fetch(lua_State *L) {
     return 0;
 }
 
+/* post(url, body, headers): posts, see data/fetch.h. headers: an array of "Name: value". */
+static int core_post(lua_State *L) {
+    enum { MOST_HEADERS = 64 };
+    const char *headers[MOST_HEADERS];
+    mg_post_request request = {.url = luaL_checkstring(L, 1), .headers = headers};
+    request.body = luaL_checklstring(L, 2, &request.n);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    request.n_headers = lua_objlen(L, 3);
+    if (request.n_headers > MOST_HEADERS)
+        return bind_fail(L, MG_USAGE, "post: more than %d headers", (int)MOST_HEADERS);
+    for (size_t i = 0; i < request.n_headers; i++) {
+        lua_rawgeti(L, 3, (int)i + 1); /* the table keeps the text */
+        headers[i] = luaL_checkstring(L, -1);
+        lua_pop(L, 1);
+    }
+    bind_poll(L);
+    bind_check(L, mg_post(&request));
+    return 0;
+}
+
+/* check_post(): raises if there is no plug-in that posts. */
+static int core_check_post(lua_State *L) {
+    bind_check(L, mg_can_post());
+    return 0;
+}
+
 /* fetch_verify(path, checksum) -> whether the file has the checksum, which is computed once. */
 static int core_fetch_verify(lua_State *L) {
     bool right;
@@ -396,6 +422,8 @@ const luaL_Reg mg_bind_data[] = {{"idx_load", core_idx_load},
                                  {"digits", core_digits},
                                  {"fetch", core_fetch},
                                  {"fetch_verify", core_fetch_verify},
+                                 {"post", core_post},
+                                 {"check_post", core_check_post},
                                  {"stream", core_stream},
                                  {"stream_next", core_stream_next},
                                  {"stream_rows", core_stream_rows},

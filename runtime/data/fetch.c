@@ -111,3 +111,23 @@ mg_status mg_fetch(const mg_download *d) {
     mg_free(name);
     return status;
 }
+
+/* ---- posts ---- */
+
+/* The plug-in's function. NULL: MG_UNSUPPORTED. */
+static mg_post_function *find_post(void) {
+    const char *why = NULL;
+    mg_post_function *post = NULL;
+    *(void **)&post = mg_plugin_symbol("fetch", MG_POST_SYMBOL, &why);
+    if (!post) mg_fail(MG_UNSUPPORTED, "mgpu-fetch.so: %s; install libcurl and build again", why);
+    return post;
+}
+
+mg_status mg_can_post(void) {
+    return find_post() ? MG_OK : MG_UNSUPPORTED;
+}
+
+mg_status mg_post(const mg_post_request *p) {
+    mg_post_function *post = find_post();
+    return post ? post(p) : MG_UNSUPPORTED;
+}

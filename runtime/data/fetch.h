@@ -1,5 +1,6 @@
-/* Downloads, and files that are known by their checksum. Network and checksum are in a plug-in,
- * mgpu-fetch.so, which is opened when it is first needed: the library itself depends on neither. */
+/* Downloads, files that are known by their checksum, and posts. Network and checksum are in a
+ * plug-in, mgpu-fetch.so, which is opened when it is first needed: the library itself depends on
+ * neither. */
 #ifndef MG_DATA_FETCH_H
 #define MG_DATA_FETCH_H
 
@@ -28,6 +29,22 @@ mg_status mg_fetch(const mg_download *d);
  * is accepted. MG_IO. */
 mg_status mg_fetch_verify(const char *path, const char *checksum, bool *right);
 
+/* What to post, and where to. */
+typedef struct mg_post_request {
+    const char *url, *body;
+    size_t n;                   /* bytes of the body */
+    const char *const *headers; /* "Name: value" each */
+    size_t n_headers;
+} mg_post_request;
+
+/* Posts the body and waits for the answer, a minute at most. MG_IO: the server cannot be reached,
+ * or does not answer, or with an error; MG_UNSUPPORTED: the plug-in is not installed;
+ * MG_INTERRUPTED. */
+mg_status mg_post(const mg_post_request *p);
+
+/* Whether the plug-in is installed. MG_UNSUPPORTED says why not. */
+mg_status mg_can_post(void);
+
 /* The digits of the two checksums. */
 enum { MG_SHA256_DIGITS = 64, MG_MD5_DIGITS = 32 };
 
@@ -35,7 +52,9 @@ enum { MG_SHA256_DIGITS = 64, MG_MD5_DIGITS = 32 };
  * of hex digits. */
 typedef mg_status mg_fetch_function(const mg_download *d);
 typedef mg_status mg_checksum_function(const char *path, size_t n, char digits[65]);
+typedef mg_status mg_post_function(const mg_post_request *p);
 #define MG_FETCH_SYMBOL "mg_fetch_plugin"
+#define MG_POST_SYMBOL "mg_post_plugin"
 #define MG_CHECKSUM_SYMBOL "mg_checksum_plugin"
 
 #endif

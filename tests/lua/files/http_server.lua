@@ -4,7 +4,8 @@
 --
 -- It writes its port to PORT_FILE, answers N requests, and ends. /body is "hello"; /slow is the same, but "lo" comes
 -- only when a file PORT_FILE.go is there; /endless has no end (16 MiB, in truth); everything else is a redirect to
--- /body.
+-- /body. What is posted is written to PORT_FILE.1, PORT_FILE.2, ..., headers and body, and answered with OK, or with
+-- the error 503 if the path ends with /fail.
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -33,12 +34,38 @@ file:close()
 os.rename(arg[1] .. ".new", arg[1])
 
 local buffer = ffi.new "char[4096]"
-for _ = 1, requests do
+-- What is posted, read to its end.
+local function rest_of(connection, text)
+  local head = text:match "^.-\r\n\r\n"
+  local size = head and tonumber(head:match "[Cc]ontent%-[Ll]ength: (%d+)")
+  while not head or #text < #head + size do
+    local n = tonumber(ffi.C.read(connection, buffer, 4096))
+    if n <= 0 then break end
+    text = text .. ffi.string(buffer, n)
+    head = text:match "^.-\r\n\r\n"
+    size = head and tonumber(head:match "[Cc]ontent%-[Ll]ength: (%d+)")
+  end
+  return text
+end
+
+local function keep(path, text)
+  local kept = assert(io.open(path .. ".new", "w"))
+  kept:write(text)
+  kept:close()
+  os.rename(path .. ".new", path)
+end
+
+for i = 1, requests do
   local connection = ffi.C.accept(listener, nil, nil)
   local n = tonumber(ffi.C.read(connection, buffer, 4096))
-  local path = ffi.string(buffer, math.max(n, 0)):match "^GET (%S+)"
+  local request = ffi.string(buffer, math.max(n, 0))
+  local path, posted = request:match "^GET (%S+)", request:match "^POST (%S+)"
   local function say(text) return ffi.C.send(connection, text, #text, NO_SIGNAL) >= 0 end
-  if path == "/body" then
+  if posted then
+    keep(arg[1] .. "." .. i, rest_of(connection, request))
+    local status = posted:find "/fail$" and "503 Service Unavailable" or "200 OK"
+    say(("HTTP/1.1 %s\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"):format(status))
+  elseif path == "/body" then
     say "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
   elseif path == "/slow" then
     say "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhel"

@@ -11,6 +11,7 @@ return require "mgpu.strict_table".lazy("callback", "mgpu.train.callbacks", {
   LearningRateWarmup = "learning_rates",
   ModelCheckpoint = "checkpoints",
   ReduceLROnPlateau = "learning_rates",
+  RemoteMonitor = "remote_monitor",
   SamplesPerSec = "timing",
   SwapEMAWeights = "swap_ema_weights",
   TensorBoard = "tensor_board",
