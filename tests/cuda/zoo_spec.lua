@@ -31,6 +31,8 @@ local OTHERS = {
     "mgpu.ones({ 4, 5 }, { dtype = 'int32' })", "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
   text_cnn = { "{ vocabulary = 10, width = 4, filters = 3 }", "mgpu.zeros({ 4, 5 }, { dtype = 'int32' })",
     "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
+  convnext = { "{ input_shape = { 32, 32, 3 }, classes = 3, depths = { 1, 1, 1, 1 }, projection_dims = { 4, 4, 4, 8 }"
+    .. ", drop_path_rate = 0.5 }", "mgpu.rand { 4, 32, 32, 3 }", "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
   vit = { "{ input_shape = { 32, 32, 3 }, classes = 3, patch = 16, width = 8, layers = 1, heads = 2 }",
     "mgpu.rand { 4, 32, 32, 3 }", "mgpu.zeros({ 4 }, { dtype = 'int32' })" },
 }

@@ -13,6 +13,7 @@ return {
     "runtime/world/hub_thread.c cannot start the hub's thread",
     "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
     "runtime/data/http/session.c cannot start libcurl",
+    "runtime/data/http/post.c out of memory for the headers",
     "runtime/bind/json.c json_encode: out of memory", -- jansson's own memory
     "runtime/comm/nccl/failures.c cannot make the thread that watches",
     "runtime/data/image_codec/jpeg.c out of memory: a JPEG image", -- libjpeg's own memory

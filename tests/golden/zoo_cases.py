@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 from keras import applications
+from keras.src.applications.convnext import ConvNeXt
 from keras.src.utils.naming import to_snake_case
 
 import hashed
@@ -12,6 +13,7 @@ from nets import compute_in
 
 L = keras.layers
 WEIGHT_SALT, IMAGE_SALT, ROWS = 100, 50, 2
+LAYER_SCALE = "layer_scale/variable"  # a weight without a name of its own, also variable_1, ...; ours is called gamma
 NOTE = """summaries[k]: the model `model` of mgpu.models with `options`: its name, params, trainable ones, number
 of layers, and `hash`, h = (33 h + byte) mod 2^47 over the lines of all layers in Keras's order:
 "name class shape" of its output and " weight shape" for each weight, "\\n" at the end; an automatic name is empty.
@@ -39,6 +41,9 @@ SUMMARIES = [
     ("densenet121", applications.DenseNet121, {"include_top": False, "pooling": "avg"}),
     ("efficientnet_b0", applications.EfficientNetB0, {}),
     ("efficientnet_b0", applications.EfficientNetB0, {"include_top": False, "input_shape": [97, 64, 3]}),
+    ("convnext", applications.ConvNeXtTiny, {}),
+    ("convnext", lambda variant, **options: applications.ConvNeXtBase(**options),
+     {"variant": "base", "include_top": False, "pooling": "avg", "input_shape": [64, 32, 3]}),
 ]
 
 
@@ -132,6 +137,11 @@ PREDICTIONS = [
     ("mobilenet_v2", applications.MobileNetV2, {"alpha": 0.35, "input_shape": [37, 64, 3], "classes": 10},
      {"gamma": 0.9}),
     ("densenet121", applications.DenseNet121, {"input_shape": [32, 32, 3], "classes": 10}, {"gamma": 0.9}),
+    ("convnext", ConvNeXt,
+     {"depths": [1, 2, 1, 1], "projection_dims": [8, 12, 16, 24], "input_shape": [64, 32, 3], "classes": 10}, {}),
+    ("convnext", ConvNeXt,
+     {"depths": [1, 1, 1, 1], "projection_dims": [4, 8, 8, 12], "input_shape": [32, 64, 3], "include_top": False,
+      "include_preprocessing": False}, {}),
     ("unet", unet, {"input_shape": [8, 16, 2], "classes": 3, "filters": 4, "depth": 2, "batch_normalization": True},
      {"gamma": 1.0}),
     ("unet", unet, {"input_shape": [16, 16, 1], "classes": 1, "filters": 2, "depth": 3, "batch_normalization": False},
@@ -149,11 +159,15 @@ def _sizes(shape):
     return "{" + ", ".join(str(-1 if n is None else n) for n in shape) + "}"
 
 
+def _name(weight):
+    return "gamma" if LAYER_SCALE in weight.path else weight.name
+
+
 def _line(layer):
     name, kind = layer.name, type(layer).__name__
     if name.startswith(to_snake_case(kind)):
         name = ""
-    weights = "".join(f" {w.name} {_sizes(w.shape)}" for w in layer.trainable_weights + layer.non_trainable_weights)
+    weights = "".join(f" {_name(w)} {_sizes(w.shape)}" for w in layer.trainable_weights + layer.non_trainable_weights)
     return f"{name} {kind.replace('InputLayer', 'Input')} {_sizes(layer.output.shape)}{weights}\n"
 
 
@@ -171,7 +185,7 @@ def _summary(name, build, options):
 
 
 def _values(index, weight, last, gamma):
-    name, shape = weight.name, tuple(weight.shape)
+    name, shape = _name(weight), tuple(weight.shape)
     scale, offset = 0.1, 0.0
     if name == "kernel":
         depthwise = len(shape) == 4 and "depthwise" in weight.path

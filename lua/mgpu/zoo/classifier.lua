@@ -104,6 +104,8 @@ end
 --   set.features   function(x, chosen) -> the last feature maps for the input x
 --   set.head       function(x, chosen) -> the classifier's output; by default global average pooling and a Dense
 --                  layer "predictions"
+--   set.without_top   function(x) -> the output without the top, from the features or what is pooled of them; by
+--                  default x
 --   set.known_size    whether the images must have a known size without the top, too
 --   set.load_weights  function(model, path, chosen) in place of model:load_weights(path)
 --   set.pools_named   whether the global pooling layer is called avg_pool or max_pool
@@ -123,6 +125,7 @@ function M.define(set)
       x = (set.head or head)(x, chosen, set.pools_named)
     else
       x = pooled(x, chosen.pooling, set.pools_named)
+      if set.without_top then x = set.without_top(x) end
     end
     local name = chosen.name or (set.model_name and set.model_name(chosen, shape)) or set.name
     local model = Model { inputs = input, outputs = x, name = name }
