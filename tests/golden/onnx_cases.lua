@@ -27,7 +27,7 @@ end
 local function fill(model)
   for i, v in ipairs(model.variables) do
     local positive = v.name:find "variance" and 1 or 0
-    local fans = math.max(1, v:value():count() / v:shape()[#v:shape()])
+    local fans = math.max(1, v:value():count() / (v:shape()[#v:shape()] or 1))
     v:assign(numbers(v:shape(), i, positive == 1 and 0.5 or 1 / math.sqrt(fans), positive))
   end
   return model
@@ -226,11 +226,90 @@ graph("states from one recurrent layer to another", { { 4, 2 }, { 3, 2 } }, func
   return { y, z, u, v }
 end)
 
+-- ---- attention, scaling, low-rank adaptation ------------------------------------------------------
+
+layer("EinsumDense", { "abc,cd->abd", { -1, 4 }, bias_axes = "d", activation = "relu" }, { 3, 2 })
+layer("EinsumDense", { "...ab,bc->...ac", { -1, 3 }, bias_axes = "c" }, { 2, 3, 4 })
+layer("EinsumDense", { "ab...,bc->ac...", 4, bias_axes = "c", activation = "glu" }, { 3, 4 })
+layer("RMSNormalization", {}, { 3, 4 })
+layer("RMSNormalization", { axis = { 2, 3 }, epsilon = 0.1 }, { 3, 4 })
+layer("LayerScale", { 0.5, 4 }, { 3, 4 })
+layer("Rescaling", { 0.5, offset = -1 }, { 3, 4 })
+layer("Rescaling", { { 1, 2, 3 }, offset = { 0, 1, 0.5 } }, { 2, 2, 3 })
+layer("Normalization", {}, { 3, 4 })
+layer("Normalization", { mean = { 1, 2, 3, 4 }, variance = 4, invert = true }, { 4 })
+layer("AlphaDropout", { 0.5 }, { 4 })
+layer("Identity", {}, { 4 })
+
+for _, class in ipairs { "Attention", "AdditiveAttention" } do
+  graph(class .. " without and with a key", { { 3, 4 }, { 5, 4 }, { 5, 4 } }, function(q, v, k)
+    return { L[class] { use_scale = true } { q, v }, L[class] { use_scale = false } { q, v, k } }
+  end)
+  graph(class .. " with its scores, causal", { { 3, 4 } }, function(x)
+    return L[class] {} ({ x, x }, { use_causal_mask = true, return_attention_scores = true })
+  end)
+end
+graph("Attention, concat", { { 3, 4 }, { 5, 4 } }, function(q, v)
+  return L.Attention { score_mode = "concat", use_scale = true } { q, v }
+end)
+
+local function of_heads(class, options, more)
+  local given = { name = "attention" }
+  for _, part in ipairs { options, more or {} } do
+    for key, value in pairs(part) do given[key] = value end
+  end
+  return L[class](given)
+end
+for class, options in pairs { MultiHeadAttention = { 2, 3 }, GroupQueryAttention = { 3, 4, 2 } } do
+  graph(class .. " of other sizes", { { 3, 4 }, { 5, 6 }, { 5, 2 } }, function(q, v, k)
+    return of_heads(class, options) { q, v, k }
+  end)
+  graph(class .. ", causal, with its scores", { { 4, 6 } }, function(x)
+    return of_heads(class, options)({ x, x }, { use_causal_mask = true, return_attention_scores = true })
+  end)
+  graph(class .. " with a gate and a window", { { 6, 4 } }, function(x)
+    return of_heads(class, options, { use_gate = true, sliding_window = 2 }) { x, x }
+  end)
+  graph(class .. " with masks", { { 3, 4 }, { 5, 4 }, { 3, 5 }, { 5 }, { 3 } }, function(q, v, mask, keys, queries)
+    local function bits(t) return t:relu() end -- zeros where the numbers are negative
+    return of_heads(class, options)({ q, v }, { attention_mask = bits(mask), value_mask = bits(keys),
+      query_mask = bits(queries) })
+  end)
+end
+graph("MultiHeadAttention of any number of steps", { { -1, 4 } }, function(x)
+  return L.MultiHeadAttention { 2, 3, value_dim = 2, output_shape = { 2, 5 }, use_bias = false, name = "attention" } (
+    { x, x }, { use_causal_mask = true })
+end)
+
+for class, make in pairs { Dense = function() return L.Dense { 3, name = "layer", lora_rank = 2 } end,
+  Conv2D = function() return L.Conv2D { 3, 2, name = "layer", lora_rank = 2, lora_alpha = 1 } end,
+  EinsumDense = function()
+    return L.EinsumDense { "abcd,de->abce", { -1, -1, 3 }, name = "layer", lora_rank = 2 }
+  end } do
+  add(class .. " with low-rank adaptation", function()
+    return fill(mgpu.Sequential { L.Input { 3, 3, 4 }, make() }), inputs_for { { 3, 3, 4 } }
+  end)
+end
+
+add("a block of a transformer", function()
+  local x = mgpu.Input { 4, 6, name = "x1" }
+  local y = L.RMSNormalization { name = "norm" } (x)
+  y = L.Add {} { x, L.GroupQueryAttention { 3, 2, 1, name = "attention" } ({ y, y }, { use_causal_mask = true }) }
+  local z = L.Dense { 8, activation = "gelu", name = "up", lora_rank = 1 } (L.LayerNormalization {} (y))
+  z = L.Add {} { y, L.Dropout { 0.5 } (L.Dense { 6, name = "down" } (z)) }
+  return fill(mgpu.Model { inputs = x, outputs = z, name = "model" }), inputs_for { { 4, 6 } }
+end)
+
 add("images of any size", function()
   local x = mgpu.Input { -1, -1, 2, name = "x1" }
   local y = L.MaxPooling2D { 3, strides = 2, padding = "same" } (L.Conv2D { 3, 3, strides = 2, padding = "same" } (x))
   y = L.UpSampling2D { 2 } (L.Conv2DTranspose { 2, 3, strides = 2, padding = "same" } (y))
   return fill(mgpu.Model { inputs = x, outputs = y, name = "model" }), inputs_for { { 9, 6, 2 } }
+end)
+
+add("models/convnext", function()
+  return fill(mgpu.models.convnext { depths = { 1, 1, 1, 1 }, projection_dims = { 4, 4, 8, 8 }, classes = 3,
+    input_shape = { 32, 32, 3 }, layer_scale_init_value = 0.5 }), inputs_for { { 32, 32, 3 } }
 end)
 
 for name, shape in pairs { lenet5 = { 28, 28, 1 }, mlp = { 28, 28, 1 }, mnist_cnn = { 28, 28, 1 } } do

@@ -157,6 +157,14 @@ test("layers that ONNX lacks are refused by name, before anything is written", f
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.Masking { name = "masked" } }, 'Masking "masked": ONNX has no op')
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.LSTM { 2, recurrent_activation = "hard_sigmoid", name = "hard" } },
     'LSTM "hard": recurrent_activation = hard_sigmoid has no form')
+  for class, row in pairs { ConvLSTM2D = { { filters = 3, kernel_size = 2 }, { 4, 5, 5, 1 } }, MelSpectrogram = { {}, { 4000 } },
+    STFTSpectrogram = { {}, { 4000, 1 } } } do
+    row[1].name = "it"
+    refused(mgpu.Sequential { L.Input(row[2]), L[class](row[1]) }, class .. ' "it": ONNX has no op')
+  end
+  local image = mgpu.Input { 2, 3, 4 }
+  refused(mgpu.Model { inputs = image, outputs = L.MultiHeadAttention { 2, 3, name = "far" } { image, image } },
+    'MultiHeadAttention "far": only inputs {batch, steps, features}')
   local cell = L.RNN { L.LSTMCell { 2 } }
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.Bidirectional { cell } }, "ONNX has no op for this class")
   local kept = L.GRU { 2, stateful = true, name = "kept" }

@@ -13,7 +13,7 @@ local M = { inference_only = true } -- what compile made is not stored, and need
 
 local LARGEST = 2 ^ 31 - 1 -- bytes of a protobuf message
 
-local export_layer -- (graph, layer, values, listed) -> array of values
+local export_layer -- (graph, layer, values, listed, options of the call) -> array of values
 
 -- The exporter of the layer's class. A class of the user's with a name of ours is another class.
 local function exporter_of(layer)
@@ -48,7 +48,7 @@ local function export_model(g, model, inputs)
     check_inference(node.layer, node.training)
     local given = {}
     for i, s in ipairs(node.inputs) do given[i] = values[s] end
-    local made = export_layer(g, node.layer, given, node.listed)
+    local made = export_layer(g, node.layer, given, node.listed, node.options)
     for i, s in ipairs(node.outputs) do values[s] = made[i] end
   end
   for i, s in ipairs(model.outputs) do list[i] = values[s] end
@@ -63,14 +63,14 @@ local function cast_inputs(g, layer, vs)
   return list
 end
 
-export_layer = function(g, layer, vs, listed)
+export_layer = function(g, layer, vs, listed, options)
   if layer.is_network then
     return (layer.order and export_model or export_sequential)(g, layer, layer.order and vs or vs[1])
   end
   local export = exporter_of(layer)
   g.scope = layer.name
   vs = cast_inputs(g, layer, vs)
-  return { export(g, layer, listed and vs or vs[1]) }
+  return { export(g, layer, listed and vs or vs[1], options or {}) }
 end
 
 -- {name, shape, dtype} of each input.

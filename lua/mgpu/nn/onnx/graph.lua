@@ -158,6 +158,13 @@ function Graph:integers(list)
   end)
 end
 
+--- graph:integer(n) -> the name of a constant int64 scalar.
+function Graph:integer(n)
+  return once(self.kept, "int64 scalar " .. n, function()
+    return add_constant(self, "integer", "int64", {}, protobuf.little_endian("int64_t", { n }))
+  end)
+end
+
 --- graph:floats(list) -> the name of a constant float32 vector.
 function Graph:floats(list)
   return once(self.kept, "float32 " .. table.concat(list, " "), function()

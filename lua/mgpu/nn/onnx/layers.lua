@@ -1,4 +1,5 @@
---- Layers as ops of ONNX: a function (graph, layer, value or array of values) -> the layer's output value, by class.
+--- Layers as ops of ONNX: a function (graph, layer, value or array of values, options of the call) -> the layer's
+--- output values, by class.
 --
 -- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones. At inference dropout and
 -- noise do nothing.
@@ -202,7 +203,7 @@ end
 
 local ops = core.ops
 
-for _, name in ipairs { "images", "recurrent" } do
+for _, name in ipairs { "attention", "images", "recurrent", "scaling" } do
   for class, convert in pairs(require("mgpu.nn.onnx." .. name)) do M[class] = convert end
 end
 
@@ -215,7 +216,8 @@ end
 -- ---- identities ---------------------------------------------------------------------------------
 
 local function identity(_, _, v) return v end
-for _, name in ipairs { "ActivityRegularization", "Dropout", "SpatialDropout2D", "GaussianNoise" } do
+for _, name in ipairs { "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise",
+  "Identity", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D" } do
   M[name] = identity
 end
 
