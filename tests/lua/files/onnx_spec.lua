@@ -157,8 +157,9 @@ test("layers that ONNX lacks are refused by name, before anything is written", f
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.Masking { name = "masked" } }, 'Masking "masked": ONNX has no op')
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.LSTM { 2, recurrent_activation = "hard_sigmoid", name = "hard" } },
     'LSTM "hard": recurrent_activation = hard_sigmoid has no form')
-  for class, row in pairs { ConvLSTM2D = { { filters = 3, kernel_size = 2 }, { 4, 5, 5, 1 } }, MelSpectrogram = { {}, { 4000 } },
-    STFTSpectrogram = { {}, { 4000, 1 } } } do
+  local lacked = { ConvLSTM2D = { { filters = 3, kernel_size = 2 }, { 4, 5, 5, 1 } }, MelSpectrogram = { {}, { 4000 } },
+    STFTSpectrogram = { {}, { 4000, 1 } } }
+  for class, row in pairs(lacked) do
     row[1].name = "it"
     refused(mgpu.Sequential { L.Input(row[2]), L[class](row[1]) }, class .. ' "it": ONNX has no op')
   end

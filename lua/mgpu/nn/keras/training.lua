@@ -195,27 +195,18 @@ local function schedule_from(value, at)
   return { class_name = class, config = fields_of(config) }
 end
 
--- Keras's optimizers that we do not have.
-local FOREIGN = { MultiOptimizer = true }
-
 -- Optimizers whose state is not read from .h5 files: Keras's own files of Adafactor end within the optimizer's
 -- variables, since two of them have one name.
 local WITHOUT_STATE = { Adafactor = true }
 
---- is_foreign(config, at, is_h5) -> whether the optimizer is one of Keras's that we do not have, or one without its
---- state in files of this format. Says that the model is loaded without it.
+--- is_foreign(config, at, is_h5) -> whether the optimizer is one without its state in files of this format. Says that
+--- the model is loaded without it.
 function M.is_foreign(config, at, is_h5)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
-  local reason
-  if FOREIGN[class] and not known("optimizers", class) then
-    reason = ("there is no optimizer %s here"):format(class)
-  elseif is_h5 and WITHOUT_STATE[class] then
-    reason = ("the state of the optimizer %s is not read from .h5 files"):format(class)
-  end
-  if not reason then return false end
-  require "mgpu".output(("load_model: %s: %s: the model is loaded without it, so call compile before fit\n"):format(
-    at.path, reason))
+  if not (is_h5 and WITHOUT_STATE[class]) then return false end
+  require "mgpu".output(("load_model: %s: the state of the optimizer %s is not read from .h5 files: the model is loaded "
+    .. "without it, so call compile before fit\n"):format(at.path, class))
   return true
 end
 
