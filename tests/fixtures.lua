@@ -1,5 +1,6 @@
 -- Fixtures that several specs share: small data sets, a model, and settings that are restored after use.
 
+local check = require "check"
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
@@ -95,6 +96,19 @@ function M.each_device(fn)
     core.default_device(before)
     if not ok then error(device .. ": " .. tostring(message), 0) end
   end
+end
+
+--- Waits until the file is there.
+function M.wait_for(path)
+  while not core.file_exists(path) do os.execute "sleep 0.05" end
+end
+
+--- Starts lua/files/http_server.lua, which answers n requests; returns its address and its port file, of that name.
+function M.start_server(name, n)
+  local port_file = check.path(name)
+  os.execute(("%s tests/lua/files/http_server.lua %s %d &"):format(check.program, port_file, n))
+  M.wait_for(port_file)
+  return "http://127.0.0.1:" .. check.read(port_file), port_file
 end
 
 return M

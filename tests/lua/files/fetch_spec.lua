@@ -2,6 +2,7 @@
 
 local check = require "check"
 local core = require "mgpu.core"
+local fixtures = require "fixtures"
 
 local test = check.test
 
@@ -109,17 +110,7 @@ test("processes that want the same file download it once", function()
   check.equal(#check.read(path), 5000000)
 end)
 
-local function wait_for(path)
-  while not core.file_exists(path) do os.execute "sleep 0.05" end
-end
-
--- Starts a server that answers n requests; returns its address and its port file.
-local function start_server(name, n)
-  local port_file = check.path(name)
-  os.execute(("%s tests/lua/files/http_server.lua %s %d &"):format(check.program, port_file, n))
-  wait_for(port_file)
-  return "http://127.0.0.1:" .. check.read(port_file), port_file
-end
+local start_server, wait_for = fixtures.start_server, fixtures.wait_for
 
 test("processes that want a file while it arrives wait for it: the server is asked once", function()
   local server, port_file = start_server("slow_port", 1)

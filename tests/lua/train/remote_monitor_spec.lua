@@ -11,17 +11,11 @@ local X, Y = fixtures.line(12)
 
 if not pcall(core.check_post) then check.skip "mgpu-fetch.so is not built" end
 
-local function wait_for(path)
-  while not core.file_exists(path) do os.execute "sleep 0.05" end
-end
-
 -- Starts a server that answers n requests; returns its address, and a function that gives request i: path, the headers
 -- in small letters, body.
 local function start_server(name, n)
-  local port_file = check.path(name)
-  os.execute(("%s tests/lua/files/http_server.lua %s %d &"):format(check.program, port_file, n))
-  wait_for(port_file)
-  return "http://127.0.0.1:" .. check.read(port_file), function(i)
+  local server, port_file = fixtures.start_server(name, n)
+  return server, function(i)
     local path, head, body = check.read(port_file .. "." .. i):match "^POST (%S+) (.-)\r\n\r\n(.*)$"
     return path, head:lower(), body
   end
