@@ -11,16 +11,22 @@
 #include "ops/resize_formulas.h"
 #include "ops/window.h"
 
-static const char *const kinds[] = {"nearest", "bilinear", "bicubic", "area", NULL};
+/* In the order of enum mg_resize_kind. */
+static const char *const kinds[] = {"nearest",  "bilinear", "bicubic", "area",
+                                    "lanczos3", "lanczos5", NULL};
 
 /* The attributes of both ops; only the meaning of size differs. */
 #define RESIZE_ATTRS(size_text)                                                                    \
     {"size", MG_ATTR_INTS, offsetof(mg_resize_attrs, size), 0, NULL, size_text},                   \
-        {"interpolation",    MG_ATTR_CHOICE, offsetof(mg_resize_attrs, interpolation),             \
-         MG_RESIZE_BILINEAR, kinds,          "nearest, bilinear, bicubic or area"},                \
+        {"interpolation",                                                                          \
+         MG_ATTR_CHOICE,                                                                           \
+         offsetof(mg_resize_attrs, interpolation),                                                 \
+         MG_RESIZE_BILINEAR,                                                                       \
+         kinds,                                                                                    \
+         "nearest, bilinear, bicubic, area, lanczos3 or lanczos5"},                                \
     {                                                                                              \
         "antialias", MG_ATTR_BOOL, offsetof(mg_resize_attrs, antialias), 0, NULL,                  \
-            "average over all cells where bilinear or bicubic shrink an image"                     \
+            "average over all cells where bilinear, bicubic or Lanczos shrink an image"            \
     }
 
 static const mg_attr resize_attrs[] = {RESIZE_ATTRS("{rows, columns} of the result")};

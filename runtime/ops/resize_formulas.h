@@ -15,7 +15,14 @@
 #define MG_FORMULA static inline
 #endif
 
-enum mg_resize_kind { MG_RESIZE_NEAREST, MG_RESIZE_BILINEAR, MG_RESIZE_BICUBIC, MG_RESIZE_AREA };
+enum mg_resize_kind {
+    MG_RESIZE_NEAREST,
+    MG_RESIZE_BILINEAR,
+    MG_RESIZE_BICUBIC,
+    MG_RESIZE_AREA,
+    MG_RESIZE_LANCZOS3,
+    MG_RESIZE_LANCZOS5
+};
 
 typedef struct mg_resize_axis {
     long long from, to; /* cells of the source and of the result, at least 1 */
@@ -37,6 +44,13 @@ MG_FORMULA double mg_resize_width(const mg_resize_axis *a) {
     return a->antialias && a->from > a->to ? mg_resize_scale(a) : 1;
 }
 
+/* The distance, in widths, from which on the kernel is 0. */
+MG_FORMULA double mg_resize_radius(const mg_resize_axis *a) {
+    if (a->kind == MG_RESIZE_LANCZOS3) return 3;
+    if (a->kind == MG_RESIZE_LANCZOS5) return 5;
+    return a->kind == MG_RESIZE_BICUBIC ? 2 : 1;
+}
+
 /* Sets first .. last, the cells that make cell o: at least one. Both are non-decreasing in o. */
 MG_FORMULA void mg_resize_cells(const mg_resize_axis *a, int64_t o, int64_t *first, int64_t *last) {
     double low, high; /* the cells strictly between */
@@ -48,7 +62,7 @@ MG_FORMULA void mg_resize_cells(const mg_resize_axis *a, int64_t o, int64_t *fir
         low = floor((double)o * mg_resize_scale(a)) - 1;
         high = ceil((double)(o + 1) * mg_resize_scale(a));
     } else {
-        const double reach = (a->kind == MG_RESIZE_BILINEAR ? 1 : 2) * mg_resize_width(a);
+        const double reach = mg_resize_radius(a) * mg_resize_width(a);
         low = floor(mg_resize_position(a, o) - reach);
         high = ceil(mg_resize_position(a, o) + reach);
     }
@@ -60,6 +74,14 @@ MG_FORMULA void mg_resize_cells(const mg_resize_axis *a, int64_t o, int64_t *fir
 MG_FORMULA double mg_resize_cubic(double d) {
     if (d < 1) return (1.5 * d - 2.5) * d * d + 1;
     return d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
+}
+
+/* The Lanczos kernel (Duchon 1979), sinc(d) sinc(d / radius), at distance d >= 0; 1 up to 1e-3, as
+ * in TensorFlow and JAX. */
+MG_FORMULA double mg_resize_lanczos(double d, double radius) {
+    const double angle = 3.14159265358979323846 * d;
+    if (d <= 1e-3) return 1;
+    return d < radius ? radius * sin(angle) * sin(angle / radius) / (angle * angle) : 0;
 }
 
 /* The kernel of cell i for cell o. */
@@ -74,7 +96,8 @@ MG_FORMULA double mg_resize_kernel(const mg_resize_axis *a, int64_t o, int64_t i
     }
     const double d = fabs((double)i - mg_resize_position(a, o)) / mg_resize_width(a);
     if (a->kind == MG_RESIZE_BICUBIC) return mg_resize_cubic(d);
-    return d < 1 ? 1 - d : 0;
+    if (a->kind == MG_RESIZE_BILINEAR) return d < 1 ? 1 - d : 0;
+    return mg_resize_lanczos(d, mg_resize_radius(a));
 }
 
 /* The sum of the kernel over the cells of o, by which mg_resize_kernel is divided. */

@@ -248,7 +248,7 @@ local function resized_image()
   local x = { n, random(24), random(24), c }
   local size = { random(40), random(40) }
   local case = { "image_resize", { x, -1, 1 }, size = size, antialias = random(3) == 1,
-    interpolation = pick { "nearest", "bilinear", "bilinear", "bicubic", "area" }, tol = 1e-5 }
+    interpolation = pick { "nearest", "bilinear", "bilinear", "bicubic", "area", "lanczos3", "lanczos5" }, tol = 1e-5 }
   if random(3) == 1 then
     case[1], case[2], case.size = "image_resize_grad", { { n, size[1], size[2], c }, -1, 1 }, { x[2], x[3] }
     case.scale = 1

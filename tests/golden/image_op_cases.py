@@ -12,7 +12,7 @@ SALT = 11
 # shape of the images, size of the result
 SIZES = [((2, 3, 4, 2), (6, 8)), ((1, 5, 7, 3), (3, 2)), ((1, 4, 6, 1), (9, 5)), ((1, 1, 5, 2), (3, 5)),
          ((1, 12, 9, 1), (5, 4)), ((1, 7, 2, 1), (7, 11))]
-METHODS = ["nearest", "bilinear", "area"]
+METHODS = ["nearest", "bilinear", "area", "lanczos3", "lanczos5"]
 MODES = ["constant", "nearest", "reflect", "wrap"]
 
 
@@ -40,7 +40,7 @@ def _transform(shape, transforms, interpolation, mode, fill):
 def image_ops():
     """The set `image_ops`."""
     resized = [_resize(*s, m, False) for s in SIZES for m in METHODS]
-    resized += [_resize(*s, m, True) for s in SIZES for m in ("bilinear", "bicubic")]
+    resized += [_resize(*s, m, True) for s in SIZES for m in ("bilinear", "bicubic", "lanczos3", "lanczos5")]
     turns = [[*_turn(0.41, 5, 6), 0.0, 0.0], [*_turn(-2.2, 5, 6, 1.7), 0.0, 0.0]]
     tilted = [1.07, 0.13, -0.83, 0.21, 0.94, 0.37, 0.011, -0.023]
     transformed = []

@@ -143,6 +143,7 @@ for _, data_format in ipairs { "channels_last", "channels_first" } do
   image("Cropping2D", { cropping = { 1, 0 } }, { 4, 3, 4 })
   image("UpSampling2D", { { 2, 3 } }, { 2, 3, 4 })
   image("UpSampling2D", { { 2, 3 }, interpolation = "bilinear" }, { 2, 3, 4 })
+  image("UpSampling2D", { { 2, 3 }, interpolation = "bicubic" }, { 2, 3, 4 })
   image("Flatten", {}, { 2, 3, 4 })
   image("SpatialDropout2D", { 0.5 }, { 2, 3, 4 })
 end

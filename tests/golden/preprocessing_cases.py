@@ -21,11 +21,16 @@ def _fixed_cases():
     cases += [_fixed("CenterCrop", [2, 7, 6, 3], {"height": h, "width": w}) for h, w in (
         (7, 6), (4, 3), (3, 4), (1, 1), (9, 4), (4, 12), (14, 14))]
     for options in ({}, {"interpolation": "nearest"}, {"interpolation": "bicubic"}, {"antialias": True},
+                    {"interpolation": "lanczos3"}, {"interpolation": "lanczos5"},
+                    {"interpolation": "bicubic", "antialias": True}, {"interpolation": "lanczos3", "antialias": True},
+                    {"interpolation": "lanczos5", "antialias": True, "pad_to_aspect_ratio": True},
                     {"crop_to_aspect_ratio": True}, {"pad_to_aspect_ratio": True},
                     {"pad_to_aspect_ratio": True, "fill_value": 7.5},
                     {"crop_to_aspect_ratio": True, "interpolation": "nearest"}):
         cases += [_fixed("Resizing", [2, 7, 6, 3], {"height": h, "width": w, **options})
                   for h, w in ((4, 3), (3, 9), (13, 8), (7, 6))]
+    cases += [_fixed("UpSampling2D", [2, 3, 4, 2], {"size": [3, 2], "interpolation": way})
+              for way in ("bicubic", "lanczos3", "lanczos5")]
     return cases
 
 

@@ -3,7 +3,7 @@ return function(case, bad, ALL)
   local BLENDED = { tol = 5e-6, why = "weights in float32, and sums in another order" }
   local function resize(x, size, o)
     o = o or {}
-    for _, interpolation in ipairs(o.only or { "nearest", "bilinear", "bicubic", "area" }) do
+    for _, interpolation in ipairs(o.only or { "nearest", "bilinear", "bicubic", "area", "lanczos3", "lanczos5" }) do
       local shrunk = { x[1], size[1], size[2], x[4] }
       case { "image_resize", { x, -1, 1 }, size = size, interpolation = interpolation, antialias = o.antialias,
         tol = BLENDED.tol, why = BLENDED.why, grad = o.grad }
@@ -21,7 +21,7 @@ return function(case, bad, ALL)
   resize({ 0, 4, 3, 2 }, { 2, 6 }, { grad = false })
   resize({ 2, 4, 3, 0 }, { 2, 6 }, { grad = false })
   resize({ 2, 9, 13, 3 }, { 4, 5 }, { antialias = true })
-  resize({ 1, 3, 13, 1 }, { 5, 4 }, { antialias = true, only = { "bilinear", "bicubic" } })
+  resize({ 1, 3, 13, 1 }, { 5, 4 }, { antialias = true, only = { "bilinear", "bicubic", "lanczos3" } })
   resize({ 3, 40, 56, 3 }, { 97, 61 }, { grad = false })
   resize({ 2, 100, 90, 4 }, { 33, 41 }, { grad = false })
   resize({ 2, 17, 19, 65 }, { 34, 38 }, { grad = false })

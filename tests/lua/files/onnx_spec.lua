@@ -154,6 +154,8 @@ test("layers that ONNX lacks are refused by name, before anything is written", f
     'Activation "f": its activation is a function')
   refused(mgpu.Sequential { L.Input { 3 }, L.Embedding { 4, 2, mask_zero = true, name = "words" } },
     'Embedding "words": mask_zero')
+  refused(mgpu.Sequential { L.Input { 2, 2, 1 }, L.UpSampling2D { interpolation = "lanczos3", name = "wide" } },
+    'UpSampling2D "wide": interpolation "lanczos3" cannot be saved as .onnx')
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.Masking { name = "masked" } }, 'Masking "masked": ONNX has no op')
   refused(mgpu.Sequential { L.Input { 3, 2 }, L.LSTM { 2, recurrent_activation = "hard_sigmoid", name = "hard" } },
     'LSTM "hard": recurrent_activation = hard_sigmoid has no form')

@@ -210,7 +210,7 @@ test("options that Keras refuses are refused", function()
   refuses("output_padding {1, 2} must be below the strides {2, 2}",
     function() L.Conv2DTranspose { 2, 3, strides = 2, output_padding = { 1, 2 } } end)
   refuses('"causal"', function() L.Conv2D { 2, 3, padding = "causal" } end)
-  refuses('"bicubic"', function() L.UpSampling2D { interpolation = "bicubic" } end)
+  refuses('"area"', function() L.UpSampling2D { interpolation = "area" } end)
   refuses('unknown option "groups"', function() L.Conv2DTranspose { 2, 3, groups = 2 } end)
 end)
 

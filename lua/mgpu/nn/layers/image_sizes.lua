@@ -123,8 +123,8 @@ M.CenterCrop = CenterCrop
 -- ---- UpSampling2D -------------------------------------------------------------------------------
 
 --- UpSampling2D {size = {2, 2}, interpolation = "nearest", data_format =}: enlarges images.
--- "nearest" repeats rows and columns; "bilinear" interpolates between pixel centres, as tf.image.resize does, and
--- makes floats of integers. x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
+-- "nearest" repeats rows and columns; "bilinear", "bicubic", "lanczos3" and "lanczos5" interpolate as in Resizing, and
+-- make floats of integers. x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
 -- Example:
 --     print(L.UpSampling2D { 2 } (mgpu.tensor { 1, 2 }:reshape { 1, 1, 2, 1 }):reshape { 2, 4 })
 --     --> tensor {2, 4} float32 cpu:0
@@ -133,7 +133,8 @@ M.CenterCrop = CenterCrop
 local UpSampling2D = Layer:extend("UpSampling2D", { positional = 1,
   { "size", "pair", default = { 2, 2 } },
   images.data_format,
-  { "interpolation", "string", default = "nearest", values = { "nearest", "bilinear" } },
+  { "interpolation", "string", default = "nearest",
+    values = { "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5" } },
 })
 
 function UpSampling2D:build(shape) self:need_rank(shape, 4, "batch, rows, columns, channels") end
@@ -171,8 +172,8 @@ M.UpSampling2D = UpSampling2D
 
 --- Resizing {height, width, interpolation = "bilinear", crop_to_aspect_ratio = false, pad_to_aspect_ratio = false, ...}
 -- Resizes images as tf.image.resize, in training and at inference.
--- interpolation: "bilinear", "nearest", "bicubic" or "area"; antialias = false: all pixels count where an image
--- shrinks. crop_to_aspect_ratio: only the largest part in the middle with the aspect height : width is used;
+-- interpolation: "bilinear", "nearest", "bicubic", "area", "lanczos3" or "lanczos5"; antialias = false: all pixels count
+-- where an image shrinks. crop_to_aspect_ratio: only the largest part in the middle with the aspect height : width is used;
 -- pad_to_aspect_ratio: margins of fill_value = 0 (fill_mode "constant") give the image this aspect.
 -- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating. data_format as usual.
 -- Errors: cropping and padding together.
@@ -184,7 +185,8 @@ M.UpSampling2D = UpSampling2D
 local Resizing = Layer:extend("Resizing", { positional = 2,
   { "height", "integer", min = 1, required = true },
   { "width", "integer", min = 1, required = true },
-  { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest", "bicubic", "area" } },
+  { "interpolation", "string", default = "bilinear",
+    values = { "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5" } },
   { "crop_to_aspect_ratio", "boolean", default = false },
   { "pad_to_aspect_ratio", "boolean", default = false },
   { "fill_mode", "string", default = "constant", values = { "constant" } },

@@ -180,12 +180,18 @@ function M.Cropping2D(g, layer, v)
   return from_second(g, layer, name, layer:output_shape(v.shape), v.dtype)
 end
 
+-- How ONNX's Resize interpolates, by our name.
+local RESIZES = {
+  nearest = { mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" },
+  bilinear = { mode = "linear", coordinate_transformation_mode = "half_pixel" },
+  bicubic = { mode = "cubic", coordinate_transformation_mode = "half_pixel", cubic_coeff_a = { float = -0.5 },
+    exclude_outside = 1 },
+}
+
 function M.UpSampling2D(g, layer, v)
-  local attributes = { mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" }
-  if layer.interpolation == "bilinear" then
-    if not v.dtype:find "float" then v = g:cast(v, core.floatx()) end
-    attributes = { mode = "linear", coordinate_transformation_mode = "half_pixel" }
-  end
+  local attributes = RESIZES[layer.interpolation]
+  if not attributes then layer:fail("interpolation %q cannot be saved as .onnx", layer.interpolation) end
+  if layer.interpolation ~= "nearest" and not v.dtype:find "float" then v = g:cast(v, core.floatx()) end
   local name = g:op("Resize", { channels_second(g, layer, v), "", g:floats { 1, 1, layer.size[1], layer.size[2] } },
     attributes)
   return from_second(g, layer, name, layer:output_shape(v.shape), v.dtype)
