@@ -51,7 +51,9 @@ def _case(layer, options, size):
     most = options.get("value_range", [0, 255])[1]
     shape = [size[0], size[3], size[1], size[2]] if "data_format" in options else size
     x = pixels(shape, most) if most in (1, 255) else pixels(shape, 255)
-    y = getattr(keras.layers, layer)(**options)(x, training=True)
+    made = getattr(keras.layers, layer)(**options)
+    y = made(x, training=True)
+    assert np.allclose(made(x[0], training=True), made(x[:1], training=True)[0])  # one image is a batch of it
     return {"layer": layer, "options": options, "size": shape, "unit": most == 1, "output": np.asarray(y, "float32")}
 
 

@@ -24,7 +24,8 @@ end
 --- as tf.image.resize makes them: pixels are squares ("half-pixel centers").
 -- interpolation: "nearest" (any dtype), "bilinear", "bicubic" (Keys 1981, a = -0.5), "area" (the mean of the covered
 -- pixels), "lanczos3" or "lanczos5" (Lanczos kernels of 3 or 5 pixels to each side); all but nearest make float32 of
--- integers. antialias: where bilinear, bicubic and Lanczos shrink an image, all its pixels count. images {n, h, w, c} or {h, w, c}; gradient: to the images.
+-- integers. antialias: where bilinear, bicubic and Lanczos shrink an image, all its pixels count.
+-- images {n, h, w, c} or {h, w, c}; gradient: to the images.
 -- Errors: no size, a size below 1, another rank.
 -- Example:
 --     local image = mgpu.tensor { { 0, 4 }, { 8, 12 } }:reshape { 2, 2, 1 }

@@ -150,6 +150,51 @@ test("Equalization keeps a channel whose pixels are all in one bin", function()
   check.equal(L.Equalization { bins = 1 } (x, TRAINING):totable(), x:totable())
 end)
 
+-- ---- one image ----------------------------------------------------------------------------------
+
+-- Every layer of this kind, with options under which it draws nothing.
+local SURE = {
+  AutoContrast = {}, CenterCrop = { 3, 2 }, CutMix = { seed = 1 }, Equalization = {}, MixUp = { seed = 1 },
+  RandAugment = { seed = 1 }, RandomBrightness = { { 0.1, 0.1 } }, RandomColorDegeneration = { { 0.3, 0.3 } },
+  RandomColorJitter = { contrast_factor = 0 }, RandomContrast = { { 0, 0 } }, RandomCrop = { 9, 3 },
+  RandomErasing = { { 1, 1 }, { 1, 1 }, fill_value = 3 }, RandomFlip = { seed = 1 }, RandomGrayscale = { 1 },
+  RandomHue = { { 0, 0 } }, RandomInvert = { { 1, 1 } }, RandomPosterization = { { 2, 2 } },
+  RandomRotation = { { 0.1, 0.1 } }, RandomSaturation = { { 0.3, 0.3 } }, RandomSharpness = { { 0.9, 0.9 } },
+  RandomShear = {}, RandomTranslation = { { 0.2, 0.2 }, { 0.1, 0.1 } }, RandomZoom = { { 0.2, 0.2 } },
+  Resizing = { 7, 3, interpolation = "lanczos3" }, Solarization = {},
+}
+
+test("one image without the batch is treated as a batch of it", function()
+  for name, options in pairs(SURE) do
+    for _, format in ipairs { "channels_last", "channels_first" } do
+      local function layer()
+        mgpu.seed(1)
+        return L[name](with(options, { data_format = format, name = "layer" }))
+      end
+      local x = pixels(format == "channels_last" and { 1, 5, 4, 3 } or { 1, 3, 5, 4 })
+      local one = x:reshape { unpack(x:shape(), 2) }
+      for _, training in ipairs { true, false } do
+        local y = layer()(x, { training = training })
+        local single = layer()(one, { training = training })
+        check.equal({ name, single:shape() }, { name, { unpack(y:shape(), 2) } })
+        check.equal({ name, single:reshape { -1 }:totable() }, { name, y:reshape { -1 }:totable() })
+        check.equal(layer():output_shape(one:shape()), single:shape())
+      end
+    end
+  end
+  local mixed = L.MixUp {} ({ pixels { 5, 4, 3 }, mgpu.tensor { 0, 1 } }, TRAINING)
+  check.equal(mixed[1]:totable(), pixels { 5, 4, 3 }:totable()) -- with itself
+  check.equal(mixed[2]:totable(), { 0, 1 })
+end)
+
+test("images whose channels are missing are no image without a batch", function()
+  for name, options in pairs(SURE) do
+    check.raises(function() mgpu.Sequential { L.Input { 28, 28 }, L[name](with(options)) } end,
+      "the input must have 4 axes (batch, rows, columns, channels), got shape {None, 28, 28}", "usage")
+    check.raises(function() L[name](with(options)) (mgpu.zeros { 4, 4 }) end, "the input must have 4 axes", "usage")
+  end
+end)
+
 -- ---- what is drawn ------------------------------------------------------------------------------
 
 -- The share of images of ones that the layer changes to the value.
@@ -309,12 +354,31 @@ test("RandomColorJitter draws new numbers for each of its layers and at each cal
   check.equal((run()), first:totable())
 end)
 
-test("layers of colors need three channels", function()
-  for _, name in ipairs { "RandomColorDegeneration", "RandomSaturation", "RandomHue" } do
-    check.raises(function() L[name] { 0.5 } (mgpu.zeros { 1, 2, 2, 4 }, TRAINING) end,
-      "images need 3 channels, got 4", "usage")
-    L[name] { 0.5, data_format = "channels_first" } (mgpu.zeros { 1, 3, 2, 4 }, TRAINING)
+test("layers of colors check the channels in training, at inference, and in a model before any data", function()
+  local need = { RandomSaturation = "images need 3 channels, got 4", RandomHue = "images need 3 channels, got 4",
+    RandomColorDegeneration = "images need 1 or 3 channels, got 4", RandomGrayscale = "images need 1 or 3 channels",
+    RandAugment = "images need 1 or 3 channels, got 4", RandomColorJitter = "images need 3 channels, got 4",
+    RandomErasing = "a fill_value of three numbers needs 3 channels, got 4" }
+  local options = { RandAugment = {}, RandomColorJitter = { hue_factor = 0.1 },
+    RandomErasing = { fill_value = { 1, 2, 3 } } }
+  for name, message in pairs(need) do
+    local function refused(fn) check.raises(fn, message, "usage") end
+    local function layer(format)
+      return L[name](with(options[name] or { factor = 0.5 }, { data_format = format }))
+    end
+    refused(function() layer() (mgpu.zeros { 1, 2, 2, 4 }, TRAINING) end)
+    refused(function() layer() (mgpu.zeros { 1, 2, 2, 4 }) end)
+    refused(function() layer() (mgpu.zeros { 2, 2, 4 }) end)
+    refused(function() mgpu.Sequential { L.Input { 2, 2, 4 }, layer() } end)
+    layer "channels_first" (mgpu.zeros { 1, 3, 2, 4 }, TRAINING)
+    mgpu.Sequential { L.Input { -1, -1, -1 }, layer() }
   end
+end)
+
+test("gray images of one channel stay gray", function()
+  local x = pixels { 2, 3, 3, 1 }
+  check.equal(L.RandomGrayscale { 1 } (x, TRAINING):totable(), x:totable())
+  check.equal(L.RandomColorDegeneration { { 1, 1 } } (x, TRAINING):totable(), x:totable())
 end)
 
 test("options outside of their ranges are refused", function()

@@ -229,7 +229,7 @@ RANDOM.RNN = { { cell = { class_name = "GRUCell", config = { units = 4, dropout 
 RANDOM.TimeDistributed = { { layer = { class_name = "Dropout", config = { rate = 0.5 } } }, { 4, 20 } }
 -- Layers whose call takes the mode and does the same in both; of SpectralNormalization, the inner layer's output.
 local SAME_IN_BOTH = { ReversibleEmbedding = true, SpectralNormalization = true, Lambda = true, CenterCrop = true,
-  Rescaling = true, Resizing = true }
+  Rescaling = true, Resizing = true, AutoContrast = true }
 -- Layers with several inputs, whose dropout in both modes attention_spec.lua tests.
 for _, name in ipairs { "AdditiveAttention", "Attention", "MultiHeadAttention", "GroupQueryAttention" } do
   SAME_IN_BOTH[name] = true

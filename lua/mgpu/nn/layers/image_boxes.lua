@@ -42,7 +42,7 @@ end
 -- sqrt(s) of them; as in Keras, a box that is not the whole image leaves the first row and
 -- column. fill_value: a number, or three for the channels; nil: normal numbers times value_range[2]; clipped to
 -- value_range.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local x = mgpu.ones { 4, 8, 8, 3 }
 --     local all = L.RandomErasing { { 1, 1 }, { 1, 1 }, fill_value = 7 } -- all of each image
@@ -75,6 +75,13 @@ function RandomErasing:init()
   end
 end
 
+--- layer:check(shape): raises unless the images have as many channels as a list fill_value has numbers.
+function RandomErasing:check(shape)
+  if type(self.fill_value) == "table" then
+    image_parts.need_channels(self, shape, { 3 }, "a fill_value of three numbers needs")
+  end
+end
+
 -- What the boxes of x are filled with.
 local function filling(layer, x)
   local fill, shape = layer.fill_value, x:shape()
@@ -85,7 +92,7 @@ local function filling(layer, x)
     fill = ops.full({ 1, 1, 1, 1 }, fill, x:dtype())
   else
     local channels = { 1, 1, 1, 1 }
-    channels[images.is_first(layer) and 2 or 4] = 3
+    channels[images.channels_axis(layer, 4)] = 3
     fill = core.tensor(fill, { dtype = x:dtype(), device = x:device() }):reshape(channels)
   end
   return fill:clip(layer.values[1], layer.values[2])
@@ -94,10 +101,6 @@ end
 --- layer:transform(x, chosen, across, down) -> x with a box filled where the bool {batch} is true. across, down:
 --- {first, last}, in pixels, {batch} each: pixels from the first to before the last.
 function RandomErasing:transform(x, chosen, across, down)
-  if type(self.fill_value) == "table" then
-    local channels = x:shape()[images.is_first(self) and 2 or 4]
-    if channels ~= 3 then self:fail("a fill_value of three numbers needs 3 channels, got %d", channels) end
-  end
   local erased = ops.logical_and(M.inside_boxes(self, x, across, down), chosen:reshape { x:shape()[1], 1, 1, 1 })
   return ops.where(erased, filling(self, x), x)
 end

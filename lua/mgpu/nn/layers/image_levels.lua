@@ -3,7 +3,6 @@
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
-local Layer = require "mgpu.nn.layer"
 
 local ops = core.ops
 local M = {}
@@ -21,19 +20,17 @@ end
 --- AutoContrast {value_range = {0, 255}, data_format =}: stretches each channel of each image to the whole value_range.
 -- A channel whose pixels are all the same keeps them. With channels_first it is, as in Keras, each column of an image
 -- that is stretched, not each channel.
--- x {batch, rows, columns, channels} -> the same shape, floating; in training and at inference.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating; in training and at inference.
 -- Example:
 --     print(L.AutoContrast {} (mgpu.tensor { 10, 20, 30, 60 }:reshape { 1, 2, 2, 1 }):reshape { 4 })
 --     --> tensor {4} float32 cpu:0
 --     --> {  0,  51, 102, 255}
-local AutoContrast = Layer:extend("AutoContrast", { positional = 1, image_parts.value_range, images.data_format })
+local AutoContrast = image_parts.layer("AutoContrast", { positional = 1, image_parts.value_range, images.data_format })
 
 function AutoContrast:init() self.values = image_parts.values(self) end
 
-AutoContrast.output_shape = image_parts.same_shape
-
-function AutoContrast:call(x)
-  x = image_parts.in_floats(self, x)
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function AutoContrast:change(x)
   local bytes = stretched(x, self.values, BYTES)
   local low, high = bytes:min({ 2, 3 }, true), bytes:max({ 2, 3 }, true)
   local differ = ops.gt(high, low)
@@ -50,19 +47,17 @@ M.AutoContrast = AutoContrast
 -- A value becomes the share of the channel's pixels in bins up to its own, without those in the first bin: of all
 -- images in the batch together, as in Keras. A channel whose pixels are all in one bin keeps them. No gradient flows
 -- to x where it is spread.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local x = mgpu.tensor { 10, 11, 12, 13, 14, 15 }:reshape { 1, 2, 3, 1 }
 --     print(L.Equalization {} (x, { training = true }):reshape { 6 })
 --     --> tensor {6} float32 cpu:0
 --     --> {  0,  51, 102, 153, 204, 255}
-local Equalization = Layer:extend("Equalization", { positional = 2,
+local Equalization = image_parts.layer("Equalization", { positional = 2,
   image_parts.value_range, { "bins", "integer", default = 256, min = 1 }, images.data_format,
 })
 
 function Equalization:init() self.values = image_parts.values(self) end
-
-Equalization.output_shape = image_parts.same_shape
 
 -- x * a + b, which takes the range `from` to the range `to`.
 local function mapped(x, from, to)
@@ -96,8 +91,8 @@ local function equalized(layer, x)
   return ops.where(several, y:reshape(x:shape()), x)
 end
 
-function Equalization:call(x, training)
-  x = image_parts.in_floats(self, x)
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function Equalization:change(x, training)
   if not training then return x end
   return images.as_last(self, x, function(t) return equalized(self, t) end)
 end
@@ -109,7 +104,7 @@ M.Equalization = Equalization
 --- RandomInvert {factor = 1, value_range = {0, 255}, seed =, data_format =}: inverts images in training at random.
 -- An inverted image is value_range[2] - x. factor: the probability, {lower, upper} from 0 to 1, from which each image
 -- draws its own, or a number v for {0, v}: the default 1 inverts half of the images.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local always = L.RandomInvert { { 1, 1 } }
 --     print(always(mgpu.tensor { 0, 55, 255 }:reshape { 1, 1, 3, 1 }, { training = true }):reshape { 3 })
@@ -139,7 +134,7 @@ M.RandomInvert = RandomInvert
 --- in training.
 -- Values become bytes, 0 to 255 over value_range, of which each image keeps its own number of bits. factor: the
 -- numbers {lower, upper} from 1 to 8, without upper itself unless they are equal; a number v is {1, v}.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local x = mgpu.tensor { 10, 100, 130, 255 }:reshape { 1, 2, 2, 1 }
 --     print(L.RandomPosterization { { 2, 2 } } (x, { training = true }):reshape { 4 }) -- two bits: multiples of 64

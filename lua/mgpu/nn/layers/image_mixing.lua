@@ -32,8 +32,18 @@ local function extend(class_name, declared, draw, label_weights)
 
   function class:build(shape) return build(self, type(shape[1]) == "table" and shape[1] or shape) end
 
+  function class:output_shape(shape)
+    image_parts.need_images(self, type(shape[1]) == "table" and shape[1] or shape)
+    return shape
+  end
+
   -- Labels are mixed by what the images were.
   local function both(self, x, labels, training)
+    image_parts.need_images(self, x:shape())
+    if x:rank() == 3 then
+      local y = both(self, image_parts.with_batch(x), image_parts.with_batch(labels), training)
+      return { image_parts.without_batch(y[1]), image_parts.without_batch(y[2]) }
+    end
     local shape = labels:shape()
     if #shape ~= 2 or shape[1] ~= x:shape()[1] then
       self:fail("labels must be {batch, classes} with a row for each image, got %s for %d images",
@@ -64,8 +74,8 @@ end
 --- 2018).
 -- w x + (1 - w) x[other], with other images in a random order, and w of each image from the beta distribution with both
 -- parameters alpha. Labels are mixed in the same way.
--- x {batch, rows, columns, channels}, or an array {x, labels {batch, classes}} -> the same, floating. At inference it
--- does nothing.
+-- x {batch, rows, columns, channels}, or an array {x, labels {batch, classes}} -> the same, floating; one image and its
+-- labels without the batch, too. At inference it does nothing.
 -- Example:
 --     local x, labels = mgpu.rand { 8, 16, 16, 3 }, mgpu.eye(8)
 --     local mixed = L.MixUp {} ({ x, labels }, { training = true })
@@ -91,8 +101,8 @@ M.MixUp = MixUp
 -- The box is at a random place and is 1 - w of the area, with w of each image from the beta distribution with both
 -- parameters a, and a drawn for each batch. Labels are mixed as w y + (1 - w) y[other]. factor: the range of a, {lower,
 -- upper} from 0 to 1, or a number v for {0, v}.
--- x {batch, rows, columns, channels}, or an array {x, labels {batch, classes}} -> the same, floating. At inference it
--- does nothing.
+-- x {batch, rows, columns, channels}, or an array {x, labels {batch, classes}} -> the same, floating; one image and its
+-- labels without the batch, too. At inference it does nothing.
 -- Example:
 --     local x, labels = mgpu.rand { 8, 16, 16, 3 }, mgpu.eye(8)
 --     local mixed = L.CutMix {} ({ x, labels }, { training = true })

@@ -52,8 +52,10 @@ function M.smart_resize(x, height, width) return M.resize(M.crop_to_aspect(x, he
 
 --- output_shape(layer, shape) -> the shape with the layer's height and width.
 function M.output_shape(layer, shape)
-  local s = images.shape_last(layer, shape)
-  return images.shape_back(layer, { s[1], layer.height, layer.width, s[4] })
+  M.need_images(layer, shape)
+  local out, rows, columns = { unpack(shape) }, M.axes(layer, #shape)
+  out[rows], out[columns] = layer.height, layer.width
+  return out
 end
 
 -- ---- draws --------------------------------------------------------------------------------------
@@ -63,12 +65,20 @@ end
 M.seed = { "seed", "integer", min = 0 }
 M.value_range = { "value_range", "table", default = { 0, 255 } }
 
---- in_floats(layer, x) -> x {batch, rows, columns, channels} in the dtype that the layer computes in, as Keras does
---- with integer images. Errors: another rank.
+--- in_floats(layer, x) -> x in the dtype that the layer computes in, as Keras does with integer images.
 function M.in_floats(layer, x)
-  layer:need_rank(x:shape(), 4, "batch, rows, columns, channels")
   return x:dtype() == layer.compute_dtype and x or core.ops.cast(x, { dtype = layer.compute_dtype })
 end
+
+--- need_images(layer, shape): raises unless this is the shape of images, or of one image without the batch. -1 as the
+--- first of three sizes is a batch.
+function M.need_images(layer, shape)
+  if #shape ~= 3 or shape[1] == -1 then layer:need_rank(shape, 4, "batch, rows, columns, channels") end
+end
+
+--- with_batch(x) -> x as a batch of one; without_batch(y) is the inverse.
+function M.with_batch(x) return x:reshape { 1, unpack(x:shape()) } end
+function M.without_batch(y) return y:reshape { unpack(y:shape(), 2) } end
 
 --- range(layer, name, least, most) -> {lower, upper} of the option `name`, a pair, or a number v for {-v, v} without
 --- what is below `least`. Errors: numbers outside of least to most.
@@ -106,14 +116,17 @@ function M.each(x, numbers)
   return core.ops.reshape(core.ops.cast(numbers, { dtype = x:dtype() }), { shape = { numbers:shape()[1], 1, 1, 1 } })
 end
 
---- axes(layer) -> the axes of rows and columns, from 1.
-function M.axes(layer)
-  if images.is_first(layer) then return 3, 4 end
-  return 2, 3
+--- axes(layer, rank = 4) -> the axes of rows and columns, from 1, of images or of one image.
+function M.axes(layer, rank)
+  local rows = (rank or 4) - (images.is_first(layer) and 1 or 2)
+  return rows, rows + 1
 end
 
 --- same_shape(layer, shape) -> the shape; for output_shape.
-function M.same_shape(_, shape) return shape end
+function M.same_shape(layer, shape)
+  M.need_images(layer, shape)
+  return shape
+end
 
 --- transformed(layer, x) -> x as the layer changes it in training, which a class of extend does.
 function M.transformed(layer, x)
@@ -129,24 +142,66 @@ function M.part(layer, class_name, options)
   return require "mgpu.nn.layers"[class_name](options)
 end
 
---- extend(class_name, declared, draw) -> a class of layers that change images in training only. draw(layer, n, shape)
---- returns what is random for n images; the class defines transform(layer, x, ...) with these values.
-function M.extend(class_name, declared, draw)
+--- layer(class_name, declared) -> a class of layers that take images, or one image without the batch. The class defines
+--- change(x, training), and may define check(shape).
+function M.layer(class_name, declared)
   local class = require "mgpu.nn.layer":extend(class_name, declared)
 
+  class.output_shape = M.same_shape
+
+  --- layer:check(shape): raises if images of this shape have a wrong number of channels, -1 if it is not known.
+  function class:check() end -- luacheck: no self
+
   function class:build(shape)
-    self:need_rank(shape, 4, "batch, rows, columns, channels")
+    if #shape ~= 4 then return end -- one image, or a wrong rank: call looks at it
+    self:check(shape)
+  end
+
+  function class:call(x, training)
+    local shape = x:shape()
+    M.need_images(self, shape)
+    x = M.in_floats(self, x)
+    if #shape == 3 then return M.without_batch(self:call(M.with_batch(x), training)) end
+    self:check(shape)
+    return self:change(x, training)
+  end
+
+  return class
+end
+
+--- need_channels(layer, shape, allowed, who = "images need"): raises unless the images have one of these numbers of
+--- channels, a list.
+function M.need_channels(layer, shape, allowed, who)
+  local channels, texts = shape[images.channels_axis(layer, #shape)], {}
+  for i, n in ipairs(allowed) do
+    if n == channels or channels == -1 then return end
+    texts[i] = tostring(n)
+  end
+  layer:fail("%s %s channels, got %d", who or "images need", table.concat(texts, " or "), channels)
+end
+
+--- extend(class_name, declared, draw) -> a class of layer(...) that changes images in training only. draw(layer, n,
+--- shape) returns what is random for n images; the class defines transform(layer, x, ...) with these values.
+function M.extend(class_name, declared, draw)
+  local class = M.layer(class_name, declared)
+  local build = class.build
+
+  function class:build(shape)
+    build(self, shape)
     self.stream = self:own_stream(self.seed)
     for _, part in ipairs(rawget(self, "parts") or {}) do part.stream = self.stream end
   end
 
-  class.output_shape = M.same_shape
+  --- layer:check(shape): raises if images of this shape have a wrong number of channels, -1 if it is not known.
+  function class:check(shape)
+    for _, part in ipairs(rawget(self, "parts") or {}) do part:check(shape) end
+  end
 
   --- layer:draw(n, shape) -> what is random for n images of x of this shape, for layer:transform(x, ...).
   function class:draw(n, shape) return draw(self, n, shape) end
 
-  function class:call(x, training)
-    x = M.in_floats(self, x)
+  --- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+  function class:change(x, training)
     if not training then return x end
     return M.transformed(self, x)
   end

@@ -14,7 +14,7 @@ local M = {}
 -- factors, in this order; those without a factor are left out.
 -- brightness_factor, contrast_factor, saturation_factor, hue_factor: as the option factor of these layers; seed,
 -- data_format.
--- x {batch, rows, columns, 3} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local jitter = L.RandomColorJitter { { 0, 1 }, brightness_factor = 0.2, hue_factor = 0.1 }
 --     print(unpack(jitter(mgpu.rand { 8, 16, 16, 3 }, { training = true }):shape()))  --> 8 16 16 3
@@ -63,7 +63,7 @@ M.RandomColorJitter = RandomColorJitter
 -- factor: the factors of these layers, {lower, upper} from 0 to 1, or a number v for {0, v}; RandomPosterization has 8
 -- times the upper one. interpolation: "bilinear" or "nearest". All layers are computed for each of num_ops, and one is
 -- used.
--- x {batch, rows, columns, 3} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local augment = L.RandAugment { { 0, 1 }, factor = 0.3 }
 --     print(unpack(augment(mgpu.rand { 8, 16, 16, 3 }, { training = true }):shape()))  --> 8 16 16 3
@@ -112,7 +112,7 @@ function RandAugment:transform(x, choices, draws)
     local choice = ops.slice(choices, { start = { k - 1 }, stop = { k } }):reshape { 1, 1, 1, 1 }
     local given = x
     for i, part in ipairs(self.parts) do
-      local y = part.draw and part:transform(given, unpack(draws[i])) or part:call(given, true)
+      local y = part.draw and part:transform(given, unpack(draws[i])) or part:change(given, true)
       x = ops.where(ops.eq(choice, i - 1), y, x)
     end
   end

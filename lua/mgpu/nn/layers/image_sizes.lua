@@ -1,6 +1,6 @@
 --- Layers that change the rows and columns of images: cropping, padding, repeating, resizing.
 --
--- x {batch, rows, columns, channels}, or channels_first.
+-- x {batch, rows, columns, channels}, or channels_first; one image is an x without the batch.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
@@ -93,25 +93,24 @@ M.Cropping2D = Cropping2D
 
 --- CenterCrop {height, width, data_format =}: the middle of images, in training and at inference.
 -- Images with fewer rows or columns are cropped to the aspect height : width and resized (bilinear).
--- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating.
+-- x {batch, rows, columns, channels} or one image -> {batch, height, width, channels}, floating.
 -- Example:
 --     local image = mgpu.arange(16):reshape { 1, 4, 4, 1 }
 --     print(L.CenterCrop { 2, 2 } (image):reshape { 2, 2 })
 --     --> tensor {2, 2} float32 cpu:0
 --     --> {{ 5,  6},
 --     -->  { 9, 10}}
-local CenterCrop = Layer:extend("CenterCrop", { positional = 2,
+local CenterCrop = image_parts.layer("CenterCrop", { positional = 2,
   { "height", "integer", min = 1, required = true },
   { "width", "integer", min = 1, required = true },
   images.data_format,
 })
 
-function CenterCrop:build(shape) self:need_rank(shape, 4, "batch, rows, columns, channels") end
-
 CenterCrop.output_shape = image_parts.output_shape
 
-function CenterCrop:call(x)
-  return images.as_last(self, image_parts.in_floats(self, x), function(t)
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function CenterCrop:change(x)
+  return images.as_last(self, x, function(t)
     local s, h, w = t:shape(), self.height, self.width
     if s[2] < h or s[3] < w then return image_parts.smart_resize(t, h, w) end
     return image_parts.crop(t, math.floor((s[2] - h) / 2), math.floor((s[3] - w) / 2), h, w)
@@ -124,7 +123,8 @@ M.CenterCrop = CenterCrop
 
 --- UpSampling2D {size = {2, 2}, interpolation = "nearest", data_format =}: enlarges images.
 -- "nearest" repeats rows and columns; "bilinear", "bicubic", "lanczos3" and "lanczos5" interpolate as in Resizing, and
--- make floats of integers. x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
+-- make floats of integers.
+-- x {batch, rows, columns, channels} -> {batch, rows * size[1], columns * size[2], channels}.
 -- Example:
 --     print(L.UpSampling2D { 2 } (mgpu.tensor { 1, 2 }:reshape { 1, 1, 2, 1 }):reshape { 2, 4 })
 --     --> tensor {2, 4} float32 cpu:0
@@ -172,17 +172,18 @@ M.UpSampling2D = UpSampling2D
 
 --- Resizing {height, width, interpolation = "bilinear", crop_to_aspect_ratio = false, pad_to_aspect_ratio = false, ...}
 -- Resizes images as tf.image.resize, in training and at inference.
--- interpolation: "bilinear", "nearest", "bicubic", "area", "lanczos3" or "lanczos5"; antialias = false: all pixels count
--- where an image shrinks. crop_to_aspect_ratio: only the largest part in the middle with the aspect height : width is used;
--- pad_to_aspect_ratio: margins of fill_value = 0 (fill_mode "constant") give the image this aspect.
--- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating. data_format as usual.
+-- interpolation: "bilinear", "nearest", "bicubic", "area", "lanczos3" or "lanczos5" (image_resize); antialias = false:
+-- all pixels count where an image shrinks. crop_to_aspect_ratio: only the largest part in the middle with the aspect
+-- height : width is used; pad_to_aspect_ratio: margins of fill_value = 0 (fill_mode "constant") give the image this
+-- aspect.
+-- x {batch, rows, columns, channels} or one image -> {batch, height, width, channels}, floating.
 -- Errors: cropping and padding together.
 -- Example:
 --     print(L.Resizing { 2, 2, interpolation = "area" } (mgpu.arange(16):reshape { 1, 4, 4, 1 }):reshape { 2, 2 })
 --     --> tensor {2, 2} float32 cpu:0
 --     --> {{ 2.5,  4.5},
 --     -->  {10.5, 12.5}}
-local Resizing = Layer:extend("Resizing", { positional = 2,
+local Resizing = image_parts.layer("Resizing", { positional = 2,
   { "height", "integer", min = 1, required = true },
   { "width", "integer", min = 1, required = true },
   { "interpolation", "string", default = "bilinear",
@@ -201,12 +202,11 @@ function Resizing:init()
   end
 end
 
-function Resizing:build(shape) self:need_rank(shape, 4, "batch, rows, columns, channels") end
-
 Resizing.output_shape = image_parts.output_shape
 
-function Resizing:call(x)
-  return images.as_last(self, image_parts.in_floats(self, x), function(t)
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function Resizing:change(x)
+  return images.as_last(self, x, function(t)
     local h, w = self.height, self.width
     if self.crop_to_aspect_ratio then t = image_parts.crop_to_aspect(t, h, w) end
     if self.pad_to_aspect_ratio then t = image_parts.pad_to_aspect(t, h, w, self.fill_value) end

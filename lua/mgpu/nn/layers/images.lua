@@ -11,6 +11,9 @@ M.data_format = { "data_format", "string", values = { "channels_last", "channels
 --- is_first(layer): whether its data are channels_first.
 function M.is_first(layer) return (layer.data_format or M.default_format) == "channels_first" end
 
+--- channels_axis(layer, rank) -> the axis of the channels, from 1, of images (rank 4) or of one image (rank 3).
+function M.channels_axis(layer, rank) return M.is_first(layer) and rank - 2 or rank end
+
 --- to_last(x) -> channels_first x as channels_last; to_first(x) is the inverse.
 function M.to_last(x) return ops.permute(x, { order = { 1, 3, 4, 2 } }) end
 function M.to_first(x) return ops.permute(x, { order = { 1, 4, 2, 3 } }) end

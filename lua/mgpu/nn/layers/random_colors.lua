@@ -24,25 +24,26 @@ local function init_factor(least)
   end
 end
 
-local function need_rgb(layer, x)
-  local channels = x:shape()[images.is_first(layer) and 2 or 4]
-  if channels ~= 3 then layer:fail("images need 3 channels, got %d", channels) end
-end
+--- layer:check(shape): raises unless the images have three channels.
+local function need_colors(layer, shape) image_parts.need_channels(layer, shape, { 3 }) end
 
--- The gray of x: 0.2989 red + 0.587 green + 0.114 blue, with one channel.
+--- layer:check(shape): raises unless the images have three channels, or one, which is gray.
+local function need_colors_or_gray(layer, shape) image_parts.need_channels(layer, shape, { 1, 3 }) end
+
+-- The gray of x: 0.2989 red + 0.587 green + 0.114 blue, with one channel; x itself if it has one.
 local function gray_of(layer, x)
-  need_rgb(layer, x)
-  local first = images.is_first(layer)
+  local axis = images.channels_axis(layer, 4)
+  if x:shape()[axis] == 1 then return x end
   local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = x:dtype(), device = x:device() })
-  if first then weights = ops.reshape(weights, { shape = { 3, 1, 1 } }) end
-  return ops.sum(x * weights, { axis = first and 2 or 4, keepdims = true })
+  if axis == 2 then weights = ops.reshape(weights, { shape = { 3, 1, 1 } }) end
+  return ops.sum(x * weights, { axis = axis, keepdims = true })
 end
 
 -- ---- RandomGrayscale ----------------------------------------------------------------------------
 
 --- RandomGrayscale {factor = 0.5, data_format =, seed =}: makes images gray in training, each with probability factor.
--- x {batch, rows, columns, 3} -> the same shape, floating; all channels of a gray image are 0.2989 red + 0.587 green +
--- 0.114 blue. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating; all channels of a gray image are 0.2989 red +
+-- 0.587 green + 0.114 blue. One channel is gray already. At inference it does nothing.
 -- Example:
 --     local gray = L.RandomGrayscale { 1 } (mgpu.tensor { 1, 0, 0 }:reshape { 1, 1, 1, 3 }, { training = true })
 --     print(gray:reshape { 3 })
@@ -52,6 +53,8 @@ local RandomGrayscale = image_parts.extend("RandomGrayscale", { positional = 1,
   { "factor", "number", default = 0.5, min = 0, max = 1 },
   images.data_format, image_parts.seed,
 }, function(layer, n) return image_parts.uniform(layer, n, { 0, 1 }):lt(layer.factor) end)
+
+RandomGrayscale.check = need_colors_or_gray
 
 --- layer:transform(x, chosen) -> x, gray where the bool {batch} is true.
 function RandomGrayscale:transform(x, chosen)
@@ -67,7 +70,7 @@ M.RandomGrayscale = RandomGrayscale
 -- Of the width of value_range: addition_factor and threshold_factor, {lower, upper} from 0 to 1, or a number v for
 -- {0, v}; each image has its own numbers. As in Keras, only the upper end is a share of the width: the lower one is
 -- divided by 255, too. Sums are clipped to value_range.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local x = mgpu.tensor { 0, 100, 200, 255 }:reshape { 1, 2, 2, 1 }
 --     print(L.Solarization { 0, 0 } (x, { training = true }):reshape { 4 })
@@ -106,7 +109,7 @@ M.Solarization = Solarization
 --- training.
 -- x + f (gray - x), clipped to value_range, with the gray of RandomGrayscale and f drawn for each image: 1 is gray, and
 -- what is below 0 adds color. factor: {lower, upper} from -1 to 1, or a number v for {-v, v}.
--- x {batch, rows, columns, 3} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local half = L.RandomColorDegeneration { { 0.5, 0.5 } }
 --     print(half(mgpu.tensor { 200, 0, 0 }:reshape { 1, 1, 1, 3 }, { training = true }):round():reshape { 3 })
@@ -114,7 +117,7 @@ M.Solarization = Solarization
 --     --> {130,  30,  30}
 local RandomColorDegeneration = image_parts.extend("RandomColorDegeneration", with_factor(), draw_factors)
 
-RandomColorDegeneration.init = init_factor(-1)
+RandomColorDegeneration.init, RandomColorDegeneration.check = init_factor(-1), need_colors_or_gray
 
 --- layer:transform(x, factors) -> x, of each image this share of the way to gray, {batch}.
 function RandomColorDegeneration:transform(x, factors)
@@ -130,7 +133,7 @@ M.RandomColorDegeneration = RandomColorDegeneration
 -- The saturation of each pixel, from 0 to 1, times f / (1 - f) with f drawn for each image: 0 makes gray, 0.5 changes
 -- nothing. As in Keras it is the saturation that is clipped to value_range: {0, 1} keeps colors valid where f may be
 -- above 0.5. factor: {lower, upper} from -1 to 1, or a number v for {-v, v}; what is below 0 makes gray.
--- x {batch, rows, columns, 3} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local gray = L.RandomSaturation { { 0, 0 } }
 --     print(gray(mgpu.tensor { 200, 100, 0 }:reshape { 1, 1, 1, 3 }, { training = true }):reshape { 3 })
@@ -138,13 +141,12 @@ M.RandomColorDegeneration = RandomColorDegeneration
 --     --> {200, 200, 200}
 local RandomSaturation = image_parts.extend("RandomSaturation", with_factor(), draw_factors)
 
-RandomSaturation.init = init_factor(-1)
+RandomSaturation.init, RandomSaturation.check = init_factor(-1), need_colors
 
 local EPSILON = 1e-7 -- Keras's epsilon()
 
 --- layer:transform(x, factors) -> x with the saturation changed by the factor of each image, {batch}.
 function RandomSaturation:transform(x, factors)
-  need_rgb(self, x)
   return images.as_last(self, x, function(t)
     local hue, saturation, value = hsv.planes(t)
     local wide = ops.cast(saturation, { dtype = "float32" }) -- the quotient may be 1e7
@@ -160,7 +162,7 @@ M.RandomSaturation = RandomSaturation
 --- RandomHue {factor, value_range = {0, 255}, data_format =, seed =}: turns the hue of images in training.
 -- Each image draws f and a sign, and its hue turns by this share of half a circle. Computed in float32. factor: {lower,
 -- upper} from 0 to 1, or a number v for {0, v}.
--- x {batch, rows, columns, 3} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, 3} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local turn = L.RandomHue { { 1, 1 } } -- half a circle: red becomes cyan
 --     print(turn(mgpu.tensor { 255, 0, 0 }:reshape { 1, 1, 1, 3 }, { training = true }):round():reshape { 3 })
@@ -172,11 +174,10 @@ local RandomHue = image_parts.extend("RandomHue", with_factor(), function(layer,
   return ops.where(back, -turns, turns)
 end)
 
-RandomHue.init = init_factor(0)
+RandomHue.init, RandomHue.check = init_factor(0), need_colors
 
 --- layer:transform(x, turns) -> x with the hue of each image turned by this share of a circle, {batch}.
 function RandomHue:transform(x, turns)
-  need_rgb(self, x)
   local low, width = self.values[1], self.values[2] - self.values[1]
   return images.as_last(self, x, function(t)
     local hue, saturation, value = hsv.planes((ops.cast(t, { dtype = "float32" }) - low) / width)
@@ -195,7 +196,7 @@ M.RandomHue = RandomHue
 -- x + (1 - 2 f) (smooth - x), clipped to value_range, with f drawn for each image: 0 is smooth, 0.5 changes nothing, 1
 -- sharpens. smooth: the mean of each pixel with weight 5 and the 8 around it with weight 1; outside of an image are
 -- zeros. factor: {lower, upper} from 0 to 1, or a number v for {0, v}.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local smooth = L.RandomSharpness { { 0, 0 } }
 --     print(smooth(mgpu.tensor { 0, 130, 0 }:reshape { 1, 1, 3, 1 }, { training = true }):round():reshape { 3 })

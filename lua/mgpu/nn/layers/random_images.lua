@@ -1,11 +1,10 @@
 --- Random changes of images, each image by its own numbers (image_parts.lua), in training only.
 --
--- x {batch, rows, columns, channels}, or channels_first.
+-- x {batch, rows, columns, channels}, or channels_first; one image is an x without the batch.
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
-local Layer = require "mgpu.nn.layer"
 
 local ops = core.ops
 
@@ -16,7 +15,7 @@ local M = {}
 --- RandomBrightness {factor, value_range = {0, 255}, seed =}: makes images brighter or darker in training.
 -- x + f * (value_range[2] - value_range[1]) with f from lower to upper for each image, clipped to value_range. factor:
 -- {lower, upper} from -1 to 1, or a number v for {-v, v}.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local layer = L.RandomBrightness { { 0.2, 0.2 }, value_range = { 0, 1 } } -- always by 20 %
 --     print(layer(mgpu.zeros { 1, 2, 2, 1 }, { training = true }):mean():item() > 0.19)  --> true
@@ -45,7 +44,7 @@ M.RandomBrightness = RandomBrightness
 --- RandomContrast {factor, value_range = {0, 255}, seed =, data_format =}: changes the contrast of images in training.
 -- (x - mean) * c + mean with the mean of each channel of each image and c from 1 - lower to 1 + upper, clipped to
 -- value_range. factor: {lower, upper} or one number for both, from 0 to 1.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local images = mgpu.rand { 8, 16, 16, 3 }
 --     local layer = L.RandomContrast { 0.5, value_range = { 0, 1 } }
@@ -80,18 +79,17 @@ M.RandomContrast = RandomContrast
 --- batch.
 -- At inference, and where images have fewer rows or columns: the largest part in the middle with the aspect height :
 -- width, resized (bilinear).
--- x {batch, rows, columns, channels} -> {batch, height, width, channels}, floating.
+-- x {batch, rows, columns, channels} or one image -> {batch, height, width, channels}, floating.
 -- Example:
 --     local crop = L.RandomCrop { 24, 24 }
 --     print(unpack(crop(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 24 24 3
-local RandomCrop = Layer:extend("RandomCrop", { positional = 2,
+local RandomCrop = image_parts.layer("RandomCrop", { positional = 2,
   { "height", "integer", min = 1, required = true },
   { "width", "integer", min = 1, required = true },
   image_parts.seed, images.data_format,
 })
 
-function RandomCrop:build(shape)
-  self:need_rank(shape, 4, "batch, rows, columns, channels")
+function RandomCrop:build()
   self.stream = self:own_stream(self.seed)
 end
 
@@ -106,8 +104,9 @@ local function random_part(self, x, axis, size, count)
   return ops.gather(x, index, { axis = axis })
 end
 
-function RandomCrop:call(x, training)
-  return images.as_last(self, image_parts.in_floats(self, x), function(t)
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function RandomCrop:change(x, training)
+  return images.as_last(self, x, function(t)
     local s, h, w = t:shape(), self.height, self.width
     if not training or s[2] < h or s[3] < w then return image_parts.smart_resize(t, h, w) end
     return random_part(self, random_part(self, t, 2, s[2], h), 3, s[3], w)
@@ -121,7 +120,7 @@ M.RandomCrop = RandomCrop
 --- RandomFlip {mode = "horizontal_and_vertical", seed =, data_format =}: flips images in training, each with
 --- probability 1/2.
 -- mode: "horizontal", "vertical", or both, which are chosen independently (Keras 3 does both or neither).
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local images = mgpu.tensor { 0, 1 }:reshape { 1, 1, 2, 1 }:broadcast_to { 1000, 1, 2, 1 }
 --     local flipped = L.RandomFlip { "horizontal" } (images, { training = true })
@@ -195,7 +194,7 @@ end
 -- Moves images in training, each by its own share of the rows (down) and columns (to the right).
 -- height_factor, width_factor: {lower, upper} from -1 to 1, or a number v for {-v, v}. fill_mode: what comes in:
 -- "reflect", "wrap", "constant" (fill_value = 0) or "nearest". interpolation: "bilinear" or "nearest"; seed.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     -- always half a width to the right
 --     local move = L.RandomTranslation { { 0, 0 }, { 0.5, 0.5 }, fill_mode = "constant" }
@@ -228,7 +227,7 @@ M.RandomTranslation = RandomTranslation
 -- Turns images about their centers in training, each by its own angle.
 -- factor: a share of a full turn, {lower, upper} from -1 to 1, or a number v for {-v, v}; positive turns go
 -- counterclockwise. fill_mode and interpolation as in RandomTranslation.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local turn = L.RandomRotation { { 0.25, 0.25 } } -- always a quarter turn
 --     print(turn(mgpu.arange(4):reshape { 1, 2, 2, 1 }, { training = true }):round():reshape { 2, 2 })
@@ -263,7 +262,7 @@ M.RandomRotation = RandomRotation
 -- (x + a y, y + b x).
 -- x_factor for a, y_factor for b: {lower, upper} from 0 to 1, or a number v for {-v, v}. interpolation, fill_mode,
 -- fill_value = 0, data_format and seed as in RandomTranslation.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local shear = L.RandomShear { { 0, 0.2 }, fill_mode = "constant" }
 --     print(unpack(shear(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 32 32 3
@@ -298,7 +297,7 @@ M.RandomShear = RandomShear
 -- height_factor: {lower, upper} from -1 to 1, or a number v for {-v, v}: 0.2 shows 120 % of the rows.
 -- width_factor: the same for the columns; nil: as for the rows. fill_mode, interpolation, fill_value, data_format as
 -- in RandomTranslation.
--- x {batch, rows, columns, channels} -> the same shape, floating. At inference it does nothing.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating. At inference it does nothing.
 -- Example:
 --     local augment = mgpu.Sequential { L.RandomFlip { "horizontal" }, L.RandomZoom { 0.2 } }
 --     print(unpack(augment(mgpu.rand { 8, 32, 32, 3 }, { training = true }):shape()))  --> 8 32 32 3
