@@ -5,6 +5,9 @@ A range of one point, [0.3, 0.3], leaves nothing to chance.
 
 import keras
 import numpy as np
+import scipy.ndimage
+import tensorflow as tf
+from keras.src.backend.tensorflow import image as tf_image
 
 import hashed
 
@@ -38,6 +41,12 @@ OPTIONS = {
         {"factor": [1, 1], "scale": [1, 1], "fill_value": 300}, {"factor": [0, 0]}, {"scale": 0},
         {"factor": [1, 1], "scale": [1, 1], "fill_value": [0.5, 0.25, 2], "value_range": [0, 1]}],
     "RandomShear": [{}, FIRST],
+    "RandomGaussianBlur": [
+        {"factor": [1, 1], "sigma": [0.7, 0.7]}, {"factor": [1, 1], "kernel_size": 5, "sigma": [1, 1], **FIRST},
+        {"factor": [1, 1], "kernel_size": [3, 3], "sigma": [0.4, 0.4], "value_range": [0, 1]}, {"sigma": [0, 0]},
+        {"factor": [1, 1], "kernel_size": 7, "sigma": [1, 1], "value_range": [-255, 100]}],
+    "RandomPerspective": [{"factor": [0, 0]}, {"factor": [1, 1], "scale": 0}, {"factor": 0, **FIRST}],
+    "RandomElasticTransform": [{"factor": [0, 0], "value_range": [0, 1]}, {"factor": [1, 1], "scale": 0}],
     "RandomHue": [{"factor": [1, 1]}, {"factor": 0, "value_range": [0, 1]},
                   {"factor": [1, 1], "value_range": [-255, 255], "data_format": "channels_first"}],
     "RandomSharpness": [{"factor": [0, 0]}, {"factor": [0.9, 0.9]}, {"factor": [0.3, 0.3], "value_range": [0, 1]},
@@ -89,6 +98,43 @@ def _sheared(options):
             "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32")}
 
 
+# Factors of the corners of three images; each corner's x, then y.
+TILTS = [[[1.2, 0.7], [0.8, 1], [1, 1.3], [1.1, 0.9]], [[1, 1], [1, 1], [1, 1], [0.6, 0.55]],
+         [[0.5, 1.5], [1.25, 0.75], [0.9, 0.8], [1.3, 1.4]]]
+
+
+def _tilted(options):
+    layer = keras.layers.RandomPerspective(**options)
+    shape = [SIZE[0], SIZE[3], SIZE[1], SIZE[2]] if "data_format" in options else SIZE
+    width, height = SIZE[2] - 1, SIZE[1] - 1
+    corners = np.float32([[0, 0], [width, 0], [0, height], [width, height]])[None].repeat(3, 0)
+    drawn = {"apply_perspective": np.array([True, True, True]), "start_points": corners,
+             "end_points": corners * np.float32(TILTS), "input_shape": shape}
+    return {"options": options, "size": shape,
+            "output": np.asarray(layer.transform_images(pixels(shape, 255), drawn), "float32")}
+
+
+BENT = [2, 21, 22, 1]  # with this scale, the kernel is as long on TensorFlow as it is on JAX
+NOISE, BEND = 81, 0.97
+
+
+def _bent(options):
+    layer = keras.layers.RandomElasticTransform(**options)
+    shape = [BENT[0], BENT[3], BENT[1], BENT[2]] if "data_format" in options else BENT
+    noise = (4 * hashed.array(BENT[:3], NOISE)).astype("float32")
+    drawn = {"apply_transform": np.array([True, True]), "distortion_factor": np.float32(BEND), "seed": 1}
+    kept = tf.random.stateless_normal, tf_image.map_coordinates
+    tf.random.stateless_normal = lambda shape, **_: tf.constant(noise)
+    mode = layer.fill_mode
+    if mode in ("reflect", "mirror"):  # TensorFlow takes wrong pixels outside with the one, and refuses the other
+        layer.fill_mode = "reflect"
+        tf_image.map_coordinates = lambda x, places, order, **_: scipy.ndimage.map_coordinates(
+            x, places, order=order, mode=mode).astype("float32")
+    y = layer._transform_images(tf.constant(pixels(shape, 255)), drawn, layer.interpolation)
+    tf.random.stateless_normal, tf_image.map_coordinates = kept
+    return {"options": options, "size": shape, "output": np.asarray(y, "float32")}
+
+
 PAIRS = [[1, 4], [2, 6], [3, 10], [7, 9], [9, 9]]  # of layers that draw nothing from a range of one point
 
 
@@ -122,6 +168,12 @@ def image_layers():
             "augmented": [_augmented(pair) for pair in PAIRS],
             "order": ORDER, "weights": WEIGHTS,
             "mixed": [_mixed("MixUp", {}), _mixed("CutMix", {}), _mixed("CutMix", FIRST)],
+            "tilts": TILTS, "tilted": [_tilted({"fill_value": 7}), _tilted({"interpolation": "nearest"}), _tilted(FIRST)],
+            "bend": BEND, "noise": {"salt": NOISE, "scale": 4, "shape": BENT[:3]},
+            "bent": [_bent({"fill_mode": mode, "fill_value": 9}) for mode in
+                     ("reflect", "mirror", "wrap", "constant", "nearest")] + [
+                         _bent({"interpolation": "nearest", "fill_mode": "constant"}),
+                         _bent({"fill_mode": "wrap", "value_range": [50, 200], **FIRST})],
             "boxes": BOXES, "erased": [_erased({}), _erased(FIRST)], "shears": SHEARS,
             "sheared": [_sheared({"fill_mode": mode, "fill_value": 5}) for mode in
                         ("reflect", "wrap", "constant", "nearest")] + [_sheared({"interpolation": "nearest"}),
@@ -132,5 +184,6 @@ SETS = {"image_layers": (image_layers, """
 Images are floor(unit * 256) of hash.lua with this salt, float32, divided by 255 where `unit` is true. cases: what the
 layer with these options returns for images of this size in training; given: what it makes of them with these numbers in place of drawn ones.
 erased: RandomErasing with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
-factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the layers, from 0, of the
+factors in shears, across, then down; tilted: RandomPerspective with the
+factors in tilts; bent: RandomElasticTransform with the scale bend and this noise; augmented: RandAugment with the factor {0.3, 0.3} by the layers, from 0, of the
 pair; mixed: images and one-hot labels mixed with those in the order, MixUp by the weights, CutMix in the boxes.""")}

@@ -6,9 +6,10 @@
 -- true. cases: what the layer with these options returns for images of this size in training;
 -- given: what it makes of them with these numbers in place of drawn ones. erased: RandomErasing
 -- with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
--- factors in shears, across, then down; augmented: RandAugment with the factor {0.3, 0.3} by the
--- layers, from 0, of the pair; mixed: images and one-hot labels mixed with those in the order,
--- MixUp by the weights, CutMix in the boxes.
+-- factors in shears, across, then down; tilted: RandomPerspective with the factors in tilts; bent:
+-- RandomElasticTransform with the scale bend and this noise; augmented: RandAugment with the factor
+-- {0.3, 0.3} by the layers, from 0, of the pair; mixed: images and one-hot labels mixed with those
+-- in the order, MixUp by the weights, CutMix in the boxes.
 return {
   salt = 80,
   cases = {
@@ -59,6 +60,25 @@ return {
       value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
     { layer = "RandomShear", options = {}, size = { 3, 5, 4, 3 }, unit = false },
     { layer = "RandomShear", options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 }, unit = false },
+    { layer = "RandomGaussianBlur", options = { factor = { 1, 1 }, sigma = { 0.7, 0.7 } }, size = { 3, 5, 4, 3 },
+      unit = false },
+    { layer = "RandomGaussianBlur",
+      options = { factor = { 1, 1 }, kernel_size = 5, sigma = { 1, 1 }, data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
+    { layer = "RandomGaussianBlur", options = { factor = { 1, 1 }, kernel_size = { 3, 3 }, sigma = { 0.4, 0.4 },
+      value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
+    { layer = "RandomGaussianBlur", options = { sigma = { 0, 0 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomGaussianBlur",
+      options = { factor = { 1, 1 }, kernel_size = 7, sigma = { 1, 1 }, value_range = { -255, 100 } },
+      size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomPerspective", options = { factor = { 0, 0 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomPerspective", options = { factor = { 1, 1 }, scale = 0 }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "RandomPerspective", options = { factor = 0, data_format = "channels_first" }, size = { 3, 3, 5, 4 },
+      unit = false },
+    { layer = "RandomElasticTransform", options = { factor = { 0, 0 }, value_range = { 0, 1 } },
+      size = { 3, 5, 4, 3 }, unit = true },
+    { layer = "RandomElasticTransform", options = { factor = { 1, 1 }, scale = 0 }, size = { 3, 5, 4, 3 },
+      unit = false },
     { layer = "RandomHue", options = { factor = { 1, 1 } }, size = { 3, 5, 4, 3 }, unit = false },
     { layer = "RandomHue", options = { factor = 0, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
     { layer = "RandomHue",
@@ -89,6 +109,25 @@ return {
     { layer = "MixUp", options = {}, size = { 3, 5, 4, 3 } },
     { layer = "CutMix", options = {}, size = { 3, 5, 4, 3 } },
     { layer = "CutMix", options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 } },
+  },
+  tilts = { { { 1.2, 0.7 }, { 0.8, 1 }, { 1, 1.3 }, { 1.1, 0.9 } }, { { 1, 1 }, { 1, 1 }, { 1, 1 }, { 0.6, 0.55 } },
+    { { 0.5, 1.5 }, { 1.25, 0.75 }, { 0.9, 0.8 }, { 1.3, 1.4 } } },
+  tilted = {
+    { options = { fill_value = 7 }, size = { 3, 5, 4, 3 } },
+    { options = { interpolation = "nearest" }, size = { 3, 5, 4, 3 } },
+    { options = { data_format = "channels_first" }, size = { 3, 3, 5, 4 } },
+  },
+  bend = 0.97,
+  noise = { salt = 81, scale = 4, shape = { 2, 21, 22 } },
+  bent = {
+    { options = { fill_mode = "reflect", fill_value = 9 }, size = { 2, 21, 22, 1 } },
+    { options = { fill_mode = "mirror", fill_value = 9 }, size = { 2, 21, 22, 1 } },
+    { options = { fill_mode = "wrap", fill_value = 9 }, size = { 2, 21, 22, 1 } },
+    { options = { fill_mode = "constant", fill_value = 9 }, size = { 2, 21, 22, 1 } },
+    { options = { fill_mode = "nearest", fill_value = 9 }, size = { 2, 21, 22, 1 } },
+    { options = { interpolation = "nearest", fill_mode = "constant" }, size = { 2, 21, 22, 1 } },
+    { options = { fill_mode = "wrap", value_range = { 50, 200 }, data_format = "channels_first" },
+      size = { 2, 1, 21, 22 } },
   },
   boxes = { { 0, 1.5, 2 }, { 2.5, 4, 2 }, { 1, 0.25, 0 }, { 2, 5, 3 } },
   erased = {

@@ -152,13 +152,15 @@ end)
 
 -- ---- one image ----------------------------------------------------------------------------------
 
--- Every layer of this kind, with options under which it draws nothing.
+-- Every layer of this kind, with options under which it draws the same for the same seed.
 local SURE = {
   AutoContrast = {}, CenterCrop = { 3, 2 }, CutMix = { seed = 1 }, Equalization = {}, MixUp = { seed = 1 },
   RandAugment = { seed = 1 }, RandomBrightness = { { 0.1, 0.1 } }, RandomColorDegeneration = { { 0.3, 0.3 } },
   RandomColorJitter = { contrast_factor = 0 }, RandomContrast = { { 0, 0 } }, RandomCrop = { 9, 3 },
-  RandomErasing = { { 1, 1 }, { 1, 1 }, fill_value = 3 }, RandomFlip = { seed = 1 }, RandomGrayscale = { 1 },
-  RandomHue = { { 0, 0 } }, RandomInvert = { { 1, 1 } }, RandomPosterization = { { 2, 2 } },
+  RandomElasticTransform = { seed = 1 }, RandomErasing = { { 1, 1 }, { 1, 1 }, fill_value = 3 },
+  RandomFlip = { seed = 1 }, RandomGaussianBlur = { seed = 1 }, RandomGrayscale = { 1 },
+  RandomHue = { { 0, 0 } }, RandomInvert = { { 1, 1 } }, RandomPerspective = { seed = 1 },
+  RandomPosterization = { { 2, 2 } },
   RandomRotation = { { 0.1, 0.1 } }, RandomSaturation = { { 0.3, 0.3 } }, RandomSharpness = { { 0.9, 0.9 } },
   RandomShear = {}, RandomTranslation = { { 0.2, 0.2 }, { 0.1, 0.1 } }, RandomZoom = { { 0.2, 0.2 } },
   Resizing = { 7, 3, interpolation = "lanczos3" }, Solarization = {},

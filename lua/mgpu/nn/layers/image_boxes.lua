@@ -58,8 +58,7 @@ local RandomErasing = image_parts.extend("RandomErasing", { positional = 2,
   local function share() return image_parts.uniform(layer, n, layer.areas):sqrt() end
   local across = { M.draw_span(layer, n, shape[columns], share()) }
   local down = { M.draw_span(layer, n, shape[rows], share()) }
-  local chosen = ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
-  return chosen, across, down
+  return image_parts.chosen(layer, n), across, down
 end)
 
 function RandomErasing:init()
@@ -101,8 +100,7 @@ end
 --- layer:transform(x, chosen, across, down) -> x with a box filled where the bool {batch} is true. across, down:
 --- {first, last}, in pixels, {batch} each: pixels from the first to before the last.
 function RandomErasing:transform(x, chosen, across, down)
-  local erased = ops.logical_and(M.inside_boxes(self, x, across, down), chosen:reshape { x:shape()[1], 1, 1, 1 })
-  return ops.where(erased, filling(self, x), x)
+  return image_parts.pick(chosen, ops.where(M.inside_boxes(self, x, across, down), filling(self, x), x), x)
 end
 
 M.RandomErasing = RandomErasing

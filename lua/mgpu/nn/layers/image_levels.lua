@@ -112,9 +112,7 @@ M.Equalization = Equalization
 --     --> {255, 200,   0}
 local RandomInvert = image_parts.extend("RandomInvert", { positional = 1,
   { "factor", "number|table", default = 1 }, image_parts.value_range, image_parts.seed, images.data_format,
-}, function(layer, n)
-  return ops.lt(image_parts.uniform(layer, n, { 0, 1 }), image_parts.uniform(layer, n, layer.span))
-end)
+}, image_parts.chosen)
 
 function RandomInvert:init()
   self.span = image_parts.range(self, "factor", 0, 1)
@@ -123,7 +121,7 @@ end
 
 --- layer:transform(x, chosen) -> x, inverted where the bool {batch} is true.
 function RandomInvert:transform(x, chosen)
-  return ops.where(ops.reshape(chosen, { shape = { x:shape()[1], 1, 1, 1 } }), self.values[2] - x, x)
+  return image_parts.pick(chosen, self.values[2] - x, x)
 end
 
 M.RandomInvert = RandomInvert

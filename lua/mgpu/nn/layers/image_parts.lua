@@ -111,6 +111,14 @@ function M.uniform(layer, n, range)
     stream = layer.stream }
 end
 
+--- chosen(layer, n) -> bool {n}: true for each image with a probability that it draws from the range layer.span.
+function M.chosen(layer, n)
+  return core.ops.lt(M.uniform(layer, n, { 0, 1 }), M.uniform(layer, n, layer.span))
+end
+
+--- pick(chosen, y, x) -> y for the images whose bool in chosen {n} is true, x for the others.
+function M.pick(chosen, y, x) return core.ops.where(chosen:reshape { chosen:shape()[1], 1, 1, 1 }, y, x) end
+
 --- each(x, numbers) -> numbers {n} as {n, 1, 1, 1} in the dtype of x, to broadcast against images.
 function M.each(x, numbers)
   return core.ops.reshape(core.ops.cast(numbers, { dtype = x:dtype() }), { shape = { numbers:shape()[1], 1, 1, 1 } })

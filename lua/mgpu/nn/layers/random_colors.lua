@@ -58,7 +58,7 @@ RandomGrayscale.check = need_colors_or_gray
 
 --- layer:transform(x, chosen) -> x, gray where the bool {batch} is true.
 function RandomGrayscale:transform(x, chosen)
-  return ops.where(ops.reshape(chosen, { shape = { x:shape()[1], 1, 1, 1 } }), gray_of(self, x), x)
+  return image_parts.pick(chosen, gray_of(self, x), x)
 end
 
 M.RandomGrayscale = RandomGrayscale

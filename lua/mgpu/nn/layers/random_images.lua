@@ -4,6 +4,7 @@
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local image_parts = require "mgpu.nn.layers.image_parts"
+local image_points = require "mgpu.nn.layers.image_points"
 local images = require "mgpu.nn.layers.images"
 
 local ops = core.ops
@@ -137,10 +138,7 @@ local RandomFlip = image_parts.extend("RandomFlip", { positional = 1,
   return image_parts.uniform(layer, n, unit):lt(0.5), image_parts.uniform(layer, n, unit):lt(0.5)
 end)
 
-local function flipped(x, chosen, axis)
-  local mask = core.ops.reshape(chosen, { shape = { chosen:shape()[1], 1, 1, 1 } })
-  return core.ops.where(mask, core.ops.reverse(x, { axis = axis }), x)
-end
+local function flipped(x, chosen, axis) return image_parts.pick(chosen, core.ops.reverse(x, { axis = axis }), x) end
 
 --- layer:transform(x, horizontal, vertical) -> x with the images flipped for which the bool {batch} is true.
 function RandomFlip:transform(x, horizontal, vertical)
@@ -172,22 +170,6 @@ local function sizes_of(layer, shape)
   return shape[rows], shape[columns]
 end
 
--- RETURNS x read at (a x + b y + c, d x + e y + f), with entries {a, b, c, d, e, f}, each a number or {n} of a number
--- for each image.
-local function read_affine(layer, x, n, entries)
-  local columns = {}
-  for i = 1, 8 do
-    local v = entries[i] or 0
-    columns[i] = type(v) == "number" and ops.full({ n, 1 }, v, "float32") or ops.reshape(v, { shape = { n, 1 } })
-  end
-  local map = ops.concat(columns, { axis = 2 })
-  return images.as_last(layer, x, function(t)
-    local y = ops.affine_transform(t, map, { interpolation = layer.interpolation, fill_mode = layer.fill_mode,
-      fill_value = layer.fill_value })
-    return y:dtype() == t:dtype() and y or ops.cast(y, { dtype = t:dtype() })
-  end)
-end
-
 -- ---- RandomTranslation --------------------------------------------------------------------------
 
 --- RandomTranslation {height_factor, width_factor, fill_mode = "reflect", interpolation = "bilinear", ...}
@@ -216,7 +198,7 @@ end
 
 --- layer:transform(x, down, right) -> x with each image moved by these numbers of pixels, {batch} each.
 function RandomTranslation:transform(x, down, right)
-  return read_affine(self, x, x:shape()[1], { 1, 0, -right, 0, 1, -down })
+  return image_points.read_map(self, x, { 1, 0, -right, 0, 1, -down })
 end
 
 M.RandomTranslation = RandomTranslation
@@ -249,7 +231,7 @@ function RandomRotation:transform(x, angles)
   local cx, cy = (columns - 1) / 2, (rows - 1) / 2
   local radians = angles * (math.pi / 180)
   local cos, sin = radians:cos(), radians:sin()
-  return read_affine(self, x, x:shape()[1],
+  return image_points.read_map(self, x,
     { cos, -sin, sin * cy - cos * cx + cx, sin, cos, cy - sin * cx - cos * cy })
 end
 
@@ -285,7 +267,7 @@ function RandomShear:init() self.across, self.down = both_sides(self, "x_factor"
 
 --- layer:transform(x, across, down) -> x with each image slanted by these factors, {batch} each.
 function RandomShear:transform(x, across, down)
-  return read_affine(self, x, x:shape()[1], { 1, across, 0, down, 1, 0 })
+  return image_points.read_map(self, x, { 1, across, 0, down, 1, 0 })
 end
 
 M.RandomShear = RandomShear
@@ -323,7 +305,7 @@ end
 --- {batch} each.
 function RandomZoom:transform(x, rows, columns)
   local h, w = sizes_of(self, x:shape())
-  return read_affine(self, x, x:shape()[1],
+  return image_points.read_map(self, x,
     { columns, 0, (1 - columns) * ((w - 1) / 2), 0, rows, (1 - rows) * ((h - 1) / 2) })
 end
 
