@@ -1,10 +1,9 @@
 --- Tables in which reading an unknown field raises an error that suggests the nearest known name.
 --
 -- strict(kind, t)               makes the table `t` strict.
--- strict.lazy(kind, folder, t, later, aliases)  RETURNS a strict table whose field X is loaded on first use: it is what
+-- strict.lazy(kind, folder, t, aliases)  RETURNS a strict table whose field X is loaded on first use: it is what
 --                               require(folder .. "." .. t[X]) returns, or the field X of that if the file defines
---                               several; t[X] = "file:Y" means the field Y. `later`: an array of names that are planned
---                               but not built; reading one says so. `aliases`: other names -> names.
+--                               several; t[X] = "file:Y" means the field Y. `aliases`: other names -> names.
 --                               Calling the table RETURNS the sorted field names.
 --                               Its metatable has the fields folder and files, the file of each name, for the
 --                               documentation.
@@ -26,19 +25,15 @@ local function fail_unknown(what, name, names, kind)
   core.fail("usage", ("%s %q%s"):format(what, tostring(name), hint))
 end
 
---- lazy(kind, folder, t, later, aliases): see the top.
-function M.lazy(kind, folder, t, later, aliases)
-  local names, planned, files, fields = sorted_keys(t), {}, {}, {}
+--- lazy(kind, folder, t, aliases): see the top.
+function M.lazy(kind, folder, t, aliases)
+  local names, files, fields = sorted_keys(t), {}, {}
   for name, entry in pairs(t) do
     local file, field = entry:match "^(.*):(.*)$"
     files[name], fields[name] = file or entry, field or name
   end
-  for _, name in ipairs(later or {}) do planned[name] = true end
   return setmetatable({}, {
     __index = function(self, name)
-      if planned[name] then
-        core.fail("unsupported", ("mgpulua has no %s %s yet"):format(kind, name))
-      end
       if aliases and aliases[name] then return self[aliases[name]] end
       if not files[name] then fail_unknown("unknown " .. kind, name, names, kind) end
       local value = require(folder .. "." .. files[name])

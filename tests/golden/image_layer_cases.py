@@ -26,6 +26,9 @@ def pixels(shape, most):
 OPTIONS = {
     "AutoContrast": [{}, UNIT, FIRST, {"value_range": [-255, 510]}],
     "Equalization": [{}, UNIT, FIRST, {"bins": 7}, {"bins": 300, "value_range": [-255, 255]}],
+    "ContrastLimitedAdaptiveHistogramEqualization": [
+        {}, {"tile_grid_size": [2, 2], "clip_limit": 40}, {"tile_grid_size": [1, 3], "clip_limit": 0, **UNIT},
+        {"tile_grid_size": [3, 2], "value_range": [-255, 510]}, FIRST],
     "RandomInvert": [{"factor": [1, 1]}, {"factor": [1, 1], "value_range": [0, 1]}, {"factor": [0, 0]}],
     "RandomPosterization": [{"factor": [3, 3]}, {"factor": 1}, {"factor": [8, 8]},
                             {"factor": [5, 5], "value_range": [0, 1]}, {"factor": [2, 2], "value_range": [-255, 255]}],
@@ -146,6 +149,25 @@ def _augmented(pair):
     return {"size": SIZE, "layers": pair, "output": np.asarray(layer.transform_images(x, drawn), "float32")}
 
 
+# AugMix's layers, those that draw nothing from a range of one point, by their places in AUGMENT_LAYERS_ALL; 11: none.
+CHAINS = [[1, 11, 7], [3, 5, 2], [8, 6, 11]]
+ALL = ["random_shear", "random_translation", "random_rotation", "random_posterization", "solarization",
+       "auto_contrast", "equalization", "random_brightness", "random_color_degeneration", "random_contrast",
+       "random_sharpness"]
+CHAIN_WEIGHTS, OWN_WEIGHT = [0.2, 0.5, 0.3], 0.4
+
+
+def _mixed_chains(options):
+    layer = keras.layers.AugMix(factor=(0.3, 0.3), **options)
+    x = pixels(SIZE, options.get("value_range", [0, 255])[1])
+    chains = [[{"layer_name": ALL[i], "transformation": getattr(layer, ALL[i]).get_random_transformation(x)}
+               for i in chain if i < len(layer._augment_layers)] for chain in CHAINS]
+    drawn = {"chain_mixing_weights": np.float32(CHAIN_WEIGHTS), "weight_sample": np.float32(OWN_WEIGHT),
+             "chain_transforms": chains}
+    return {"options": options, "size": SIZE, "unit": "value_range" in options,
+            "output": np.asarray(layer.transform_images(x, drawn), "float32")}
+
+
 ORDER, WEIGHTS = [2, 0, 1], [0.25, 1, 0.6]
 
 
@@ -166,6 +188,8 @@ def image_layers():
                                     for options in list_],
             "given": [_given(name, numbers) for name, numbers in GIVEN.items()],
             "augmented": [_augmented(pair) for pair in PAIRS],
+            "chains": CHAINS, "chain_weights": CHAIN_WEIGHTS, "own_weight": OWN_WEIGHT,
+            "mixed_chains": [_mixed_chains(o) for o in ({}, UNIT, {"all_ops": False, "interpolation": "nearest"})],
             "order": ORDER, "weights": WEIGHTS,
             "mixed": [_mixed("MixUp", {}), _mixed("CutMix", {}), _mixed("CutMix", FIRST)],
             "tilts": TILTS, "tilted": [_tilted({"fill_value": 7}), _tilted({"interpolation": "nearest"}), _tilted(FIRST)],
@@ -186,4 +210,5 @@ layer with these options returns for images of this size in training; given: wha
 erased: RandomErasing with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
 factors in shears, across, then down; tilted: RandomPerspective with the
 factors in tilts; bent: RandomElasticTransform with the scale bend and this noise; augmented: RandAugment with the factor {0.3, 0.3} by the layers, from 0, of the
-pair; mixed: images and one-hot labels mixed with those in the order, MixUp by the weights, CutMix in the boxes.""")}
+pair; mixed_chains: AugMix with this factor by the layers in chains, from 0, with the weights of the chains and of the
+image itself; mixed: images and one-hot labels mixed with those in the order, MixUp by the weights, CutMix in the boxes.""")}

@@ -8,8 +8,9 @@
 -- with the value 9 in the boxes, first and last across, then down; sheared: RandomShear by the
 -- factors in shears, across, then down; tilted: RandomPerspective with the factors in tilts; bent:
 -- RandomElasticTransform with the scale bend and this noise; augmented: RandAugment with the factor
--- {0.3, 0.3} by the layers, from 0, of the pair; mixed: images and one-hot labels mixed with those
--- in the order, MixUp by the weights, CutMix in the boxes.
+-- {0.3, 0.3} by the layers, from 0, of the pair; mixed_chains: AugMix with this factor by the
+-- layers in chains, from 0, with the weights of the chains and of the image itself; mixed: images
+-- and one-hot labels mixed with those in the order, MixUp by the weights, CutMix in the boxes.
 return {
   salt = 80,
   cases = {
@@ -23,6 +24,16 @@ return {
     { layer = "Equalization", options = { bins = 7 }, size = { 3, 5, 4, 3 }, unit = false },
     { layer = "Equalization", options = { bins = 300, value_range = { -255, 255 } }, size = { 3, 5, 4, 3 },
       unit = false },
+    { layer = "ContrastLimitedAdaptiveHistogramEqualization", options = {}, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "ContrastLimitedAdaptiveHistogramEqualization",
+      options = { tile_grid_size = { 2, 2 }, clip_limit = 40 }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "ContrastLimitedAdaptiveHistogramEqualization",
+      options = { tile_grid_size = { 1, 3 }, clip_limit = 0, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 },
+      unit = true },
+    { layer = "ContrastLimitedAdaptiveHistogramEqualization",
+      options = { tile_grid_size = { 3, 2 }, value_range = { -255, 510 } }, size = { 3, 5, 4, 3 }, unit = false },
+    { layer = "ContrastLimitedAdaptiveHistogramEqualization", options = { data_format = "channels_first" },
+      size = { 3, 3, 5, 4 }, unit = false },
     { layer = "RandomInvert", options = { factor = { 1, 1 } }, size = { 3, 5, 4, 3 }, unit = false },
     { layer = "RandomInvert", options = { factor = { 1, 1 }, value_range = { 0, 1 } }, size = { 3, 5, 4, 3 },
       unit = true },
@@ -102,6 +113,14 @@ return {
     { size = { 3, 5, 4, 3 }, layers = { 3, 10 } },
     { size = { 3, 5, 4, 3 }, layers = { 7, 9 } },
     { size = { 3, 5, 4, 3 }, layers = { 9, 9 } },
+  },
+  chains = { { 1, 11, 7 }, { 3, 5, 2 }, { 8, 6, 11 } },
+  chain_weights = { 0.2, 0.5, 0.3 },
+  own_weight = 0.4,
+  mixed_chains = {
+    { options = {}, size = { 3, 5, 4, 3 }, unit = false },
+    { options = { value_range = { 0, 1 } }, size = { 3, 5, 4, 3 }, unit = true },
+    { options = { all_ops = false, interpolation = "nearest" }, size = { 3, 5, 4, 3 }, unit = false },
   },
   order = { 2, 0, 1 },
   weights = { 0.25, 1, 0.6 },

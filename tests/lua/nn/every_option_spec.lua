@@ -16,6 +16,7 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   equation = "ab,bc->ac", output_shape = 4, num_heads = 2, key_dim = 3, head_dim = 3, num_query_heads = 4,
   num_key_value_heads = 2, n = 2, output_size = 2, op = "Negative", arguments = { x = { input = 1 } },
   cell = mgpu.layers.GRUCell { 2 }, cells = { mgpu.layers.GRUCell { 2 } }, layer = mgpu.layers.GRU { 2 },
+  layers = { mgpu.layers.Rescaling { 2 } }, max_number = 3,
   num_tokens = 4, num_bins = 3, optimizer_map = function() end, default_optimizer = "sgd" }
 
 -- A value whose type is none of the declared ones.

@@ -12,7 +12,7 @@ local TRAINING = { training = true }
 -- float32 against float32 in another order, in units of the width of values: some roundings of 2^-24
 local NEAR = 2e-6
 -- Layers that change images at inference, too.
-local ALWAYS = { AutoContrast = true }
+local ALWAYS = { AutoContrast = true, ContrastLimitedAdaptiveHistogramEqualization = true }
 
 local function pixels(shape, unit)
   return comparing.ids(shape, golden.salt, 256):to "float32" / (unit and 255 or 1)
@@ -154,7 +154,8 @@ end)
 
 -- Every layer of this kind, with options under which it draws the same for the same seed.
 local SURE = {
-  AutoContrast = {}, CenterCrop = { 3, 2 }, CutMix = { seed = 1 }, Equalization = {}, MixUp = { seed = 1 },
+  AugMix = { seed = 1 }, AutoContrast = {}, CenterCrop = { 3, 2 },
+  ContrastLimitedAdaptiveHistogramEqualization = {}, CutMix = { seed = 1 }, Equalization = {}, MixUp = { seed = 1 },
   RandAugment = { seed = 1 }, RandomBrightness = { { 0.1, 0.1 } }, RandomColorDegeneration = { { 0.3, 0.3 } },
   RandomColorJitter = { contrast_factor = 0 }, RandomContrast = { { 0, 0 } }, RandomCrop = { 9, 3 },
   RandomElasticTransform = { seed = 1 }, RandomErasing = { { 1, 1 }, { 1, 1 }, fill_value = 3 },
@@ -359,9 +360,10 @@ end)
 test("layers of colors check the channels in training, at inference, and in a model before any data", function()
   local need = { RandomSaturation = "images need 3 channels, got 4", RandomHue = "images need 3 channels, got 4",
     RandomColorDegeneration = "images need 1 or 3 channels, got 4", RandomGrayscale = "images need 1 or 3 channels",
-    RandAugment = "images need 1 or 3 channels, got 4", RandomColorJitter = "images need 3 channels, got 4",
+    RandAugment = "images need 1 or 3 channels, got 4",
+    AugMix = "images need 1 or 3 channels, got 4", RandomColorJitter = "images need 3 channels, got 4",
     RandomErasing = "a fill_value of three numbers needs 3 channels, got 4" }
-  local options = { RandAugment = {}, RandomColorJitter = { hue_factor = 0.1 },
+  local options = { RandAugment = {}, AugMix = {}, RandomColorJitter = { hue_factor = 0.1 },
     RandomErasing = { fill_value = { 1, 2, 3 } } }
   for name, message in pairs(need) do
     local function refused(fn) check.raises(fn, message, "usage") end

@@ -1,6 +1,6 @@
--- Models of attention, normalizations, 1-D and 3-D layers and wrappers: files of Keras 2.15 and 3.15 are loaded,
--- predict and train as in Keras, also on several devices, and are written and read again. The files are written by
--- tests/golden/make_layer_models.py. MGPU_KEEP=FOLDER keeps the written files there, for Keras to load.
+-- Models of attention, normalizations, images, 1-D and 3-D layers and wrappers: files of Keras 2.15 and 3.15 are
+-- loaded, predict and train as in Keras, also on several devices, and are written and read again. The files are written
+-- by tests/golden/make_layer_models.py. MGPU_KEEP=FOLDER keeps the written files there, for Keras to load.
 
 local check = require "check"
 local mgpu = require "mgpu"

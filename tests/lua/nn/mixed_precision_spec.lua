@@ -146,6 +146,8 @@ local CASES = {
   RandomElasticTransform = { { value_range = { 0, 1 } }, IMAGE },
   RandomGaussianBlur = { { value_range = { 0, 1 } }, IMAGE },
   RandomShear = { { 0.2, 0.1 }, IMAGE }, RandAugment = { { { 0, 1 } }, COLORS },
+  AugMix = { { { 0, 1 } }, COLORS }, ContrastLimitedAdaptiveHistogramEqualization = { { { 0, 1 } }, IMAGE },
+  MaxNumBoundingBoxes = { { 2 }, IMAGE }, Pipeline = { function() return { { L.Dense { 3 } } } end, ROW },
   RandomColorJitter = { { { 0, 1 }, brightness_factor = 0.1, contrast_factor = 0.1, hue_factor = 0.1 }, COLORS },
   AutoContrast = { { value_range = { 0, 1 } }, IMAGE }, Equalization = { { { 0, 1 } }, IMAGE },
   RandomInvert = { { value_range = { 0, 1 } }, IMAGE }, RandomPosterization = { { 4, value_range = { 0, 1 } }, IMAGE },

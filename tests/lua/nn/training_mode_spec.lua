@@ -218,6 +218,8 @@ local RANDOM = {
   RandomElasticTransform = { { value_range = { 0, 1 } }, IMAGE },
   RandomGaussianBlur = { { value_range = { 0, 1 } }, IMAGE },
   RandAugment = { { value_range = { 0, 1 }, num_ops = 3 }, { 4, 4, 3 } },
+  AugMix = { { value_range = { 0, 1 } }, { 4, 4, 3 } },
+  Pipeline = { { layers = { { class_name = "Dropout", config = { rate = 0.5 } } } }, { 30 } },
   Solarization = { { addition_factor = { 0, 0.5 }, value_range = { 0, 1 } }, IMAGE },
   Equalization = { { value_range = { 0, 1 } }, IMAGE }, RandomInvert = { { value_range = { 0, 1 } }, IMAGE },
   RandomPosterization = { { factor = 4, value_range = { 0, 1 } }, IMAGE },
@@ -231,7 +233,8 @@ RANDOM.RNN = { { cell = { class_name = "GRUCell", config = { units = 4, dropout 
 RANDOM.TimeDistributed = { { layer = { class_name = "Dropout", config = { rate = 0.5 } } }, { 4, 20 } }
 -- Layers whose call takes the mode and does the same in both; of SpectralNormalization, the inner layer's output.
 local SAME_IN_BOTH = { ReversibleEmbedding = true, SpectralNormalization = true, Lambda = true, CenterCrop = true,
-  Rescaling = true, Resizing = true, AutoContrast = true }
+  Rescaling = true, Resizing = true, AutoContrast = true,
+  ContrastLimitedAdaptiveHistogramEqualization = true }
 -- Layers with several inputs, whose dropout in both modes attention_spec.lua tests.
 for _, name in ipairs { "AdditiveAttention", "Attention", "MultiHeadAttention", "GroupQueryAttention" } do
   SAME_IN_BOTH[name] = true

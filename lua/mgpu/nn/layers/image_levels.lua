@@ -99,6 +99,116 @@ end
 
 M.Equalization = Equalization
 
+-- ---- ContrastLimitedAdaptiveHistogramEqualization -------------------------------------------------
+
+--- ContrastLimitedAdaptiveHistogramEqualization {value_range = {0, 255}, clip_limit = 4, tile_grid_size = {8, 8}, ...}
+-- Spreads the values of each channel over value_range in each part of an image on its own, in training and at
+-- inference (Pizer et al. 1987).
+-- The image is divided into tile_grid_size {rows, columns} tiles, mirrored at the end where they do not fit. A value
+-- becomes the share of its tile's pixels that are not larger, mixed bilinearly from the four nearest tiles. A count of
+-- equal pixels above clip_limit times the average is cut off and given to all values, unless clip_limit is 0.
+-- data_format. No gradient flows to x.
+-- x {batch, rows, columns, channels} or one image -> the same shape, floating.
+-- Example:
+--     local equalize = L.ContrastLimitedAdaptiveHistogramEqualization { tile_grid_size = { 1, 1 }, clip_limit = 0 }
+--     print(equalize(mgpu.tensor { 10, 11, 12, 13 }:reshape { 1, 2, 2, 1 }):round():reshape { 4 })
+--     --> tensor {4} float32 cpu:0
+--     --> { 64, 128, 191, 255}
+local Adaptive = image_parts.layer("ContrastLimitedAdaptiveHistogramEqualization", { positional = 3,
+  image_parts.value_range,
+  { "clip_limit", "number", default = 4 },
+  { "tile_grid_size", "pair", default = { 8, 8 } },
+  images.data_format,
+})
+
+function Adaptive:init() self.values = image_parts.values(self) end
+
+-- Of an axis of `size` pixels in `count` tiles: the pixels of a tile, and the place of each pixel of all tiles, which
+-- mirrors those behind the end.
+local function tiles_of(size, count)
+  local length, places = math.ceil(size / count), {}
+  for i = 0, length * count - 1 do
+    local place = i % (2 * size)
+    places[i + 1] = math.min(place, 2 * size - 1 - place)
+  end
+  return length, places
+end
+
+-- For the pixels of an axis the two nearest of `count` tiles, from 0, and the weight of the second.
+local function nearest_tiles(size, length, count)
+  local first, second, weights = {}, {}, {}
+  for i = 1, size do
+    local at = (i - 1) / length - 0.5
+    local low = math.floor(at)
+    weights[i] = at - low
+    first[i], second[i] = math.max(low, 0), math.min(low + 1, count - 1)
+  end
+  return first, second, weights
+end
+
+-- New values {n, tiles, channels, 256} of the bytes in each tile, from the counts of this shape of `area` pixels each.
+local function spread_limited(counts, area, clip_limit)
+  if clip_limit > 0 then
+    local clipped = counts:minimum(clip_limit * area / 256)
+    counts = clipped + (counts - clipped):sum(4, true) / 256
+  end
+  local sums = ops.cumsum(counts, { axis = 4 })
+  local least = sums:min(4, true)
+  local rest = area - least
+  return ((sums - least) * 255 / ops.where(ops.eq(rest, 0), 1, rest)):clip(0, 255)
+end
+
+-- t {n, rows, columns, channels} of bytes as float32, equalized.
+local function adapted(t, grid, clip_limit)
+  local n, h, w, channels = unpack(t:shape())
+  local device = t:device()
+  local function constant(list, shape, dtype)
+    return core.tensor(list, { dtype = dtype or "int32", device = device }):reshape(shape)
+  end
+  local bytes = ops.cast(t:clip(0, 255), { dtype = "int32" })
+  local of_channel = ops.iota({ channels }, 1, "int32") * 256
+
+  -- where a byte of the tile in row y and column x, for each channel, has its place among the values of an image
+  local function places(values, y, x)
+    return (((y * grid[2] + x) * (channels * 256) + of_channel) + values):reshape { n, -1 }
+  end
+
+  local height, rows = tiles_of(h, grid[1])
+  local width, columns = tiles_of(w, grid[2])
+  local whole = ops.gather(bytes, constant(rows, { #rows }), { axis = 2 })
+  whole = ops.gather(whole, constant(columns, { #columns }), { axis = 3 })
+  local function tile_of(count, length, shape)
+    return ops.floordiv(ops.iota({ count }, 1, "int32"), length):reshape(shape)
+  end
+  local ids = places(whole, tile_of(#rows, height, { #rows, 1, 1 }), tile_of(#columns, width, { #columns, 1 }))
+  local size = grid[1] * grid[2] * channels * 256
+  local counts = ops.scatter_along_axis(ops.full(ids:shape(), 1, "float32"), ids, { axis = 2, size = size })
+  local values = spread_limited(counts:reshape { n, grid[1] * grid[2], channels, 256 }, height * width, clip_limit)
+  values = values:reshape { n, size }
+
+  local top, bottom, down = nearest_tiles(h, height, grid[1])
+  local left, right, across = nearest_tiles(w, width, grid[2])
+  local function values_in(y, x)
+    local found = places(bytes, constant(y, { h, 1, 1 }), constant(x, { w, 1 }))
+    return ops.take_along_axis(values, found, { axis = 2 }):reshape { n, h, w, channels }
+  end
+  local function mixed(a, b, weights) return a * (1 - weights) + b * weights end
+  down, across = constant(down, { h, 1, 1 }, "float32"), constant(across, { w, 1 }, "float32")
+  return mixed(mixed(values_in(top, left), values_in(top, right), across),
+    mixed(values_in(bottom, left), values_in(bottom, right), across), down)
+end
+
+--- layer:change(x, training) -> what call returns for the images x, a batch in the dtype that the layer computes in.
+function Adaptive:change(x)
+  return images.as_last(self, x, function(t)
+    local bytes = stretched(ops.cast(t, { dtype = "float32" }), self.values, BYTES)
+    local y = adapted(bytes, self.tile_grid_size, self.clip_limit)
+    return ops.cast(stretched(y, BYTES, self.values), { dtype = t:dtype() })
+  end)
+end
+
+M.ContrastLimitedAdaptiveHistogramEqualization = Adaptive
+
 -- ---- RandomInvert -------------------------------------------------------------------------------
 
 --- RandomInvert {factor = 1, value_range = {0, 255}, seed =, data_format =}: inverts images in training at random.

@@ -4,20 +4,12 @@
 -- RETURNS the classes by name.
 local core = require "mgpu.core"
 local image_boxes = require "mgpu.nn.layers.image_boxes"
+local image_draws = require "mgpu.nn.layers.image_draws"
 local image_parts = require "mgpu.nn.layers.image_parts"
 local images = require "mgpu.nn.layers.images"
 
 local ops = core.ops
 local M = {}
-
--- RETURNS {n} draws of the beta distribution with both parameters alpha, a number or {1}: the distribution with
--- alpha + 1 (Ulrich 1984), then both of its gamma variables times the power 1 / alpha of a uniform number.
-local function draw_beta(layer, n, alpha)
-  local function uniform() return 1 - image_parts.uniform(layer, n, { 0, 1 }) end -- above 0
-  local radius = (1 - (uniform():log() * (2 / (2 * alpha + 1))):exp()):sqrt()
-  local wide = 0.5 + 0.5 * (uniform() * (2 * math.pi)):cos() * radius
-  return (wide:log() - (1 - wide):log() + (uniform():log() - uniform():log()) / alpha):sigmoid()
-end
 
 -- A random order of n images.
 local function draw_order(layer, n)
@@ -83,7 +75,7 @@ end
 --     print((mixed[2]:sum(2) - 1):abs():max():item() < 1e-6)  --> true
 local MixUp = extend("MixUp", { positional = 1,
   { "alpha", "number", default = 0.2, above = 0 }, images.data_format, image_parts.seed,
-}, function(layer, n) return draw_order(layer, n), draw_beta(layer, n, layer.alpha) end,
+}, function(layer, n) return draw_order(layer, n), image_draws.beta(layer, n, layer.alpha) end,
   function(_, _, _, weights) return weights end)
 
 --- layer:transform(x, order, weights) -> x times the weights, plus x in this order times 1 - weights, {batch} each.
@@ -112,7 +104,7 @@ local CutMix = extend("CutMix", { positional = 1,
 }, function(layer, n, shape)
   local rows, columns = image_parts.axes(layer)
   local alpha = image_parts.uniform(layer, 1, layer.span) + 1e-6
-  local share = (1 - draw_beta(layer, n, alpha)):sqrt()
+  local share = (1 - image_draws.beta(layer, n, alpha)):sqrt()
   return draw_order(layer, n), { image_boxes.draw_span(layer, n, shape[columns], share) },
     { image_boxes.draw_span(layer, n, shape[rows], share) }
 end, function(layer, x, _, across, down)
