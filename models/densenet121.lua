@@ -20,20 +20,20 @@ end
 
 -- Batch normalization NAME_bn, or prefix + "bn", and relu.
 local function norm_relu(x, prefix)
-  x = L.BatchNormalization { axis = classifier.channels_axis(), epsilon = 1.001e-5, name = prefix .. "bn" } (x)
+  x = L.BatchNormalization { axis = images.channels_axis(), epsilon = 1.001e-5, name = prefix .. "bn" } (x)
   return L.Activation { "relu", name = prefix .. "relu" } (x)
 end
 
 local function dense_layer(x, name)
   local y = conv(norm_relu(x, name .. "_0_"), 4 * GROWTH, 1, name .. "_1")
   y = conv(norm_relu(y, name .. "_1_"), GROWTH, 3, name .. "_2")
-  return L.Concatenate { axis = classifier.channels_axis(), name = name .. "_concat" } { x, y }
+  return L.Concatenate { axis = images.channels_axis(), name = name .. "_concat" } { x, y }
 end
 
 -- Half the channels, and half the size.
 local function transition(x, name)
   x = norm_relu(x, name .. "_")
-  local channels = x:shape()[images.is_first {} and 2 or 4]
+  local channels = x:shape()[images.channels_axis()]
   return L.AveragePooling2D { 2, strides = 2, name = name .. "_pool" } (conv(x, math.floor(channels / 2), 1, name))
 end
 

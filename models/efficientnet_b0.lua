@@ -32,7 +32,7 @@ local function conv(x, filters, name, options)
 end
 
 local function norm_swish(x, norm, activation)
-  x = L.BatchNormalization { axis = classifier.channels_axis(), name = norm } (x)
+  x = L.BatchNormalization { axis = images.channels_axis(), name = norm } (x)
   return activation and L.Activation { "silu", name = activation } (x) or x
 end
 
@@ -40,7 +40,7 @@ end
 local function pad(x, size, name)
   local shape, margins, whole = x:shape(), {}, math.floor(size / 2)
   for i = 1, 2 do
-    local n = shape[images.is_first {} and i + 2 or i + 1]
+    local n = shape[images.rows_axis() + i - 1]
     margins[i] = { whole - (n == -1 and 1 or 1 - n % 2), whole }
   end
   return L.ZeroPadding2D { margins, name = name } (x)
@@ -73,7 +73,7 @@ local function block(input, how, name)
 end
 
 local function features(x, chosen)
-  x = L.Normalization { axis = classifier.channels_axis() } (L.Rescaling { 1 / 255 } (x))
+  x = L.Normalization { axis = images.channels_axis() } (L.Rescaling { 1 / 255 } (x))
   x = conv(pad(x, 3, "stem_conv_pad"), 32, "stem_conv", { size = 3, strides = 2, padding = "valid" })
   x = norm_swish(x, "stem_bn", "stem_activation")
   local from, number = 32, 0

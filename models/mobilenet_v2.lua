@@ -25,21 +25,21 @@ local function rounded(n)
 end
 
 local function normalized(x, name)
-  return L.BatchNormalization { axis = classifier.channels_axis(), epsilon = 1e-3, momentum = 0.999, name = name } (x)
+  return L.BatchNormalization { axis = images.channels_axis(), epsilon = 1e-3, momentum = 0.999, name = name } (x)
 end
 
 local function relu6(x, name) return L.ReLU { 6, name = name } (x) end
 
 local function channels_of(x)
   local shape = x:shape()
-  return shape[images.is_first {} and 2 or 4]
+  return shape[images.channels_axis()]
 end
 
 -- Zeros before a 3 x 3 convolution with stride 2, which leave half the size, rounded up.
 local function pad_for_stride(x, name)
   local shape, margins = x:shape(), {}
   for i = 1, 2 do
-    local size = shape[images.is_first {} and i + 2 or i + 1]
+    local size = shape[images.rows_axis() + i - 1]
     margins[i] = { size % 2 == 1 and size ~= -1 and 1 or 0, 1 }
   end
   return L.ZeroPadding2D { margins, name = name } (x)
@@ -78,7 +78,7 @@ return classifier.define {
   name = "mobilenet_v2", mode = "tf",
   options = { { "alpha", "number", default = 1, min = 0.01 } },
   model_name = function(chosen, shape)
-    local rows = shape[images.is_first {} and 2 or 1]
+    local rows = shape[images.rows_axis({}, 3)]
     return ("mobilenetv2_%.2f_%s"):format(chosen.alpha, rows == -1 and "None" or rows)
   end,
   features = features,

@@ -10,7 +10,6 @@
 --     print(unpack(model:predict(mgpu.rand { 1, 32, 32, 3 }):shape())) -- four probabilities for each pixel
 --     --> 1 32 32 4
 local core = require "mgpu.core"
-local classifier = require "mgpu.zoo.classifier"
 local images = require "mgpu.nn.layers.images"
 local mgpu = require "mgpu"
 local options = require "mgpu.options"
@@ -30,7 +29,7 @@ local function check_shape(shape, depth)
     core.fail("usage", ('unet: option "input_shape" must have three sizes, got %d'):format(#shape))
   end
   for i = 1, 2 do
-    local size = shape[images.is_first {} and i + 1 or i]
+    local size = shape[images.rows_axis({}, 3) + i - 1]
     if size ~= -1 and size % 2 ^ depth ~= 0 then
       core.fail("usage", ("unet: with depth %d the size of the images must be a multiple of %d, got %d"):format(depth,
         2 ^ depth, size))
@@ -45,7 +44,7 @@ local function convolutions(x, filters, name, chosen)
     x = L.Conv2D { filters, 3, padding = "same", use_bias = not chosen.batch_normalization, name = own,
       kernel_initializer = "he_normal" } (x)
     if chosen.batch_normalization then
-      x = L.BatchNormalization { axis = classifier.channels_axis(), name = own .. "_bn" } (x)
+      x = L.BatchNormalization { axis = images.channels_axis(), name = own .. "_bn" } (x)
     end
     x = L.Activation { "relu", name = own .. "_relu" } (x)
   end
@@ -66,12 +65,12 @@ return function(given)
   for level = chosen.depth, 1, -1 do
     local filters, name = chosen.filters * 2 ^ (level - 1), "up" .. level
     x = L.Conv2DTranspose { filters, 2, strides = 2, name = name .. "_transpose" } (x)
-    x = L.Concatenate { axis = classifier.channels_axis(), name = name .. "_concat" } { skips[level], x }
+    x = L.Concatenate { axis = images.channels_axis(), name = name .. "_concat" } { skips[level], x }
     x = convolutions(x, filters, name, chosen)
   end
   x = L.Conv2D { chosen.classes, 1, name = "predictions_conv" } (x)
   if chosen.classes > 1 then
-    x = L.Softmax { axis = classifier.channels_axis(), name = "predictions" } (x)
+    x = L.Softmax { axis = images.channels_axis(), name = "predictions" } (x)
   else
     x = L.Activation { "sigmoid", name = "predictions" } (x)
   end

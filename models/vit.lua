@@ -19,6 +19,7 @@
 local classifier = require "mgpu.zoo.classifier"
 local core = require "mgpu.core"
 local hugging_face = require "mgpu.zoo.hugging_face"
+local images = require "mgpu.nn.layers.images"
 local initializers = require "mgpu.nn.initializers"
 local L = require "mgpu.nn.layers"
 local Layer = require "mgpu.nn.layer"
@@ -53,7 +54,7 @@ end
 
 -- The images x as {batch, patches, width}, and the number of patches.
 local function patches(x, chosen, normal)
-  local shape, first = x:shape(), classifier.channels_axis() == 2
+  local shape, first = x:shape(), images.is_first {}
   local rows, columns = shape[first and 3 or 2], shape[first and 4 or 3]
   if rows % chosen.patch ~= 0 or columns % chosen.patch ~= 0 then
     core.fail("usage", ("vit: images of %d x %d cannot be cut into patches of %d x %d"):format(rows, columns,

@@ -35,9 +35,6 @@ local OPTIONS = {
 
 local SIZE, LEAST = 224, 32 -- of the images by default, and at least
 
---- channels_axis() -> the axis of the channels under the image data format.
-function M.channels_axis() return images.is_first {} and 2 or -1 end
-
 -- Images as {rows, columns, channels} in the image data format.
 local function in_format(rows, columns, channels)
   return images.is_first {} and { channels, rows, columns } or { rows, columns, channels }
@@ -54,7 +51,7 @@ local function input_shape(set, chosen)
     core.fail("usage", ('%s: option "input_shape" must have three sizes, got %d'):format(who, #shape))
   end
   for i = 1, 2 do
-    local size = shape[images.is_first {} and i + 1 or i]
+    local size = shape[images.rows_axis({}, 3) + i - 1]
     local least = set.least or LEAST
     if size ~= -1 and size < least then
       core.fail("usage", ("%s: images must be at least %d x %d, got input_shape {%s}"):format(who, least, least,

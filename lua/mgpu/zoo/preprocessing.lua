@@ -24,7 +24,7 @@ function M.preprocess_input(x, mode, given)
   end
   local chosen = options.check("preprocess_input", OPTIONS, given or {})
   local rank, shape = x:rank(), x:shape()
-  local axis = images.is_first(chosen) and rank - 2 or rank
+  local axis = images.channels_axis(chosen, rank)
   if rank < 3 or shape[axis] ~= 3 then
     core.fail("usage", ("preprocess_input: images need three channels on axis %d, got shape {%s}"):format(axis,
       table.concat(shape, ", ")))

@@ -2,6 +2,7 @@
 --
 -- Source: He, Zhang, Ren & Sun, Deep residual learning for image recognition, 2015.
 local classifier = require "mgpu.zoo.classifier"
+local images = require "mgpu.nn.layers.images"
 local L = require "mgpu.nn.layers"
 
 local M = {}
@@ -13,7 +14,7 @@ local FILTERS = { 64, 128, 256, 512 }
 local function conv_bn(x, name, options, epsilon)
   options.name = name .. "_conv"
   x = L.Conv2D(options)(x)
-  return L.BatchNormalization { axis = classifier.channels_axis(), epsilon = epsilon,
+  return L.BatchNormalization { axis = images.channels_axis(), epsilon = epsilon,
     name = name .. "_bn" } (x)
 end
 

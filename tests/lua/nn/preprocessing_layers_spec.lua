@@ -211,3 +211,17 @@ test("wrong options and inputs are errors that name the layer", function()
     "the layer was built for {None, 4, 4, 3}, got data of shape")
 end)
 
+
+test("a list of Rescaling lies along the channels in both formats, of one image too", function()
+  local x = pixels { 2, 4, 5, 3 }
+  local layer = L.Rescaling { { 1, 2, 3 }, { 0, 1, 2 } }
+  local wanted = layer(x)
+  check.equal(layer(x[1]):totable(), wanted[1]:totable())
+  mgpu.set_image_data_format "channels_first"
+  local ok, message = pcall(function()
+    check.equal(last_axes(layer(first_axes(x))):totable(), wanted:totable())
+    check.equal(layer(first_axes(x)[1]):totable(), first_axes(wanted)[1]:totable())
+  end)
+  mgpu.set_image_data_format "channels_last"
+  if not ok then error(message, 0) end
+end)

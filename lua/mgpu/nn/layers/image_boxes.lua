@@ -91,7 +91,7 @@ local function filling(layer, x)
     fill = ops.full({ 1, 1, 1, 1 }, fill, x:dtype())
   else
     local channels = { 1, 1, 1, 1 }
-    channels[images.channels_axis(layer, 4)] = 3
+    channels[images.channels_axis(layer)] = 3
     fill = core.tensor(fill, { dtype = x:dtype(), device = x:device() }):reshape(channels)
   end
   return fill:clip(layer.values[1], layer.values[2])

@@ -126,7 +126,7 @@ end
 
 --- axes(layer, rank = 4) -> the axes of rows and columns, from 1, of images or of one image.
 function M.axes(layer, rank)
-  local rows = (rank or 4) - (images.is_first(layer) and 1 or 2)
+  local rows = images.rows_axis(layer, rank)
   return rows, rows + 1
 end
 

@@ -11,8 +11,14 @@ M.data_format = { "data_format", "string", values = { "channels_last", "channels
 --- is_first(layer): whether its data are channels_first.
 function M.is_first(layer) return (layer.data_format or M.default_format) == "channels_first" end
 
---- channels_axis(layer, rank) -> the axis of the channels, from 1, of images (rank 4) or of one image (rank 3).
-function M.channels_axis(layer, rank) return M.is_first(layer) and rank - 2 or rank end
+--- channels_axis(layer = {}, rank = 4) -> the axis of the channels, from 1, of images, or with rank 3 of one image;
+--- rows_axis is that of the rows, before the columns. {} stands for the default format.
+function M.channels_axis(layer, rank)
+  rank = rank or 4
+  return M.is_first(layer or {}) and rank - 2 or rank
+end
+
+function M.rows_axis(layer, rank) return (rank or 4) - (M.is_first(layer or {}) and 1 or 2) end
 
 --- to_last(x) -> channels_first x as channels_last; to_first(x) is the inverse.
 function M.to_last(x) return ops.permute(x, { order = { 1, 3, 4, 2 } }) end

@@ -12,8 +12,9 @@ local M = {}
 -- ---- Rescaling ----------------------------------------------------------------------------------
 
 --- Rescaling {scale, offset = 0}: x * scale + offset, in training and at inference.
--- scale and offset: a number, or a list of one for each channel. x of any shape and dtype, integers too -> the same
--- shape, floating. Errors: a list whose length is not the number of channels.
+-- scale and offset: a number, or a list of one for each channel: along the last axis, in the format channels_first
+-- along that before rows and columns. x of any shape and dtype, integers too -> the same shape, floating.
+-- Errors: a list whose length is not the number of channels.
 -- Example:
 --     local pixels = mgpu.tensor({ 0, 51, 255 }, { dtype = "uint8" })
 --     print((L.Rescaling { 1 / 255 } (pixels) * 10):round())
@@ -48,7 +49,7 @@ local function factor(self, name, x)
   local list = self[name]
   if type(list) == "number" then return list end
   local shape = x:shape()
-  local at = images.is_first {} and #shape == 4 and 2 or #shape
+  local at = #shape > 2 and images.channels_axis({}, #shape) or #shape
   if #list ~= shape[at] and #list ~= 1 then
     self:fail("option %q has %d numbers, but the input %s has %d channels", name, #list, self.shape_text(shape),
       shape[at])
