@@ -18,7 +18,7 @@ local may_include = {
   world = { core = true, comm = true },
   device = { core = true, ops = true, comm = true, world = true },
   graph = { core = true, ops = true, device = true, comm = true, world = true },
-  data = { core = true, device = true, io = true },
+  data = { core = true, ops = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
   bind = { core = true, ops = true, world = true, device = true, graph = true, data = true, io = true },
   program = { core = true, world = true, device = true, bind = true },

@@ -8,6 +8,7 @@
 #include "data/transforms/eigen.h"
 #include "device/buffer.h"
 #include "graph/graph.h"
+#include "ops/attrs.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -137,19 +138,17 @@ static const float *whitening(lua_State *L, int64_t *n) {
 /* ---- the table as a spec ---- */
 
 static void read_geometry(lua_State *L, mg_augment_spec *s) {
-    static const char *const methods[] = {
-        [MG_BILINEAR] = "bilinear", [MG_NEAREST] = "nearest", [MG_AREA] = "area", NULL};
+    static const char *const interpolations[] = {
+        [MG_BILINEAR] = "bilinear", [MG_NEAREST] = "nearest", NULL};
     static const char *const fills[] = {[MG_FILL_NEAREST] = "nearest",
                                         [MG_FILL_REFLECT] = "reflect",
                                         [MG_FILL_WRAP] = "wrap",
                                         [MG_FILL_CONSTANT] = "constant",
                                         NULL};
-    s->interpolation = (mg_interpolation)choice(L, "interpolation", methods);
-    if (s->interpolation == MG_AREA)
-        bind_fail(L, MG_USAGE, "augment: interpolation must be bilinear or nearest");
+    s->interpolation = (mg_interpolation)choice(L, "interpolation", interpolations);
     s->fill = (mg_fill)choice(L, "fill_mode", fills);
     s->cval = number(L, "cval", 0);
-    s->resize_method = (mg_interpolation)choice(L, "method", methods);
+    s->resize_kind = choice(L, "method", mg_resize_kinds);
     s->antialias = flag(L, "antialias");
     size(L, "resize", &s->resize_height, &s->resize_width);
     s->resize_fit = flag(L, "crop_to_aspect_ratio")  ? MG_CROP_TO_FIT

@@ -74,6 +74,9 @@ typedef struct mg_resize_attrs {      /* image_resize image_resize_grad */
     int64_t interpolation, antialias; /* enum mg_resize_kind */
 } mg_resize_attrs;
 
+/* The names of enum mg_resize_kind, then NULL. */
+extern const char *const mg_resize_kinds[];
+
 typedef struct mg_transform_attrs { /* affine_transform affine_transform_grad */
     mg_ints size;                   /* rows, columns of the result: 2 entries after inference */
     int64_t interpolation;          /* 0 nearest, 1 bilinear */

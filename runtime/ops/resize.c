@@ -11,9 +11,11 @@
 #include "ops/resize_formulas.h"
 #include "ops/window.h"
 
-/* In the order of enum mg_resize_kind. */
-static const char *const kinds[] = {"nearest",  "bilinear", "bicubic", "area",
-                                    "lanczos3", "lanczos5", NULL};
+const char *const mg_resize_kinds[] = {
+    [MG_RESIZE_NEAREST] = "nearest",   [MG_RESIZE_BILINEAR] = "bilinear",
+    [MG_RESIZE_BICUBIC] = "bicubic",   [MG_RESIZE_AREA] = "area",
+    [MG_RESIZE_LANCZOS3] = "lanczos3", [MG_RESIZE_LANCZOS5] = "lanczos5",
+    [MG_RESIZE_LANCZOS5 + 1] = NULL};
 
 /* The attributes of both ops; only the meaning of size differs. */
 #define RESIZE_ATTRS(size_text)                                                                    \
@@ -22,11 +24,11 @@ static const char *const kinds[] = {"nearest",  "bilinear", "bicubic", "area",
          MG_ATTR_CHOICE,                                                                           \
          offsetof(mg_resize_attrs, interpolation),                                                 \
          MG_RESIZE_BILINEAR,                                                                       \
-         kinds,                                                                                    \
+         mg_resize_kinds,                                                                          \
          "nearest, bilinear, bicubic, area, lanczos3 or lanczos5"},                                \
     {                                                                                              \
         "antialias", MG_ATTR_BOOL, offsetof(mg_resize_attrs, antialias), 0, NULL,                  \
-            "average over all cells where bilinear, bicubic or Lanczos shrink an image"            \
+            "average over all cells where an image shrinks"                                        \
     }
 
 static const mg_attr resize_attrs[] = {RESIZE_ATTRS("{rows, columns} of the result")};

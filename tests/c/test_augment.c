@@ -146,7 +146,7 @@ static void random_sizes_stay_within_memory(void **state) {
                                 .seed = (uint64_t)i,
                                 .fill = (mg_fill)(i % 4),
                                 .interpolation = i % 5 ? MG_BILINEAR : MG_NEAREST,
-                                .resize_method = (mg_interpolation)(i % 3),
+                                .resize_kind = i % 6,
                                 .antialias = i % 2,
                                 .horizontal_flip = 0.5,
                                 .vertical_flip = 0.5,

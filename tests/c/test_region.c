@@ -152,7 +152,7 @@ static const struct {
      false},
     {{.dtype = -1, .zoomed_height = 12, .zoomed_width = 13, .area = AREA, .aspect = ASPECT}, false},
     {{.dtype = -1,
-      .resize_method = MG_NEAREST,
+      .resize_kind = MG_RESIZE_NEAREST,
       .zoomed_height = 12,
       .zoomed_width = 13,
       .area = AREA,
@@ -160,7 +160,7 @@ static const struct {
       .rotation = {true, -20, 20}},
      false},
     {{.dtype = MG_F32,
-      .resize_method = MG_AREA,
+      .resize_kind = MG_RESIZE_AREA,
       .zoomed_height = 4,
       .zoomed_width = 3,
       .area = AREA,
@@ -299,7 +299,7 @@ static void memory_that_runs_out_is_reported(void **state) {
         assert_int_equal(mg_alloc_get_stats().live_blocks, live);
     }
     assert_int_equal(status, MG_OK);
-    assert_true(n > 10);
+    assert_true(n > 5);
     mg_source_release(s);
 }
 

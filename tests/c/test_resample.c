@@ -88,12 +88,12 @@ static void make_axis(mg_axis *a, int kind, int64_t in) {
     mg_status status = MG_OK;
     switch (kind) {
     case 0: status = mg_axis_identity(a, in); break;
-    case 1: status = mg_axis_resize(a, 3, in - 7, 29, MG_BILINEAR, false); break;
-    case 2: status = mg_axis_resize(a, 1, in - 2, 5, MG_BILINEAR, true); break;
-    case 3: status = mg_axis_resize(a, 0, in, 4, MG_AREA, false); break;
-    case 4: status = mg_axis_resize(a, in - 1, 1, 19, MG_BILINEAR, false); break;
+    case 1: status = mg_axis_resize(a, 3, in - 7, 29, MG_RESIZE_BILINEAR, false); break;
+    case 2: status = mg_axis_resize(a, 1, in - 2, 5, MG_RESIZE_LANCZOS3, true); break;
+    case 3: status = mg_axis_resize(a, 0, in, 4, MG_RESIZE_AREA, false); break;
+    case 4: status = mg_axis_resize(a, in - 1, 1, 19, MG_RESIZE_BILINEAR, false); break;
     default:
-        status = mg_axis_resize(a, 0, in, 40, MG_BILINEAR, false);
+        status = mg_axis_resize(a, 0, in, 40, MG_RESIZE_BILINEAR, false);
         if (status == MG_OK) status = mg_axis_crop(a, -3, 46, MG_FILL_CONSTANT);
     }
     assert_int_equal(status, MG_OK);

@@ -56,9 +56,9 @@ def _resizes():
     cases = []
     for size, to in (([6, 5, 3], [9, 4]), ([7, 8, 1], [3, 3]), ([4, 4, 4], [8, 12]), ([1, 1, 3], [3, 2]),
                      ([9, 2, 3], [1, 1]), ([5, 11, 3], [5, 4])):
-        for method in ("bilinear", "nearest", "area"):
+        for method in ("bilinear", "nearest", "area", "bicubic", "lanczos3", "lanczos5"):
             for antialias in (False, True):
-                if antialias and method != "bilinear":
+                if antialias and method in ("nearest", "area"):
                     continue  # makes no difference
                 y = tf.image.resize(pixels(size), to, method=method, antialias=antialias)
                 cases.append({"size": size, "to": to, "method": method, "antialias": antialias,

@@ -40,7 +40,7 @@ def _transform(shape, transforms, interpolation, mode, fill):
 def image_ops():
     """The set `image_ops`."""
     resized = [_resize(*s, m, False) for s in SIZES for m in METHODS]
-    resized += [_resize(*s, m, True) for s in SIZES for m in ("bilinear", "bicubic", "lanczos3", "lanczos5")]
+    resized += [_resize(*s, m, True) for s in SIZES for m in ("bilinear", "bicubic", *METHODS[3:])]
     turns = [[*_turn(0.41, 5, 6), 0.0, 0.0], [*_turn(-2.2, 5, 6, 1.7), 0.0, 0.0]]
     tilted = [1.07, 0.13, -0.83, 0.21, 0.94, 0.37, 0.011, -0.023]
     transformed = []

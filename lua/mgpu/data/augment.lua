@@ -8,9 +8,10 @@
 -- not on the batch size, the order or the number of threads.
 --
 -- The steps, in this order whatever the order of the options (for another order augment twice):
---   resize = {h, w, method = "bilinear"|"nearest"|"area", antialias = false}: as tf.image.resize; a number: the size of
---     the shorter side. crop_to_aspect_ratio or pad_to_aspect_ratio = true: the image keeps its proportions, and the
---     sides that are too long are cut, or those that are too short padded with cval
+--   resize = {h, w, method = "bilinear", antialias = false}: as tf.image.resize, with the method "bilinear", "nearest",
+--     "bicubic", "area", "lanczos3" or "lanczos5"; a number: the size of the shorter side. crop_to_aspect_ratio or
+--     pad_to_aspect_ratio = true: the image keeps its proportions, and the sides that are too long are cut, or those
+--     that are too short padded with cval
 --   center_crop = {h, w}; random_crop = {h, w, padding = 0 | {rows, columns}, fill_mode = "constant"}
 --   random_resized_crop = {h, w, area = {0.1, 1}, aspect = {0.8, 1.25}, method =, antialias =}, in place of these
 --   rotation = degrees, shear = degrees, zoom = share or {least, greatest}, height_shift, width_shift = a fraction of

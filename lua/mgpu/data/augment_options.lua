@@ -3,11 +3,11 @@ local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 
-local M = {}
+--- METHODS: how images are resized, by the names of tf.image.resize.
+local M = { METHODS = { "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5" } }
 
 local MOST_SIDE = 65500
 local FILLS = { "nearest", "reflect", "wrap", "constant" }
-local METHODS = { "bilinear", "nearest", "area" }
 local DTYPES = { "uint8", "float16", "bfloat16", "float32", "float64" }
 
 local function fail(message, ...) core.fail("usage", "augment: " .. message:format(...)) end
@@ -116,7 +116,7 @@ end
 
 local HEIGHT = { "height", "integer", min = 1, max = MOST_SIDE }
 local WIDTH = { "width", "integer", min = 1, max = MOST_SIDE }
-local METHOD = { "method", "string", default = "bilinear", values = METHODS }
+local METHOD = { "method", "string", default = "bilinear", values = M.METHODS }
 local ANTIALIAS = { "antialias", "boolean", default = false }
 
 local SIZE = { positional = 2, HEIGHT, WIDTH }

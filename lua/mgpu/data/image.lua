@@ -199,15 +199,16 @@ end
 
 local RESIZE = options.declare { positional = 2, { "height", "integer", required = true, min = 1, max = 65500 },
   { "width", "integer", required = true, min = 1, max = 65500 },
-  { "method", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
+  { "method", "string", default = "bilinear", values = require "mgpu.data.augment_options".METHODS },
   { "antialias", "boolean", default = false },
   { "dtype", "string", values = { "uint8", "float16", "bfloat16", "float32", "float64" } } }
 
 --- resize(tensor, {height, width, method = "bilinear", antialias = false, dtype =}) -> the image or images, resized.
--- tensor: {rows, columns}, {rows, columns, channels} or {n, rows, columns, channels}. method: "bilinear", "nearest" or
--- "area"; antialias: all pixels count where a bilinear image shrinks. The values are those of tf.image.resize, in the
--- dtype of the tensor (rounded for uint8) or in `dtype`. For a dataset: ds:augment { resize = ... }; as an op with a
--- gradient: mgpu.image_resize. Errors: no pixels; whole numbers other than uint8, which only "nearest" can resize.
+-- tensor: {rows, columns}, {rows, columns, channels} or {n, rows, columns, channels}. method: "bilinear", "nearest",
+-- "bicubic", "area", "lanczos3" or "lanczos5"; antialias: all pixels count where an image shrinks. The values are
+-- those of tf.image.resize, in the dtype of the tensor (rounded for uint8) or in `dtype`. For a dataset: ds:augment {
+-- resize = ... }; as an op with a gradient: mgpu.image_resize.
+-- Errors: no pixels; whole numbers other than uint8, which only "nearest" can resize.
 -- Example:
 --     local x = mgpu.rand { 28, 28, 1 }
 --     print(table.concat(mgpu.image.resize(x, { 14, 14, method = "area" }):shape(), " "))  --> 14 14 1

@@ -13,7 +13,7 @@
 -- ARGS
 --   size              {rows, columns}, or one number for both; nil: images of their own size, which a batch refuses
 --                     unless they are equal
---   interpolation     "bilinear", "nearest" or "area"; antialias = true: widen the bilinear kernel when shrinking
+--   interpolation     "bilinear", or another method of augment's resize; antialias = true: all pixels count
 --   crop_to_aspect_ratio, pad_to_aspect_ratio
 --                     true: resized images keep their proportions, and the sides that are too long are cut, or those
 --                     that are too short padded with black
@@ -47,7 +47,7 @@ local options = require "mgpu.options"
 
 local OPTIONS = options.declare {
   { "size", "pair" }, { "dtype", "string", values = { "float32", "uint8", "int32" } },
-  { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest", "area" } },
+  { "interpolation", "string", default = "bilinear", values = require "mgpu.data.augment_options".METHODS },
   { "antialias", "boolean", default = false },
   { "crop_to_aspect_ratio", "boolean", default = false }, { "pad_to_aspect_ratio", "boolean", default = false },
   { "channels", "integer", default = 3, values = { 1, 3, 4 } },

@@ -27,7 +27,7 @@ static bool maps(const mg_augment_spec *s) {
 /* Whether a step may mix several pixels into one. */
 static bool mixes(const mg_augment_spec *s) {
     return ((s->resize_height || s->resize_shorter || s->zoomed_height) &&
-            s->resize_method != MG_NEAREST) ||
+            s->resize_kind != MG_RESIZE_NEAREST) ||
            (maps(s) && s->interpolation != MG_NEAREST);
 }
 

@@ -53,7 +53,7 @@ typedef struct mg_augment_spec {
     mg_fill fill;
     double cval;
 
-    mg_interpolation resize_method; /* for resize and the random resized crop */
+    int resize_kind; /* enum mg_resize_kind, for resize and the random resized crop */
     bool antialias;
     int64_t resize_height, resize_width; /* 0: no resize */
     mg_fit resize_fit;                   /* of an image of other proportions */

@@ -47,88 +47,40 @@ static mg_status resize_nearest(mg_axis *a, int64_t in, int64_t n) {
     return MG_OK;
 }
 
-static mg_status resize_bilinear(mg_axis *a, int64_t in, int64_t n) {
-    const double scale = (double)in / (double)n;
-    MG_TRY(allocate(a, n, 2));
-    for (int64_t i = 0; i < n; i++) {
-        const double at = ((double)i + 0.5) * scale - 0.5, low = floor(at);
-        a->index[2 * i] = (int32_t)clamp((int64_t)low, 0, in - 1);
-        a->index[2 * i + 1] = (int32_t)clamp((int64_t)low + 1, 0, in - 1);
-        a->weight[2 * i + 1] = (float)(at - low);
-        a->weight[2 * i] = 1 - a->weight[2 * i + 1];
-    }
-    return MG_OK;
-}
-
-/* Fills entry i with positions first .. first + count - 1 and their weights from `weight`,
- * normalized to the sum 1. Unused taps repeat the last position with weight 0. */
-static void set_span(mg_axis *a, int64_t i, int64_t first, int count, const double *weight) {
-    double sum = 0;
-    for (int t = 0; t < count; t++) sum += weight[t];
-    for (int t = 0; t < a->taps; t++) {
-        a->index[i * a->taps + t] = (int32_t)(first + (t < count ? t : count - 1));
-        a->weight[i * a->taps + t] = t < count ? (float)(weight[t] / sum) : 0;
-    }
-}
-
-/* A triangle twice as wide as an output pixel, cut off at the borders. */
-static mg_status resize_antialiased(mg_axis *a, int64_t in, int64_t n, double *weight) {
-    const double scale = (double)in / (double)n;
-    for (int64_t i = 0; i < n; i++) {
-        const double center = ((double)i + 0.5) * scale;
-        const int64_t first = clamp((int64_t)ceil(center - scale - 0.5), 0, in - 1);
-        const int64_t last = clamp((int64_t)floor(center + scale - 0.5), first, in - 1);
-        for (int64_t k = first; k <= last; k++) {
-            const double distance = fabs((double)k + 0.5 - center) / scale;
-            weight[k - first] = distance < 1 ? 1 - distance : 0;
+/* Each entry has the most taps that one can have; unused taps repeat the last position with weight
+ * 0. One tap would be a copy, so there are two at least. */
+static mg_status resize_weighted(mg_axis *a, const mg_resize_axis *line) {
+    const double span = line->kind == MG_RESIZE_AREA
+                            ? mg_resize_scale(line) + 1
+                            : 2 * mg_resize_radius(line) * mg_resize_width(line);
+    const int64_t most = clamp((int64_t)ceil(span), 2, line->from > 2 ? line->from : 2);
+    int64_t first, last;
+    MG_TRY(allocate(a, line->to, (int)most));
+    for (int64_t i = 0; i < line->to; i++) {
+        int32_t *index = a->index + i * most;
+        float *weight = a->weight + i * most, sum = 0;
+        mg_resize_cells(line, i, &first, &last);
+        for (int64_t t = 0; t < most; t++) {
+            const int64_t at = first + t;
+            index[t] = (int32_t)(at < last ? at : last);
+            weight[t] = at <= last ? (float)mg_resize_kernel(line, i, at) : 0;
+            sum += weight[t];
         }
-        set_span(a, i, first, (int)(last - first + 1), weight);
+        for (int64_t t = 0; t < most; t++) weight[t] /= sum;
     }
     return MG_OK;
 }
 
-/* The part of each input pixel that the output pixel covers. */
-static mg_status resize_area(mg_axis *a, int64_t in, int64_t n, double *weight) {
-    const double scale = (double)in / (double)n;
-    for (int64_t i = 0; i < n; i++) {
-        const double from = (double)i * scale, to = ((double)i + 1) * scale;
-        const int64_t first = clamp((int64_t)floor(from), 0, in - 1);
-        int count = 0;
-        for (int64_t k = first; k < in && (k == first || (double)k < to); k++) {
-            const double covered = fmin(to, (double)k + 1) - fmax(from, (double)k);
-            if (count > 0 && covered < 1e-9) break; /* rounding of `to` */
-            weight[count++] = fmax(covered, 1e-9);
-        }
-        set_span(a, i, first, count, weight);
-    }
-    return MG_OK;
-}
-
-/* A table with several taps, whose number depends on the scale. */
-static mg_status resize_spans(mg_axis *a, int64_t in, int64_t n, mg_interpolation method) {
-    const double scale = (double)in / (double)n;
-    const double most = method == MG_AREA ? ceil(scale) + 2 : 2 * ceil(scale) + 2;
-    const int taps = (int)fmin(most, (double)in);
-    double *weight = mg_alloc(((size_t)most + 1) * sizeof *weight);
-    if (!weight) return MG_OOM;
-    mg_status status = allocate(a, n, taps < 2 ? 2 : taps);
-    if (status == MG_OK)
-        status = (method == MG_AREA ? resize_area : resize_antialiased)(a, in, n, weight);
-    mg_free(weight);
-    return status;
-}
-
-mg_status mg_axis_resize(mg_axis *a, int64_t first, int64_t in, int64_t n, mg_interpolation method,
+mg_status mg_axis_resize(mg_axis *a, int64_t first, int64_t in, int64_t n, int kind,
                          bool antialias) {
+    const mg_resize_axis line = {.from = in, .to = n, .kind = kind, .antialias = antialias};
     *a = (mg_axis){0};
     if (in == n)
         MG_TRY(mg_axis_identity(a, n));
-    else if (method == MG_NEAREST)
+    else if (kind == MG_RESIZE_NEAREST)
         MG_TRY(resize_nearest(a, in, n));
-    else if (method == MG_AREA || (antialias && in > n))
-        MG_TRY(resize_spans(a, in, n, method));
     else
-        MG_TRY(resize_bilinear(a, in, n));
+        MG_TRY(resize_weighted(a, &line));
     for (int64_t i = 0; i < a->n * a->taps; i++) a->index[i] += (int32_t)first;
     return MG_OK;
 }
@@ -148,7 +100,6 @@ static mg_status affine_nearest(mg_axis *a, int64_t in, int64_t n, double scale,
 
 mg_status mg_axis_affine(mg_axis *a, int64_t in, int64_t n, double scale, double offset,
                          mg_interpolation method, mg_fill fill) {
-    assert(method != MG_AREA);
     const bool copies = scale == rint(scale) && offset == rint(offset);
     if (method == MG_NEAREST || copies) return affine_nearest(a, in, n, scale, offset, fill);
     MG_TRY(allocate(a, n, 2));

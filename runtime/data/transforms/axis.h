@@ -8,11 +8,12 @@
 #define MG_DATA_TRANSFORMS_AXIS_H
 
 #include "core/status.h"
+#include "ops/resize_formulas.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum mg_interpolation { MG_BILINEAR, MG_NEAREST, MG_AREA } mg_interpolation;
+typedef enum mg_interpolation { MG_BILINEAR, MG_NEAREST } mg_interpolation; /* of affine maps */
 
 /* The values outside of an image abcd, as in scipy.ndimage. */
 typedef enum mg_fill {
@@ -34,11 +35,11 @@ typedef struct mg_axis {
 
 /* The identity on n positions. */
 mg_status mg_axis_identity(mg_axis *a, int64_t n);
-/* Resizes the positions first .. first + in - 1 to n, as tf.image.resize. Antialiasing widens the
- * bilinear kernel when shrinking. */
-mg_status mg_axis_resize(mg_axis *a, int64_t first, int64_t in, int64_t n, mg_interpolation method,
+/* Resizes the positions first .. first + in - 1 to n, as tf.image.resize; kind: enum
+ * mg_resize_kind. Antialiasing widens the kernel when shrinking. */
+mg_status mg_axis_resize(mg_axis *a, int64_t first, int64_t in, int64_t n, int kind,
                          bool antialias);
-/* Output position i of n is the input at scale * i + offset, of `in`. MG_AREA is not possible. */
+/* Output position i of n is the input at scale * i + offset, of `in`. */
 mg_status mg_axis_affine(mg_axis *a, int64_t in, int64_t n, double scale, double offset,
                          mg_interpolation method, mg_fill fill);
 

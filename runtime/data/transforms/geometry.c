@@ -44,7 +44,7 @@ static mg_status pad_to_fit(const mg_augment_spec *s, mg_axis *a, int64_t n, int
                             float ratio) {
     const float size = (float)n / ratio, left = floorf(((float)to - size) / 2);
     const int64_t whole = size < 1 ? 1 : (int64_t)size;
-    MG_TRY(mg_axis_resize(a, 0, n, whole, s->resize_method, s->antialias));
+    MG_TRY(mg_axis_resize(a, 0, n, whole, s->resize_kind, s->antialias));
     return mg_axis_crop(a, left > 0 ? -(int64_t)left : 0, to, MG_FILL_CONSTANT);
 }
 
@@ -62,8 +62,8 @@ static mg_status make_resize(const mg_augment_spec *s, const mg_pixels *in, mg_s
         h = side_to_fit(height, z.height, width, z.width);
         w = side_to_fit(width, z.width, height, z.height);
     }
-    MG_TRY(mg_axis_resize(rows, (height - h) / 2, h, z.height, s->resize_method, s->antialias));
-    return mg_axis_resize(columns, (width - w) / 2, w, z.width, s->resize_method, s->antialias);
+    MG_TRY(mg_axis_resize(rows, (height - h) / 2, h, z.height, s->resize_kind, s->antialias));
+    return mg_axis_resize(columns, (width - w) / 2, w, z.width, s->resize_kind, s->antialias);
 }
 
 /* The tables of rows and columns: resize, crops, or the random resized crop. */
@@ -72,9 +72,9 @@ static mg_status make_tables(const mg_augment_spec *s, mg_row_key key, const mg_
     const mg_sizes z = mg_augment_resized(s, (mg_sizes){in->height, in->width, in->channels});
     if (s->zoomed_height) {
         const mg_region w = mg_augment_choose_window(s, key, in->height, in->width);
-        MG_TRY(mg_axis_resize(rows, w.row, w.height, s->zoomed_height, s->resize_method,
-                              s->antialias));
-        return mg_axis_resize(columns, w.column, w.width, s->zoomed_width, s->resize_method,
+        MG_TRY(
+            mg_axis_resize(rows, w.row, w.height, s->zoomed_height, s->resize_kind, s->antialias));
+        return mg_axis_resize(columns, w.column, w.width, s->zoomed_width, s->resize_kind,
                               s->antialias);
     }
     MG_TRY(make_resize(s, in, z, rows, columns));

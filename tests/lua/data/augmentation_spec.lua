@@ -393,7 +393,7 @@ end)
 
 test("mgpu.image.resize resizes one image or a batch, as augment does", function()
   local x = images(3, 6, 5, 2)
-  for _, method in ipairs { "bilinear", "nearest", "area" } do
+  for _, method in ipairs { "bilinear", "nearest", "area", "bicubic", "lanczos3" } do
     local wanted = all(from { x }:augment { resize = { 4, 7, method = method } }, 3)
     check.equal(mgpu.image.resize(x, { 4, 7, method = method }), wanted)
     check.equal(mgpu.image.resize(x:slice { 2 }, { 4, 7, method = method }), wanted:slice { 2 })

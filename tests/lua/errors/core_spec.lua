@@ -104,7 +104,7 @@ cases {
   { "a whitening that is not a square", function() core.augment { whitening = mgpu.ones { 2, 3 } } end,
     "augment: the whitening must be a float32 matrix {n, n}, got float32 {2, 3}" },
   { "a turned image by areas", function() core.augment { interpolation = "area" } end,
-    "augment: interpolation must be bilinear or nearest" },
+    "'augment' (invalid option 'area')" },
   { "the choices of no transform", function() core.augment_choose(1, 0, 0, 4, 4) end,
     "augment_choose: expected a transform, got a number" },
   { "the eigenvectors of no square", function() core.eigen_symmetric(mgpu.ones { 2, 3 }) end,
