@@ -92,6 +92,25 @@ test("AugMix changes images in training only, in the range of values, and its se
   check.raises(function() L.AugMix { factor = 2 } end, 'option "factor" must be from 0 to 1, got 2', "usage")
 end)
 
+test("AugMix and adaptive equalization work in fit on several devices and learn alike", function()
+  check.needs "cpu"
+  local function trained(devices)
+    mgpu.seed(5)
+    mgpu.reset_names()
+    local model = mgpu.Sequential { L.Input { 6, 5, 3 }, L.AugMix { num_chains = 2, chain_depth = 2 },
+      L.ContrastLimitedAdaptiveHistogramEqualization { tile_grid_size = { 2, 2 } }, L.Rescaling { 1 / 255 },
+      L.Flatten {}, L.Dense { 1, kernel_initializer = "ones" } }
+    model:compile { optimizer = mgpu.optimizers.SGD { 0.01 }, loss = "mse", devices = devices }
+    model:fit(pixels { 6, 6, 5, 3 }, mgpu.zeros { 6, 1 }, { batch_size = 6, epochs = 2, verbose = 0, shuffle = false })
+    return model:get_weights()[1]
+  end
+  local alone = trained "cpu:0"
+  for _, devices in ipairs { { "cpu:0", "cpu:1" }, { "cpu:0", "cpu:1", "cpu:2" } } do
+    -- two steps of float32 sums over 90 weights, in which a value next to a whole number may fall into either bin
+    check.near(trained(devices), alone:totable(), 1e-3)
+  end
+end)
+
 -- ---- Pipeline -----------------------------------------------------------------------------------
 
 test("Pipeline applies its layers in order, to batches and to one image, in the mode of its call", function()
