@@ -319,6 +319,30 @@ test("large, small and infinite numbers have the values of NumPy", function()
   check.near(operation("Norm", { x = X, ord = "inf", axis = 1 }, mgpu.tensor { { -4, 2 } }), { 4 }, 0)
 end)
 
+test("keras.ops.image.resize does what the layer Resizing does, to images of both formats", function()
+  local x = mgpu.rand { 2, 7, 6, 3 }
+  for _, options in ipairs { { interpolation = "lanczos3" }, { interpolation = "lanczos5", antialias = true },
+    { crop_to_aspect_ratio = true }, { pad_to_aspect_ratio = true, fill_value = 3 } } do
+    local arguments, layer = { images = X, size = { 3, 9 } }, { 3, 9 }
+    for key, value in pairs(options) do arguments[key], layer[key] = value, value end
+    local wanted = L.Resizing(layer) (x)
+    check.equal(operation("Resize", arguments, x):totable(), wanted:totable())
+    arguments.data_format = "channels_first"
+    local y = operation("Resize", arguments, x:transpose { 1, 4, 2, 3 })
+    check.equal(y:transpose { 1, 3, 4, 2 }:totable(), wanted:totable())
+  end
+  local resize = require "mgpu.nn.operations.images".Resize[2]
+  check.equal(resize(x[1], { 3, 9 }, "bilinear", false, true):totable(),
+    L.Resizing { 3, 9, crop_to_aspect_ratio = true } (x[1]):totable())
+end)
+
+test("gray images of one channel are gray already, and other numbers of channels are refused", function()
+  local x = mgpu.rand { 2, 2, 2, 1 }
+  check.equal(operation("RGBToGrayscale", { images = X }, x):totable(), x:totable())
+  check.raises(function() operation("RGBToGrayscale", { images = X }, mgpu.rand { 1, 2, 2, 2 }) end,
+    "rgb_to_grayscale: images need 1 or 3 channels, got 2", "usage")
+end)
+
 test("infinite numbers and tensors in operations are saved and loaded", function()
   local x = mgpu.Input { 2 }
   local model = mgpu.Model { inputs = x, outputs = x:clip(-1, INF):maximum(-INF):maximum(mgpu.tensor { 1, -2 }) }

@@ -2,6 +2,7 @@
 local arguments = require "mgpu.tensor.arguments"
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
+local image_parts = require "mgpu.nn.layers.image_parts"
 
 local ops = core.ops
 
@@ -17,19 +18,30 @@ end
 
 M.Resize = { "images | size interpolation? antialias? crop_to_aspect_ratio:boolean? pad_to_aspect_ratio:boolean? "
   .. "fill_mode:string? fill_value:number? data_format?",
-  function(x, size, interpolation, antialias, crop, pad, _, _, data_format)
-    if crop or pad then
-      core.fail("unsupported", "resize: crop_to_aspect_ratio and pad_to_aspect_ratio are not supported")
+  function(x, size, interpolation, antialias, crop, pad, _, fill_value, data_format)
+    if crop and pad then
+      core.fail("usage", "resize: crop_to_aspect_ratio and pad_to_aspect_ratio cannot both be true")
     end
-    if type(size) ~= "table" then size = { size, size } end
+    local height, width = size, size
+    if type(size) == "table" then height, width = size[1], size[2] end
     return channels_last(x, data_format, function(t)
-      return composite.image_resize(t, { size = size, interpolation = interpolation or "bilinear",
+      local one = (crop or pad) and t:rank() == 3
+      if one then t = image_parts.with_batch(t) end
+      if crop then t = image_parts.crop_to_aspect(t, height, width) end
+      if pad then t = image_parts.pad_to_aspect(t, height, width, fill_value or 0) end
+      local y = composite.image_resize(t, { size = { height, width }, interpolation = interpolation or "bilinear",
         antialias = antialias or false })
+      return one and image_parts.without_batch(y) or y
     end)
   end }
 
 M.RGBToGrayscale = { "images | data_format?", function(x, data_format)
   return channels_last(x, data_format, function(t)
+    local channels = t:shape()[t:rank()]
+    if channels == 1 then return t end -- gray already
+    if channels ~= 3 then
+      core.fail("usage", ("rgb_to_grayscale: images need 1 or 3 channels, got %d"):format(channels))
+    end
     local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = t:dtype(), device = t:device() })
     return ops.sum(t * weights, { axis = -1, keepdims = true })
   end)
