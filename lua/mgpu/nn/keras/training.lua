@@ -205,8 +205,8 @@ function M.is_foreign(config, at, is_h5)
   local saved = type(config) == "table" and (given(config.optimizer_config) or given(config.optimizer))
   local class = saved and objects.class_and_config(saved)
   if not (is_h5 and WITHOUT_STATE[class]) then return false end
-  require "mgpu".output(("load_model: %s: the state of the optimizer %s is not read from .h5 files: the model is loaded "
-    .. "without it, so call compile before fit\n"):format(at.path, class))
+  require "mgpu".output(("load_model: %s: the state of the optimizer %s is not read from .h5 files: the model is "
+    .. "loaded without it, so call compile before fit\n"):format(at.path, class))
   return true
 end
 
