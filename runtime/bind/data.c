@@ -75,14 +75,12 @@ static int core_fetch(lua_State *L) {
 
 /* post(url, body, headers): posts, see data/fetch.h. headers: an array of "Name: value". */
 static int core_post(lua_State *L) {
-    enum { MOST_HEADERS = 64 };
-    const char *headers[MOST_HEADERS];
-    mg_post_request request = {.url = luaL_checkstring(L, 1), .headers = headers};
+    mg_post_request request = {.url = luaL_checkstring(L, 1)};
     request.body = luaL_checklstring(L, 2, &request.n);
     luaL_checktype(L, 3, LUA_TTABLE);
     request.n_headers = lua_objlen(L, 3);
-    if (request.n_headers > MOST_HEADERS)
-        return bind_fail(L, MG_USAGE, "post: more than %d headers", (int)MOST_HEADERS);
+    const char **headers = lua_newuserdata(L, (request.n_headers + 1) * sizeof *headers);
+    request.headers = headers;
     for (size_t i = 0; i < request.n_headers; i++) {
         lua_rawgeti(L, 3, (int)i + 1); /* the table keeps the text */
         headers[i] = luaL_checkstring(L, -1);

@@ -35,6 +35,8 @@ test("without its plug-ins the program says which one is missing", function()
   local missing = "it is not beside the library, nor in a folder of MGPU_PLUGINS"
   check.matches(run_bare "require \"mgpu.core\".fetch(\"file:///x\", \"y\")",
     "cannot download file:///x: mgpu-fetch.so: " .. missing .. "; install libcurl and build again")
+  check.matches(run_bare "require \"mgpu.core\".check_post()", "mgpu-fetch.so: " .. missing .. "; install libcurl and ")
+  check.matches(run_bare "require \"mgpu\".callbacks.RemoteMonitor {}:check_fit()", "RemoteMonitor: mgpu-fetch.so: ")
   check.matches(run_bare "require \"mgpu\".image.load \"tests/golden/images/rgb.png\"",
     "cannot read or write PNG or JPEG images: mgpu-image.so: " .. missing .. "; install libpng-dev and ")
   check.matches(run_bare "require \"mgpu.core\".h5_read \"tests/golden/keras/mlp_3.h5\"",

@@ -133,6 +133,8 @@ test("wrong vocabularies and calls of lookups say what to do", function()
   check.raises(function() S { vocabulary = { "a" }, num_oov_indices = 0 } { "b" } end, "num_oov_indices is 0")
   check.raises(function() S { vocabulary = { "a" } } { 3 } end, "takes strings, got a number")
   check.raises(function() S { vocabulary = { "a" } } (nil) end, "takes strings, nested tables")
+  check.raises(function() L.IntegerLookup { vocabulary = { 1 } } { { "a" } } end, "takes numbers, got a string")
+  check.raises(function() L.IntegerLookup {} { 1 } end, "call adapt or set_vocabulary")
   check.raises(function() S { invert = true, output_mode = "count" } end, "invert needs")
   check.raises(function() S { pad_to_max_tokens = true } end, "needs max_tokens")
   check.raises(function() S { salt = { 1 } } end, "one or two whole numbers")
@@ -174,6 +176,18 @@ test("a .keras file gives layers the vocabulary that it keeps as an asset", func
   local padded = mgpu.load_model("tests/golden/categories/padded.keras").layers[1] -- its weights are filled with zeros
   check.near(padded { "a b b z" }, mgpu.tensor { { 0.6323733329772949, 1.021651268005371, 0.6931471824645996,
     0, 0, 0, 0, 0, 0 } }, 1e-6)
+end)
+
+test("a .keras file whose vocabulary is no number is an error", function()
+  local archive, path = core.zip_read "tests/golden/categories/numbers.keras", check.path "bad.keras"
+  local members = {}
+  for _, name in ipairs { "config.json", "metadata.json", "model.weights.h5" } do
+    members[#members + 1] = { name = name, bytes = archive:read(name) }
+  end
+  archive:close()
+  members[#members + 1] = { name = "assets/layers/integer_lookup/vocabulary.txt", bytes = "1\nx\n" }
+  core.zip_write(path, members)
+  check.raises(function() mgpu.load_model(path) end, 'integer_lookup/vocabulary.txt: "x" is no number', "data")
 end)
 
 test("indices are counted along the axis behind the batch, whatever lies outside", function()

@@ -194,6 +194,8 @@ test("models with layers that read values in the wrong place, or wrong data, say
   check.raises(function() model:predict { { "a", "b" }, { "c" } } end, "x has 1 texts in a row, expected 2")
   check.raises(function() model:predict { { "a", 3 } } end, "x must hold texts, has a number among them")
   check.raises(function() model:predict {} end, "is empty")
+  local pair = mgpu.Model { inputs = { text, number }, outputs = { L.Hashing { 3 } (text), number } }
+  check.raises(function() pair { { "a" }, "b" } end, 'expected a tensor for input "number", got a string')
   check.raises(function() model { { "a" } } end, "has 1 texts in a row, expected 2")
   check.raises(function() model:save(check.path "model.onnx") end, "save model.body, the part behind", "unsupported")
   model.body:save(check.path "body.onnx")

@@ -226,6 +226,11 @@ test("options that a model cannot have are errors that name it", function()
     { input_shape = { 7, 8, 1 } })
   refused('convnext: option "depths" must be four whole numbers', "convnext", { depths = { 1, 2, 3 } })
   refused('convnext: option "projection_dims" must be four', "convnext", { projection_dims = { 1, 2, 3, 0 } })
+  mgpu.set_image_data_format "channels_first"
+  local ok, message = pcall(models.convnext, {})
+  mgpu.set_image_data_format "channels_last"
+  check.equal(ok, false)
+  check.matches(message, 'convnext: its images are channels_last: call mgpu.set_image_data_format "channels_last"')
   refused('convnext: option "variant": unknown value "huge"', "convnext", { variant = "huge" })
   refused('cifar10_cnn: option "dropout" must be three rates, got 1', "cifar10_cnn", { dropout = { 0.1 } })
   refused('mnist_tfrecord_cnn: option "dropout" must be two rates, got 3', "mnist_tfrecord_cnn",
