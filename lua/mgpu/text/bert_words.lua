@@ -2,7 +2,8 @@
 --
 -- Each character is treated alone: control characters go, Chinese ones become words, accents go (the character is
 -- decomposed, and its nonspacing marks are dropped), letters become small. Then words end at white space, and each
--- punctuation character is a word. Unicode would also sort marks that remain, which are very rare; this does not.
+-- punctuation character is a word. Unicode would also sort marks that remain, which are very rare; this does not. Bytes
+-- that are no UTF-8 are left out.
 local characters = require "mgpu.text.characters"
 local tables = require "mgpu.text.bert_tables"
 
