@@ -151,6 +151,22 @@ test("a key that matches nothing is told, and what has one rate is refused", fun
   check.raises(function() multi():apply({}, { variable "w" }) end, "0 gradients for 1 variables")
 end)
 
+test("a MultiOptimizer inside of a LossScaleOptimizer goes on from each format that has its state", function()
+  local model = train(O.LossScaleOptimizer { multi() })
+  local x, y, saved = mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }, {}
+  for i, ending in ipairs { "keras", "safetensors" } do
+    saved[i] = check.path("scaled." .. ending)
+    model:save(saved[i])
+  end
+  model:train_on_batch(x, y)
+  for _, path in ipairs(saved) do
+    local again = mgpu.load_model(path)
+    check.equal(again.optimizer:steps_taken(), 6)
+    again:train_on_batch(x, y)
+    for i, w in ipairs(model:get_weights()) do check.near(again:get_weights()[i], w, 1e-6) end -- the rate is float32
+  end
+end)
+
 test("an optimizer that stands in the map twice is one after loading", function()
   local sgd = O.SGD { 0.1, momentum = 0.9 }
   local map = O.OptimizerMap { sgd, { ["head/.*"] = sgd, ["body/.*"] = O.Adam {} } }

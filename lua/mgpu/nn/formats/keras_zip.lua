@@ -30,7 +30,8 @@ local function add_optimizer(entries, made, tensors, outer, parts)
     local name = weights.snake_case(part.class_name)
     local n = counts[name]
     counts[name] = (n or 0) + 1
-    add("optimizer/optimizers/" .. name .. (n and "_" .. n or ""), name, part.first, part.last)
+    local folder = outer > 0 and "optimizer/inner_optimizer" or "optimizer"
+    add(("%s/optimizers/%s%s"):format(folder, name, n and "_" .. n or ""), name, part.first, part.last)
   end
 end
 

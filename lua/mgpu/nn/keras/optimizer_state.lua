@@ -175,15 +175,19 @@ local function multi_layout(model, optimizer, text)
   return list, classes, parts
 end
 
--- The same for any optimizer, and a table of the class that each of a MultiOptimizer's names belongs to; nil for an
--- optimizer of another class. text: see parts_of.
+-- The same for any optimizer, a table of the class that each of a MultiOptimizer's names belongs to, and its parts; nil
+-- for an optimizer of another class. text: see parts_of.
 local function layout(model, optimizer, keras2, text)
-  local rule, list = rule_of(optimizer), {}
-  if optimizer.class_name == "MultiOptimizer" then return multi_layout(model, optimizer, text) end
-  if not PER_VARIABLE[rule.class_name] then return nil end
-  if rule ~= optimizer then list = { UNUSED, UNUSED, "optimizer/step_counter", "optimizer/dynamic_scale" } end
-  for _, name in ipairs(rule_layout(model, rule, keras2, trained_positions(model), "")) do list[#list + 1] = name end
-  return list, {}
+  local rule, list, classes, parts = rule_of(optimizer), nil, {}, nil
+  if rule.class_name == "MultiOptimizer" then
+    list, classes, parts = multi_layout(model, rule, text)
+  elseif PER_VARIABLE[rule.class_name] then
+    list = rule_layout(model, rule, keras2, trained_positions(model), "")
+  end
+  if not list or rule == optimizer then return list, classes, parts end
+  local whole = { UNUSED, UNUSED, "optimizer/step_counter", "optimizer/dynamic_scale", unpack(list) }
+  for _, part in ipairs(parts or {}) do part.first, part.last = part.first + 4, part.last + 4 end
+  return whole, classes, parts
 end
 
 -- ---- from Keras ---------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ end
 -- The tensors by our names, or nil.
 local function named_tensors(model, optimizer, tensors, names, at)
   local ours, found
-  if optimizer.class_name == "MultiOptimizer" then
+  if rule_of(optimizer).class_name == "MultiOptimizer" then
     ours = not names and layout(model, optimizer, false, at.text) or nil
   elseif names and at.before_tensorflow then
     ours = old_layout(model, optimizer, #tensors)
