@@ -60,17 +60,21 @@ end
 
 --- Asserts |a - b| <= tolerance * (|b| + r) for each number a of the tensor t, where b is the wanted number
 --- and r the root mean square of all wanted numbers: it stands for the size of the terms in a sum, whose
---- rounding errors remain when they cancel.
+--- rounding errors remain when they cancel. The error names the number that is furthest off.
 function M.near(t, wanted, tolerance)
   local got, squares = t:reshape { -1 }:totable(), 0
   check.equal(#got, #wanted)
   for _, b in ipairs(wanted) do squares = squares + b * b end
   local rms = math.sqrt(squares / math.max(1, #wanted))
+  local most, at = 0, 0
   for i, b in ipairs(wanted) do
-    if not (math.abs(got[i] - b) <= tolerance * (math.abs(b) + rms) + 1e-300) then
-      check.fail(("element %d is %.17g, expected %.17g within %g (rms %g)"):format(i, got[i], b,
-        tolerance, rms))
-    end
+    local off = math.abs(got[i] - b) / (tolerance * (math.abs(b) + rms) + 1e-300)
+    if off ~= off then off = math.huge end
+    if off > 1 and off > most then most, at = off, i end
+  end
+  if at > 0 then
+    check.fail(("element %d is %.17g, expected %.17g within %g (rms %g)"):format(at, got[at], wanted[at], tolerance,
+      rms))
   end
 end
 
