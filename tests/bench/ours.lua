@@ -1,6 +1,6 @@
 -- Our side of the benchmarks: times training steps on request.
 --
---     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp|cifar10_cnn|resnet18|gpt] [--batch 128]
+--     mgpulua tests/bench/ours.lua [--net mnist_cnn|lenet5|mlp|cifar10_cnn|resnet18|resnet50|gpt] [--batch 128]
 --       [--estimate STEPS] [--device cuda:0] [--precision tf32|fp16|bf16] [--read last]
 --
 -- Reads requests from standard input, one a line, with the protocol of peer_protocol.py:
@@ -15,7 +15,7 @@ local mgpu = require "mgpu"
 local core = require "mgpu.core"
 
 local options = { net = "mnist_cnn", batch = "128", precision = "tf32" }
-local SHAPES = { cifar10_cnn = { 32, 32, 3 }, resnet18 = { 224, 224, 3 } } -- others: one of MNIST's images
+local SHAPES = { cifar10_cnn = { 32, 32, 3 }, resnet18 = { 224, 224, 3 }, resnet50 = { 224, 224, 3 } } -- else MNIST's
 local POLICIES = { fp16 = "mixed_float16", bf16 = "mixed_bfloat16" }
 for i = 1, #arg, 2 do options[arg[i]:gsub("^%-%-", "")] = arg[i + 1] end
 

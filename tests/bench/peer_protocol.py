@@ -16,7 +16,7 @@ import re
 import sys
 import time
 
-NETS = ("mnist_cnn", "lenet5", "mlp", "cifar10_cnn", "resnet18", "gpt")
+NETS = ("mnist_cnn", "lenet5", "mlp", "cifar10_cnn", "resnet18", "resnet50", "gpt")
 
 
 def parser(doc):
@@ -56,7 +56,8 @@ def run_steps(step, n, clock=time.perf_counter):
     _answer(ms=times)
 
 
-def _run_ahead(step, n):
+def run_ahead(step, n):
+    """Trains n steps without waiting, reads the last loss, and answers with their mean time."""
     start = time.perf_counter()
     for _ in range(n):
         loss = step()
@@ -96,7 +97,7 @@ def serve_batches(take, memory_mb=_peak_memory_mb):
 
 def serve(step, options, memory_mb=_peak_memory_mb):
     """Warms up, then answers until told to end. step() trains one batch; its loss has .item()."""
-    run = _run_ahead if options.read == "last" else run_steps
+    run = run_ahead if options.read == "last" else run_steps
     if options.clock == "processor":
         run = functools.partial(run_steps, clock=time.process_time)
     for _ in range(options.warmup):

@@ -81,6 +81,38 @@ def resnet18():
         nn.MaxPool2d(3, 2, 1), *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions, the first with the stride, as in keras.applications."""
+
+    def __init__(self, channels, filters, stride):
+        super().__init__()
+
+        def conv_bn(inputs, outputs, size, step=1):
+            return nn.Sequential(nn.Conv2d(inputs, outputs, size, step, size // 2),
+                                 nn.BatchNorm2d(outputs, eps=1.001e-5, momentum=0.01))
+
+        self.body = nn.Sequential(conv_bn(channels, filters, 1, stride), nn.ReLU(),
+                                  conv_bn(filters, filters, 3), nn.ReLU(),
+                                  conv_bn(filters, 4 * filters, 1))
+        self.shortcut = nn.Identity() if channels == 4 * filters else conv_bn(
+            channels, 4 * filters, 1, stride)
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def resnet50():
+    """ResNet-50 of keras.applications, for ten classes."""
+    units, channels = [], 64
+    for filters, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for i in range(count):
+            units.append(Bottleneck(channels, filters, 2 if i == 0 and filters > 64 else 1))
+            channels = 4 * filters
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3), nn.BatchNorm2d(64, eps=1.001e-5, momentum=0.01), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1), *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 10))
+
+
 class Block(nn.Module):
     """Causal self-attention of four heads and a dense network, each normalized before."""
 
@@ -115,7 +147,8 @@ class gpt(nn.Module):
         return nn.functional.linear(self.blocks(x), self.words.weight)
 
 
-SHAPES = {"cifar10_cnn": (3, 32, 32), "resnet18": (3, 224, 224)}  # others: one of MNIST's images
+# Others: one of MNIST's images.
+SHAPES = {"cifar10_cnn": (3, 32, 32), "resnet18": (3, 224, 224), "resnet50": (3, 224, 224)}
 
 
 def on_gpu(options):
@@ -190,7 +223,7 @@ def make_step(options, wrap=lambda net: net):
     optimizer = make_optimizer(net, gpu, options.graph)
     net = wrap(net)
     if options.compile:
-        net = torch.compile(net, mode=options.compile)
+        net = torch.compile(net, mode=options.compile, dynamic=False)
     loss_of = nn.CrossEntropyLoss()
     half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(options.precision)
     scaler = torch.amp.GradScaler(options.device, enabled=options.precision == "fp16"

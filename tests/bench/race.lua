@@ -36,12 +36,27 @@ M.median = median
 
 -- ---- contenders ---------------------------------------------------------------------------------
 
--- Starts a contender with named pipes in `folder`. It is killed after `seconds`, even if this process dies.
+--- Starts a server, which contenders of several races use: a process with the named pipes PATH.in and PATH.out, and
+--- PATH.err and PATH.pid. It opens the pipes for both directions, so it does not wait for who opens the other ends.
+function M.serve(path, command)
+  shell(("rm -f %s.in %s.out; mkfifo %s.in %s.out"):format(path, path, path, path))
+  os.execute(("%s 0<>%s.in 1<>%s.out 2>%s.err & echo $! >%s.pid"):format(command, path, path, path, path))
+end
+
+--- Whether a server runs.
+function M.is_served(path) return select(2, shell(("kill -0 $(cat %s.pid)"):format(path))) == 0 end
+
+-- Starts a contender with named pipes in `folder`. It is killed after `seconds`, even if this process dies. One with a
+-- server uses its pipes.
 local function start(contender, folder, i, seconds)
-  local path = folder .. "/" .. i
-  shell(("mkfifo %s.in %s.out"):format(path, path))
-  os.execute(("timeout -k 2 %d %s <%s.in >%s.out 2>%s.err & echo $! >%s.pid"):format(seconds,
-    contender.command, path, path, path, path))
+  local path = contender.server or folder .. "/" .. i
+  if not contender.server then
+    shell(("mkfifo %s.in %s.out"):format(path, path))
+    os.execute(("timeout -k 2 %d %s <%s.in >%s.out 2>%s.err & echo $! >%s.pid"):format(seconds,
+      contender.command, path, path, path, path))
+  elseif not M.is_served(path) then
+    error(contender.name .. " has ended", 0)
+  end
   contender.pid = io.lines(path .. ".pid")()
   contender.input = assert(io.open(path .. ".in", "w"))
   contender.output = assert(io.open(path .. ".out"))
@@ -50,23 +65,27 @@ local function start(contender, folder, i, seconds)
 end
 
 local function stop(contender)
+  if not contender.input then return end
   contender.input:close()
   contender.output:close()
+  if contender.server then return end
   shell("kill " .. contender.pid) -- the timeout command, which ends its child; both are gone if all went well
 end
 
 local function tell(contender, line) contender.input:write(line, "\n") end
 
--- The contender's next line; an error if it does not come within `seconds`.
+-- The contender's next line; an error if it does not come within `seconds` or tells of an error. A server that is late
+-- is ended, because its answer would be taken for the next one.
 local function answer_of(contender, seconds)
   local polled = ffi.new("struct pollfd", { ffi.C.fileno(contender.output), 1 }) -- POLLIN
   if ffi.C.poll(polled, 1, seconds * 1000) == 0 then
+    if contender.server then shell("kill -9 " .. contender.pid) end
     error(("%s gave no answer in %d s"):format(contender.name, seconds), 0)
   end
   local answer = contender.output:read "*l"
-  if answer then return answer end
-  local text = shell("tail -n 1 " .. contender.log)
-  error(contender.name .. " ended: " .. text, 0)
+  local problem = answer and answer:match '^{"error": "(.*)"}$' or not answer and shell("tail -n 1 " .. contender.log)
+  if problem then error(contender.name .. ": " .. problem, 0) end
+  return answer
 end
 
 local function ask(contender, line, seconds)
@@ -76,6 +95,7 @@ end
 
 -- A round of one contender: adds its times to ms and their median to medians.
 local function run_steps(contender, steps, seconds)
+  if contender.use then ask(contender, contender.use, seconds) end -- others use the server in turn
   local ms, answer = {}, ask(contender, "run " .. steps, seconds)
   contender.host = tonumber(answer:match '"host_us": ([%d.]+)')
   for number in answer:match("%[(.*)%]"):gmatch "[%d.eE+-]+" do
@@ -121,8 +141,11 @@ end
 local function start_all(contenders, folder, limit, last)
   local list = {}
   for i, c in ipairs(contenders) do
-    start(c, folder, i, last and math.max(last - os.time(), 1) + 2 * limit or 86400)
-    local ok, problem = pcall(ask, c, "run 3", patience(limit, last))
+    local ok, problem = pcall(function()
+      start(c, folder, i, last and math.max(last - os.time(), 1) + 2 * limit or 86400)
+      if c.use then ask(c, c.use, patience(limit, last)) end
+      ask(c, "run 3", patience(limit, last))
+    end)
     if not ok then stop(c) end
     if not ok and i == 1 then error(problem, 0) end -- without us there is nothing to compare
     if ok then list[#list + 1] = c else print("skipped: " .. problem) end
@@ -145,9 +168,10 @@ local function one_round(list, round, steps, limit, last)
   end
 end
 
---- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. If the list has
---- `threads`, the distance of that many cores is measured before each round, and after the last. Returns
---- those that ran and, for the report, `cores`; each with
+--- Races a list of {name =, command =} over `rounds` rounds of `steps` steps; the first is ours. Instead of a command
+--- a contender can have a `server`, the path of M.serve, and a line `use` that makes it train the contender's step. If
+--- the list has `threads`, the distance of that many cores is measured before each round, and after the last; with
+--- `busy`, other work of the machine is not looked for. Returns those that ran and, for the report, `cores`; each with
 ---     ms        all times of steps, in milliseconds
 ---     medians   the median of each round
 ---     ratio     the median over the rounds of its median time / our median time
@@ -158,10 +182,12 @@ end
 function M.race(contenders, rounds, steps, limit, last)
   limit = limit or 300
   local folder, copies = shell("mktemp -d"):gsub("\n", ""), {}
-  for i, c in ipairs(contenders) do copies[i] = { name = c.name, command = c.command } end
+  for i, c in ipairs(contenders) do
+    copies[i] = { name = c.name, command = c.command, server = c.server, use = c.use }
+  end
   local list = start_all(copies, folder, limit, last)
   list.cores = contenders.threads and cores.watch(contenders.threads)
-  warn_if_busy()
+  if not contenders.busy then warn_if_busy() end
   for round = 1, rounds do
     if round > 1 and last and os.time() > last then break end
     if list.cores then list.cores.measure() end
