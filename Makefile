@@ -89,7 +89,7 @@ C_TESTS  = $(if $(HAVE_cmocka),$(patsubst %.c,$B/%,\
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
-ifneq ($(filter-out deps mnist fresh clean help uninstall format size error-sites gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out deps mnist fresh clean help uninstall format size error-sites gpu-first gpu-again gpu-preflight gpu-check gpu-sanitize gpu-bench,$(or $(MAKECMDGOALS),all)),)
 $(if $(MAKE_RESTARTS),,$(shell grep -qs MISSING build/found.mk && rm -f build/found.mk)) # probe again if a library was missing
 -include build/found.mk
 ifneq ($(filter luajit jansson zlib xxhash,$(MISSING)),)
@@ -145,8 +145,8 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist test test-all fresh test-fast test-joff asan ubsan tsan memcheck fault fuzz fuzz-run reliability \
-        bench cover error-sites gpu-bundle gpu-preflight gpu-check gpu-sanitize gpu-bench cover-run lint format size \
-        doc docs install uninstall clean help FORCE
+        bench cover error-sites gpu-bundle gpu-first gpu-again gpu-preflight gpu-check gpu-sanitize gpu-bench \
+        cover-run lint format size doc docs install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 

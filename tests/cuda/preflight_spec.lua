@@ -14,9 +14,10 @@ local function tree(name, bare)
     :format(root, root, root))
   if not bare then
     check.run(("mkdir %s/runtime %s/build/gpu; ln -s $(readlink -f %s) %s/build/gpu/mgpulua; "
-      .. "sh %s sources >%s/build/gpu/sources"):format(root, root, check.program, root, script, root))
+      .. "sh %s sources >%s/build/gpu/sources; %s tests/cuda/preflight.lua ref:0 lenet5 >%s/build/gpu/losses")
+      :format(root, root, check.program, root, script, root, check.program, root))
   end
-  return ("MGPU_CACHE=%s/cache MGPU_CUDA_LIBRARIES=$PWD/build/fake_cuda GPU_SECONDS=600 sh %s ")
+  return ("MODELS=lenet5 MGPU_CACHE=%s/cache MGPU_CUDA_LIBRARIES=$PWD/build/fake_cuda GPU_SECONDS=600 sh %s ")
     :format(root, script)
 end
 
@@ -31,11 +32,22 @@ end)
 test("preflight passes with the libraries, and captures the steps of lenet5 in each mode", function()
   check.slow()
   local output, status = check.run(tree "good" .. "preflight")
+  check.matches(output, "1 passed, 0 failed: losses of the cpu device")
   check.matches(output, "1 passed, 0 failed: losses with MGPU_CUDA_GRAPH=chain")
   check.matches(output, "1 passed, 0 failed: losses with MGPU_CUDA_GRAPH=no")
   check.matches(output, " takes [%d.]+ ms")
   check.matches(output, "\n%d+ passed, 0 failed\n$")
   check.equal(status, 0)
+end)
+
+test("preflight fails if the losses are not those of the cpu device", function()
+  check.slow()
+  local command = tree "wrong"
+  local path = check.path "wrong/build/gpu/losses"
+  check.write(path, (check.read(path):gsub("%.%d", ".0")))
+  local output, status = check.run(command .. "preflight")
+  check.matches(output, "the losses are 'lenet5 [%d. ]+', those of the cpu device 'lenet5 ")
+  check.equal(status, 1)
 end)
 
 test("preflight fails if a step cannot be captured", function()

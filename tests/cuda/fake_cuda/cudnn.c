@@ -450,6 +450,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const from,
         *n = 1;
         return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION: return give_text(&d->work, most, n, values);
+    case CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION:
+        *n = snprintf(values, (size_t)most, "{\"deviceName\": \"Fake GPU\"}") + 1;
+        return CUDNN_STATUS_SUCCESS;
     default: return CUDNN_STATUS_BAD_PARAM;
     }
 }
