@@ -29,7 +29,9 @@ import peer_torch  # noqa: E402
 
 
 class Enough(Exception):
-    """No further step shall be compiled."""
+    """Ends a compilation; compilers wrap it into exceptions of theirs."""
+
+    asked = False
 
 
 def make(device, net, batch, precision, mode):
@@ -47,20 +49,18 @@ def prepare(device, rows):
     steps = {tuple(row.split(":")): "it was not compiled in time" for row in rows}
 
     def enough(*_):
+        Enough.asked = True
         raise Enough
 
     signal.signal(signal.SIGUSR1, enough)
-    try:
-        for row in steps:
-            try:
+    for row in steps:
+        try:
+            if not Enough.asked:
                 steps[row] = make(device, *row, "compiled")
-            except Enough:
-                raise
-            except Exception as problem:  # the others may compile
+                print("prepared", *row, file=sys.stderr, flush=True)
+        except Exception as problem:  # the others may compile
+            if not Enough.asked:
                 steps[row] = f"{type(problem).__name__}: {problem}".split("\n", maxsplit=1)[0]
-            print("prepared", *row, file=sys.stderr, flush=True)
-    except Enough:
-        pass
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     print("ready", file=sys.stderr, flush=True)
     return steps
