@@ -387,6 +387,17 @@ static int core_tracing(lua_State *L) {
     return 1;
 }
 
+/* outside_trace(fn, ...) -> fn's results. Its tensors have values, even while a function is traced:
+ * for what depends on nothing but numbers, as the shapes that a model computes. They count as
+ * constants in the trace. */
+static int core_outside_trace(lua_State *L) {
+    bind_want(L, 1, LUA_TFUNCTION, "outside_trace");
+    mg_trace *trace = mg_trace_suspend();
+    const int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+    mg_trace_resume(trace);
+    return status == 0 ? lua_gettop(L) : lua_error(L);
+}
+
 void bind_open_jit(lua_State *L) {
     luaL_newmetatable(L, BIND_JIT);
     lua_pushcfunction(L, jit_call), lua_setfield(L, -2, "__call");
@@ -404,4 +415,7 @@ void bind_open_jit(lua_State *L) {
     bind_open_results(L);
 }
 
-const luaL_Reg mg_bind_jit[] = {{"jit", core_jit}, {"tracing", core_tracing}, {NULL, NULL}};
+const luaL_Reg mg_bind_jit[] = {{"jit", core_jit},
+                                {"tracing", core_tracing},
+                                {"outside_trace", core_outside_trace},
+                                {NULL, NULL}};

@@ -187,12 +187,8 @@ static const luaL_Reg methods[] = {{"format", file_format}, {"tensors", file_ten
                                    {"notes", file_notes},   {"read", file_read},
                                    {"close", file_close},   {NULL, NULL}};
 
-/* store_open(path, [widen]) -> an open file, whose tensors are not read yet: their names, shapes
- * and dtypes can be checked first. widen: also the types that are widened on request only. Closed
- * by the collector, if not before. */
-static int core_store_open(lua_State *L) {
-    const char *path = bind_path(L, 1, "store_open");
-    const bool widen = lua_toboolean(L, 2);
+/* Pushes a closed file, which the collector will close. */
+static mg_store_file **push_file(lua_State *L) {
     mg_store_file **place = lua_newuserdata(L, sizeof *place);
     *place = NULL;
     if (luaL_newmetatable(L, BIND_STORE_FILE)) {
@@ -203,10 +199,28 @@ static int core_store_open(lua_State *L) {
         lua_setfield(L, -2, "__gc");
     }
     lua_setmetatable(L, -2);
+    return place;
+}
+
+/* store_open(path, [widen]) -> an open file, whose tensors are not read yet: their names, shapes
+ * and dtypes can be checked first. widen: also the types that are widened on request only. Closed
+ * by the collector, if not before. */
+static int core_store_open(lua_State *L) {
+    const char *path = bind_path(L, 1, "store_open");
+    const bool widen = lua_toboolean(L, 2);
+    mg_store_file **place = push_file(L);
     bind_poll(L);
     *place = mg_store_open(path, widen);
-    if (!*place) return bind_raise(L);
-    return 1;
+    return *place ? 1 : bind_raise(L);
+}
+
+/* onnx_open(path) -> an ONNX model as such a file; its graph is the note "model" (io/onnx.h). */
+static int core_onnx_open(lua_State *L) {
+    const char *path = bind_path(L, 1, "onnx_open");
+    mg_store_file **place = push_file(L);
+    bind_poll(L);
+    *place = mg_store_open_onnx(path);
+    return *place ? 1 : bind_raise(L);
 }
 
 /* store_load(path) -> {name = tensor, ...}, {key = text, ...}: opens, reads and closes. */
@@ -225,4 +239,5 @@ static int core_store_load(lua_State *L) {
 const luaL_Reg mg_bind_store[] = {{"store_save", core_store_save},
                                   {"store_open", core_store_open},
                                   {"store_load", core_store_load},
+                                  {"onnx_open", core_onnx_open},
                                   {NULL, NULL}};

@@ -41,6 +41,8 @@ struct mg_trace {
 
 /* This thread's open trace, or NULL. */
 static _Thread_local mg_trace *current;
+/* It is suspended: no other may begin, since tensors are numbered by their trace. */
+static _Thread_local bool suspended;
 /* Of the last trace of this thread. Tensors carry it, so one that outlives its trace is recognised.
  */
 static _Thread_local uint16_t serial;
@@ -50,10 +52,26 @@ mg_trace *mg_trace_current(void) {
     return current;
 }
 
+/* Tensors that are made meanwhile belong to no trace. */
+mg_trace *mg_trace_suspend(void) {
+    mg_trace *t = current;
+    if (t) suspended = true;
+    current = NULL;
+    mg_context_get()->trace = 0;
+    return t;
+}
+
+void mg_trace_resume(mg_trace *t) {
+    if (!t) return;
+    current = t;
+    suspended = false;
+    mg_context_get()->trace = serial;
+}
+
 /* Pending variables are evaluated first: inside the trace their histories would become part of the
  * step. */
 mg_trace *mg_trace_begin(mg_device *device) {
-    if (current) {
+    if (current || suspended) {
         mg_fail(MG_INTERNAL, "a trace is already open");
         return NULL;
     }

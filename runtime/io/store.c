@@ -7,6 +7,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "io/npy.h"
+#include "io/onnx.h"
 #include "io/safetensors.h"
 #include <stdio.h>
 #include <string.h>
@@ -142,17 +143,29 @@ static const mg_store_format *recognise_format(mg_store_file *f) {
 
 /* ---- open files ---- */
 
-mg_store_file *mg_store_open(const char *path, bool widen) {
+/* The format: of the contents, or the one that is given. */
+static mg_store_file *open_as(const char *path, bool widen, const mg_store_format *format) {
     mg_store_file *f = mg_alloc_zero(sizeof *f);
     if (!f) return NULL;
     f->widen = widen;
     f->path = mg_strdup(path);
     f->file = f->path ? mg_io_open(path) : NULL;
     f->store = f->file ? mg_store_new() : NULL;
-    f->format = f->store ? recognise_format(f) : NULL;
+    if (f->store && format)
+        f->format = mg_io_size(f->file, &f->size) == MG_OK ? format : NULL;
+    else
+        f->format = f->store ? recognise_format(f) : NULL;
     if (f->format && f->format->open(f) == MG_OK) return f;
     mg_store_close(f);
     return NULL;
+}
+
+mg_store_file *mg_store_open(const char *path, bool widen) {
+    return open_as(path, widen, NULL);
+}
+
+mg_store_file *mg_store_open_onnx(const char *path) {
+    return open_as(path, false, &mg_onnx);
 }
 
 mg_status mg_store_read(mg_store_file *f) {

@@ -74,6 +74,9 @@ typedef struct mg_store_file {
  * the types that are widened on request only. Owned. NULL: MG_IO, MG_OOM, MG_DATA for a damaged
  * file, MG_UNSUPPORTED for HDF5 and unknown dtypes. */
 mg_store_file *mg_store_open(const char *path, bool widen);
+/* Opens an ONNX model, whatever its contents look like; io/onnx.h says what its notes and entries
+ * are. Owned. NULL: as mg_store_open. */
+mg_store_file *mg_store_open_onnx(const char *path);
 /* Reads the tensors, onto the default device; f->store then has them. Called once. */
 mg_status mg_store_read(mg_store_file *f);
 /* Closes the file and frees the store. Accepts NULL. */

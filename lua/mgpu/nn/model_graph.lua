@@ -92,11 +92,13 @@ local function list_layers(self)
   check_names(self)
 end
 
--- A name for each symbolic tensor: its layer's name, with _1, _2, ... if the layer has several tensors.
+-- A name for each symbolic tensor: its layer's name, with _1, _2, ... if the layer has several tensors; or the name that
+-- the layer has for it in `tensor_names`.
 local function names_of(list)
   local names, used = {}, {}
   for i, s in ipairs(list) do
-    local base = s.node.layer.name
+    local own = rawget(s.node.layer, "tensor_names")
+    local base = own and own[s.index] or s.node.layer.name
     local name, n = base, 1
     while used[name] do
       name, n = base .. "_" .. n, n + 1

@@ -1,13 +1,19 @@
---- ONNX (https://onnx.ai): the model as a graph of ops that other programs run; write only.
+--- ONNX (https://onnx.ai): the model as a graph of ops that other programs run.
 --
--- The file holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
+-- A file that is read becomes a Model of its inputs and one layer OnnxGraph. A file that is written holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
 -- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any size.
 -- Layers become ops in nn/onnx/. bfloat16 layers compute in float32 there; float64 models are valid, but onnxruntime
 -- has few ops for that dtype. Errors, before anything is written: a layer without ops in ONNX, by name.
+local blank_weights = require "mgpu.nn.blank_weights"
+local check = require "mgpu.nn.onnx.check"
 local core = require "mgpu.core"
 local exporters = require "mgpu.nn.onnx.layers"
 local Graph = require "mgpu.nn.onnx.graph"
 local layers = require "mgpu.nn.layers"
+local Model = require "mgpu.nn.model"
+local model_config = require "mgpu.nn.model_config"
+local model_file = require "mgpu.nn.onnx.model_file"
+local values = require "mgpu.nn.onnx.values"
 
 local M = { inference_only = true } -- what compile made is not stored, and needs no form for files
 
@@ -116,6 +122,58 @@ function M.save(model, path)
       message.size / 2 ^ 30))
   end
   core.write_file(path, message.pieces)
+end
+
+-- ---- reading ------------------------------------------------------------------------------------
+
+-- The numbers of the weights.
+local function count_numbers(graph)
+  local total = 0
+  for _, weight in ipairs(graph.weights) do
+    local n = 1
+    for _, size in ipairs(weight.shape) do n = n * size end
+    total = total + n
+  end
+  return total
+end
+
+-- The symbolic inputs of the graph.
+local function symbolic_inputs(graph)
+  local list = {}
+  for i, input in ipairs(graph.inputs) do
+    local given = { { unpack(input.shape, 2) }, dtype = input.dtype, name = input.name }
+    if input.shape[1] > 0 then given.batch_size = input.shape[1] end
+    list[i] = layers.Input(given)
+  end
+  return list
+end
+
+local function make_model(path, graph, tensors, read)
+  model_file.fill(path, graph, tensors, read)
+  local layer = layers.OnnxGraph { graph }
+  local inputs = symbolic_inputs(graph)
+  local outputs = layer(#inputs > 1 and inputs or inputs[1])
+  local model = Model { inputs = #inputs > 1 and inputs or inputs[1], outputs = outputs }
+  for i, weight in ipairs(graph.weights) do
+    local tensor, v = tensors[weight.name], layer.own_weights[i]
+    local t = read[tensor.entry] or core.tensor(tensor.values, { dtype = tensor.dtype })
+    v:assign((tensor.kernel and values.to_kernel(t) or t):to(v:device()))
+  end
+  return model
+end
+
+--- load_model(path, custom, compile) -> the model, which is not compiled and whose weights are frozen.
+function M.load_model(path)
+  local file = core.onnx_open(path)
+  local graph, tensors = model_file.graph(path, core.json_decode(file:notes().model), file:tensors())
+  model_config.guarded(path, check.check, graph, true)
+  local read = file:read()
+  file:close()
+  local model = blank_weights.with_room(count_numbers(graph), path, function()
+    return model_config.guarded(path, make_model, path, graph, tensors, read)
+  end)
+  model.trainable = false
+  return model
 end
 
 return M

@@ -86,7 +86,7 @@ return require "mgpu.strict_table".lazy("layer", "mgpu.nn.layers", {
   MultiHeadAttention = "multi_head_attention",
   Multiply = "merge",
   Normalization = "scaling",
-  Operation = "operation",
+  OnnxGraph = "onnx_graph", Operation = "operation",
   PReLU = "activation",
   Permute = "reshape",
   Pipeline = "pipeline",

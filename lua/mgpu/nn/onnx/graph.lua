@@ -11,11 +11,11 @@
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local protobuf = require "mgpu.io.protobuf"
+local NUMBERS = require "mgpu.nn.onnx.types".NUMBERS
 
 local message = protobuf.message
 
 local OPSET, IR_VERSION = 17, 8
-local DATA_TYPES = { float32 = 1, uint8 = 2, int32 = 6, int64 = 7, bool = 9, float16 = 10, float64 = 11 }
 local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8 }
 local FLOAT, INT, STRING, INTS, STRINGS = 1, 2, 3, 7, 8 -- AttributeProto.AttributeType
 
@@ -87,7 +87,7 @@ function Graph:cast(v, dtype)
   if v.dtype == dtype then return v end
   v.casts = v.casts or {}
   if not v.casts[dtype] then
-    local cast = self:map(v, function(name) return self:op("Cast", { name }, { to = DATA_TYPES[dtype] }) end)
+    local cast = self:map(v, function(name) return self:op("Cast", { name }, { to = NUMBERS[dtype] }) end)
     cast.dtype, v.casts[dtype] = dtype, cast
   end
   return v.casts[dtype]
@@ -134,7 +134,7 @@ local function add_constant(self, name, dtype, dims, bytes)
   name = self:unique(name)
   local m = message()
   for _, size in ipairs(dims) do m:varint(1, size) end
-  self.initializers[#self.initializers + 1] = m:varint(2, DATA_TYPES[dtype]):bytes(8, name):bytes(9, bytes)
+  self.initializers[#self.initializers + 1] = m:varint(2, NUMBERS[dtype]):bytes(8, name):bytes(9, bytes)
   return name
 end
 
@@ -203,7 +203,7 @@ local function value_info(name, shape, dtype)
     if size >= 0 then dim:varint(1, size) else dim:bytes(2, i == 1 and "batch" or ("%s_%d"):format(name, i)) end
     sizes:message(1, dim)
   end
-  local tensor = message():varint(1, DATA_TYPES[dtype]):message(2, sizes)
+  local tensor = message():varint(1, NUMBERS[dtype]):message(2, sizes)
   return message():bytes(1, name):message(2, message():message(1, tensor))
 end
 

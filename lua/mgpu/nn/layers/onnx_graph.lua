@@ -1,0 +1,151 @@
+--- OnnxGraph {graph}: a graph of ONNX as a layer: what mgpu.load_model makes of a .onnx file.
+-- It takes a tensor, or an array of them for several inputs, and returns the outputs of the graph likewise. Inputs are
+-- cast to the graph's dtypes. It computes as at inference: dropout does nothing, batch normalization uses its
+-- statistics. Weights: the tensors of the file that are learned, under their names there; kernels of convolutions are
+-- {sizes..., channels, filters}, as everywhere here. graph: a table that onnx/model_file.lua describes.
+-- Ops (opsets 9 to 24): ops/*.lua list them; layer:ops() tells which ones a graph has.
+-- Errors: an op, an attribute or an element type that is not supported; a batch of another size than that for which the
+-- model was exported.
+-- Example:
+--     local graph = { opset = 17, inputs = { { name = "x", dtype = "float32", shape = { -1, 2 } } },
+--       nodes = { { op = "Relu", name = "", inputs = { "x" }, outputs = { "y" } } },
+--       outputs = { { name = "y" } }, constants = {}, weights = {} }
+--     print(L.OnnxGraph { graph } (mgpu.tensor { { -1, 2 } }))
+--     --> tensor {1, 2} float32 cpu:0
+--     --> {{0, 2}}
+local check = require "mgpu.nn.onnx.check"
+local core = require "mgpu.core"
+local Layer = require "mgpu.nn.layer"
+local ordered_keys = require "mgpu.ordered_keys"
+local run = require "mgpu.nn.onnx.run"
+local values = require "mgpu.nn.onnx.values"
+
+local OnnxGraph = Layer:extend("OnnxGraph", { positional = 1, { "graph", "table", required = true } })
+
+OnnxGraph.autocast = false -- the graph says what it computes in
+
+local WORDS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
+
+local function constant_of(entry)
+  local list = {}
+  for i, value in ipairs(check.list(entry.values)) do list[i] = WORDS[value] or value end
+  local shape = check.list(entry.shape)
+  if #list == 0 then return core.place(core.ops.full(shape, 0, entry.dtype), values.HOST) end
+  return core.ops.reshape(core.tensor(list, { dtype = entry.dtype, device = values.HOST }), { shape = shape })
+end
+
+function OnnxGraph:init()
+  self.checked = check.check(self.graph)
+  self.constant_tensors, self.tensor_names = {}, {}
+  for _, entry in ipairs(check.list(self.graph.constants)) do
+    self.constant_tensors[entry.name] = constant_of(entry)
+  end
+  for i, output in ipairs(self.graph.outputs) do self.tensor_names[i] = output.name end
+end
+
+function OnnxGraph:build()
+  self.own_weights = {}
+  for i, entry in ipairs(check.list(self.graph.weights)) do
+    self.own_weights[i] = self:add_weight { name = entry.name, shape = check.list(entry.shape), dtype = entry.dtype,
+      trainable = entry.trainable, autocast = false }
+  end
+end
+
+-- Raises if an axis has another size than in the graph.
+local function check_sizes(self, input, shape)
+  if #shape ~= #input.shape then
+    self:fail("the input %q has the shape %s, the graph takes %s", input.name, self.shape_text(shape),
+      self.shape_text(input.shape))
+  end
+  for i, size in ipairs(input.shape) do
+    if size ~= -1 and size ~= shape[i] then
+      if i > 1 then
+        self:fail("the input %q has the shape %s, the graph takes %s", input.name, self.shape_text(shape),
+          self.shape_text(input.shape))
+      end
+      self:fail("a batch of %d was given, the model was exported for batches of %d: use {batch_size = %d}, or export it "
+        .. "with a dynamic first axis", shape[1], size, size)
+    end
+  end
+end
+
+function OnnxGraph:call(x)
+  local inputs, weights, list = {}, {}, type(x) == "table" and x or { x }
+  if #list ~= #self.graph.inputs then self:fail("%d inputs were given, the graph takes %d", #list, #self.graph.inputs) end
+  for i, input in ipairs(self.graph.inputs) do
+    check_sizes(self, input, list[i]:shape())
+    local t = list[i]:dtype() == input.dtype and list[i] or core.ops.cast(list[i], input.dtype)
+    inputs[input.name] = values.plain(t)
+  end
+  for i, entry in ipairs(check.list(self.graph.weights)) do
+    local v = self.own_weights[i]
+    weights[entry.name] = (entry.kernel and values.kernel or values.plain)(v:value())
+  end
+  local ok, outputs = pcall(run.run, self.checked, { inputs = inputs, weights = weights,
+    constants = self.constant_tensors, device = list[1]:device() })
+  if not ok then
+    local code = core.error_code()
+    if type(outputs) ~= "string" or code == "oom" or code == "interrupted" then error(outputs, 0) end
+    core.fail(code or "usage", ("%s: %s"):format(tostring(self), require "mgpu.error_line"(outputs)))
+  end
+  return #outputs > 1 and outputs or outputs[1]
+end
+
+-- ---- shapes -------------------------------------------------------------------------------------
+
+-- The outputs for inputs with `unknown` in the unknown places. Nothing but shapes is computed.
+local function outputs_for(self, shapes, unknown)
+  local inputs = {}
+  for i, shape in ipairs(shapes) do
+    local sizes = {}
+    for k, size in ipairs(shape) do
+      local own = self.graph.inputs[i].shape[k] or -1
+      sizes[k] = size ~= -1 and size or own ~= -1 and own or unknown
+    end
+    inputs[i] = core.ops.full(sizes, 0, self.graph.inputs[i].dtype)
+  end
+  local y = core.no_grad(function() return self:call(inputs) end)
+  return type(y) == "table" and y or { y }
+end
+
+-- Sizes for unknown axes, tried in turn: two of each, so that what differs is unknown.
+local STAND_INS = { { 24, 36 }, { 224, 448 }, { 8, 12 }, { 1, 2 } }
+
+--- layer:output_shape(shape) -> the shapes of the outputs; the graph is run without values to find them.
+function OnnxGraph:output_shape(given)
+  local shapes = type(given[1]) == "table" and given or { given }
+  local ok, a, b, problem
+  for _, sizes in ipairs(STAND_INS) do
+    ok, a = pcall(outputs_for, self, shapes, sizes[1])
+    if ok then ok, b = pcall(outputs_for, self, shapes, sizes[2]) end
+    if ok then break end
+    problem = problem or (type(b) == "string" and b or a)
+  end
+  if not ok then error(problem, 0) end
+  local list, fixed = {}, self.graph.inputs[1].shape[1]
+  self.output_dtypes = {}
+  for i, t in ipairs(a) do
+    list[i], self.output_dtypes[i] = t:shape(), t:dtype()
+    for k, size in ipairs(b[i]:shape()) do if size ~= list[i][k] then list[i][k] = -1 end end
+    if fixed ~= -1 and list[i][1] == fixed then list[i][1] = -1 end
+  end
+  return #list > 1 and list or list[1]
+end
+
+function OnnxGraph:output_dtype(i) return self.output_dtypes[i] end
+
+--- layer:ops() -> how often the graph has each op: {Conv = 20, Relu = 17, ...}.
+-- Example:
+--     local graph = { opset = 17, inputs = { { name = "x", dtype = "float32", shape = { -1, 2 } } },
+--       nodes = { { op = "Relu", name = "", inputs = { "x" }, outputs = { "y" } } },
+--       outputs = { { name = "y" } }, constants = {}, weights = {} }
+--     print(L.OnnxGraph { graph }:ops().Relu)  --> 1
+function OnnxGraph:ops()
+  local counts = {}
+  for _, node in ipairs(self.checked.nodes) do counts[node.op] = (counts[node.op] or 0) + 1 end
+  local out = {}
+  for _, name in ipairs(ordered_keys(counts)) do out[name] = counts[name] end
+  return out
+end
+
+return OnnxGraph
