@@ -13,7 +13,7 @@ local layers = require "mgpu.nn.layers"
 local Model = require "mgpu.nn.model"
 local model_config = require "mgpu.nn.model_config"
 local model_file = require "mgpu.nn.onnx.model_file"
-local values = require "mgpu.nn.onnx.values"
+local to_kernel = require "mgpu.nn.onnx.values".to_kernel
 
 local M = { inference_only = true } -- what compile made is not stored, and needs no form for files
 
@@ -97,13 +97,32 @@ local function output_names(model)
   return { last and last.name or "output" }
 end
 
+-- The graph to write: in the opset of a graph that was read, which stands alone unless that is the opset of our layers.
+local function new_graph(model)
+  local g, read, others = Graph.new(), nil, 0
+  model:each_layer(function(layer)
+    if layer.class_name == "OnnxGraph" then
+      read = read or layer
+      if layer.graph.opset ~= read.graph.opset then layer:fail("its opset is not that of %s", tostring(read)) end
+    elseif not layer.is_input and not layer.is_network then
+      others = others + 1
+    end
+  end)
+  if not read then return g end
+  local opset = read.graph.opset or g.opset
+  if others > 0 and opset ~= g.opset then
+    read:fail("its opset is %d, which cannot be saved as .onnx beside other layers, whose opset is %d", opset, g.opset)
+  end
+  return Graph.new(opset, read.graph.learners)
+end
+
 -- The model as a graph. Raises for a layer that ONNX lacks.
 local function graph_of(model)
   if model.reads_values then
     core.fail("unsupported", ("%s: layers that read values, such as texts, have no form in ONNX: save model.body, the "
       .. "part behind them"):format(tostring(model)))
   end
-  local g, values = Graph.new(), {}
+  local g, values = new_graph(model), {}
   for i, input in ipairs(inputs_of(model)) do values[i] = g:add_input(unpack(input)) end
   local names = {}
   for i, name in ipairs(output_names(model)) do names[i] = g:unique(name) end
@@ -157,7 +176,7 @@ local function make_model(path, graph, tensors, read)
   for i, weight in ipairs(graph.weights) do
     local tensor, v = tensors[weight.name], layer.own_weights[i]
     local t = read[tensor.entry] or core.tensor(tensor.values, { dtype = tensor.dtype })
-    v:assign((tensor.kernel and values.to_kernel(t) or t):to(v:device()))
+    v:assign((tensor.kernel and to_kernel(t) or t):to(v:device()))
   end
   return model
 end

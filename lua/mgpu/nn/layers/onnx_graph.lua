@@ -111,24 +111,48 @@ end
 -- Sizes for unknown axes, tried in turn: two of each, so that what differs is unknown.
 local STAND_INS = { { 24, 36 }, { 224, 448 }, { 8, 12 }, { 1, 2 } }
 
---- layer:output_shape(shape) -> the shapes of the outputs; the graph is run without values to find them.
-function OnnxGraph:output_shape(given)
-  local shapes = type(given[1]) == "table" and given or { given }
-  local ok, a, b, problem
+-- The outputs for the first stand-ins that the graph can take, and for the second; or the first problem.
+local function probe(self, shapes)
+  local problem, code
   for _, sizes in ipairs(STAND_INS) do
-    ok, a = pcall(outputs_for, self, shapes, sizes[1])
+    local ok, a = pcall(outputs_for, self, shapes, sizes[1])
+    local b = ok and a
     if ok then ok, b = pcall(outputs_for, self, shapes, sizes[2]) end
-    if ok then break end
-    problem = problem or (type(b) == "string" and b or a)
+    if ok then return a, b end
+    problem, code = problem or b or a, code or core.error_code()
   end
-  if not ok then error(problem, 0) end
-  local list, fixed = {}, self.graph.inputs[1].shape[1]
-  self.output_dtypes = {}
-  for i, t in ipairs(a) do
-    list[i], self.output_dtypes[i] = t:shape(), t:dtype()
-    for k, size in ipairs(b[i]:shape()) do if size ~= list[i][k] then list[i][k] = -1 end end
-    if fixed ~= -1 and list[i][1] == fixed then list[i][1] = -1 end
+  return nil, problem, code
+end
+
+-- The outputs as the file declares them: shapes and dtypes; nil unless it declares all.
+local function declared(self)
+  local shapes, dtypes = {}, {}
+  for i, output in ipairs(self.graph.outputs) do
+    if not output.dtype or not output.shape then return nil end
+    shapes[i], dtypes[i] = { unpack(check.list(output.shape)) }, output.dtype
   end
+  return shapes, dtypes
+end
+
+--- layer:output_shape(shape) -> the shapes of the outputs. The graph is run without values to find them; one that takes
+--- only sizes that it does not declare has the shapes that the file says.
+function OnnxGraph:output_shape(given)
+  local shapes, list = type(given[1]) == "table" and given or { given }, {}
+  local a, b, code = probe(self, shapes)
+  if a then
+    self.output_dtypes = {}
+    for i, t in ipairs(a) do
+      list[i], self.output_dtypes[i] = t:shape(), t:dtype()
+      for k, size in ipairs(b[i]:shape()) do if size ~= list[i][k] then list[i][k] = -1 end end
+    end
+  else
+    local dtypes
+    list, dtypes = declared(self)
+    if not list or code == "unsupported" or code == "oom" or code == "interrupted" then error(b, 0) end
+    self.output_dtypes = dtypes
+  end
+  local batch = self.graph.inputs[1].shape[1]
+  for _, shape in ipairs(list) do if batch ~= -1 and shape[1] == batch then shape[1] = -1 end end
   return #list > 1 and list or list[1]
 end
 

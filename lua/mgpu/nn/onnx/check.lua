@@ -5,7 +5,7 @@ local ops = require "mgpu.nn.onnx.ops"
 
 local M = {}
 
-M.OLDEST, M.NEWEST = 9, 24 -- opsets of ONNX's own domain
+M.OLDEST, M.NEWEST = 9, 28 -- opsets of ONNX's own domain
 local NEWEST_LEARNERS = 5
 local MOST_NODES, MOST_DEPTH = 100000, 8
 
@@ -156,6 +156,7 @@ local function check_node(state, node, known, depth)
   if node.op == "If" and domain == "" then
     out.branches = branches_of(state, node, known, depth, refuse)
   else
+    if domain == "" and not state.opset then damaged "it names no opset of ONNX" end
     out.row = ops.find(domain, node.op)
     if not out.row then
       table.insert(state.unsupported, node)
@@ -266,7 +267,8 @@ function M.check(graph, unread)
   if not is_list(graph.outputs, "table") or not M.list(graph.outputs)[1] then damaged "it has no outputs" end
   for i, output in ipairs(graph.outputs) do
     if not known[output.name] then damaged("the output %q is not made", tostring(output.name)) end
-    if output.shape ~= nil and not is_shape(output.shape, -1) then damaged("the output %q", output.name) end
+    if output.shape ~= nil and not is_shape(output.shape, -1) then damaged("the shape of the output %q", output.name) end
+    if output.dtype ~= nil then core.check_dtype("OnnxGraph", output.dtype) end
     outputs[i] = output.name
   end
   return { nodes = nodes, outputs = outputs }

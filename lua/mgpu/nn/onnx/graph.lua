@@ -1,4 +1,4 @@
---- The graph of an ONNX model while it is built (onnx/onnx.proto, opset 17).
+--- The graph of an ONNX model while it is built (onnx/onnx.proto), in opset 17 unless it was read in another one.
 --
 -- A value is a tensor of the graph: {shape =, dtype =, plain = name, first = name}. The shape is the one that the
 -- layers use, with -1 for sizes that are not known, such as the batch. ONNX wants the channels of images as the second
@@ -7,7 +7,8 @@
 -- a transpose if only the other tensor exists. So a chain of image layers has transposes at its ends only.
 -- bfloat16 is float32 in a graph: few ops of this opset take bfloat16, and onnxruntime runs none with it on a CPU.
 -- An op is added by graph:op(type, inputs, attributes), with names in and out. Attributes: whole numbers, texts and
--- lists of either as they are; {float = x} for floats.
+-- lists of either as they are; {float = x} for floats; or {kind =, value =}, as the graphs of files have them
+-- (model_file.lua).
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local protobuf = require "mgpu.io.protobuf"
@@ -15,16 +16,17 @@ local NUMBERS = require "mgpu.nn.onnx.types".NUMBERS
 
 local message = protobuf.message
 
-local OPSET, IR_VERSION = 17, 8
-local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8 }
-local FLOAT, INT, STRING, INTS, STRINGS = 1, 2, 3, 7, 8 -- AttributeProto.AttributeType
+local OPSET, IR_VERSION, NEW_IR = 17, 8, 10 -- the IR that opsets up to 21, and later ones, need
+local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, bfloat16 = 2, float64 = 8 }
+local FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8 -- AttributeProto.AttributeType
 
 local Graph = {}
 Graph.__index = Graph
 
---- new() -> an empty graph. Its field `scope` begins the names of ops: the layer that they belong to.
-function Graph.new()
-  return setmetatable({ nodes = {}, initializers = {}, inputs = {}, outputs = {}, taken = {}, kept = {}, weights = {},
+--- new(opset = 17, learners) -> an empty graph. learners: the opset of ai.onnx.ml, if it has such ops. Its field `scope`
+--- begins the names of ops: the layer that they belong to.
+function Graph.new(opset, learners)
+  return setmetatable({ opset = opset or OPSET, learners = learners, nodes = {}, initializers = {}, inputs = {}, outputs = {}, taken = {}, kept = {}, weights = {},
     scope = "" }, Graph)
 end
 
@@ -95,21 +97,42 @@ end
 
 -- ---- ops ----------------------------------------------------------------------------------------
 
-local function attribute(name, value)
-  local m = message():bytes(1, name)
-  if type(value) == "string" then return m:bytes(4, value):varint(20, STRING) end
-  if type(value) == "number" then return m:varint(3, value):varint(20, INT) end
-  if type(value[1]) == "string" then
+-- By the kind of {kind =, value =}: what adds the value to the message.
+local KINDS = {
+  float = function(m, value) m:float(2, value):varint(20, FLOAT) end,
+  int = function(m, value) m:varint(3, value):varint(20, INT) end,
+  text = function(m, value) m:bytes(4, value):varint(20, STRING) end,
+  tensor = function(m, value) m:message(5, value):varint(20, TENSOR) end,
+  floats = function(m, value)
+    m:bytes(7, #value > 0 and protobuf.little_endian("float", value) or ""):varint(20, FLOATS)
+  end,
+  ints = function(m, value)
+    for _, number in ipairs(value) do m:varint(8, number) end
+    m:varint(20, INTS)
+  end,
+  texts = function(m, value)
     for _, text in ipairs(value) do m:bytes(9, text) end
-    return m:varint(20, STRINGS)
-  end
-  if value.float then return m:float(2, value.float):varint(20, FLOAT) end
-  for _, number in ipairs(value) do m:varint(8, number) end
-  return m:varint(20, INTS)
+    m:varint(20, STRINGS)
+  end,
+}
+
+-- The kind of a value that is written as it is.
+local function kind_of(value)
+  if type(value) == "string" then return "text" end
+  if type(value) == "number" then return "int" end
+  if value.float then return "float" end
+  return type(value[1]) == "string" and "texts" or "ints"
 end
 
---- graph:ops(op_type, inputs, attributes, n) -> the names of the op's n outputs. An input "" is one that is left out.
-function Graph:ops(op_type, inputs, attributes, n)
+local function attribute(name, value)
+  local m, kind = message():bytes(1, name), type(value) == "table" and value.kind or kind_of(value)
+  if type(value) == "table" and value.kind then value = value.value elseif kind == "float" then value = value.float end
+  KINDS[kind](m, value)
+  return m
+end
+--- graph:ops(op_type, inputs, attributes, n, domain) -> the names of the op's n outputs. An input "" is one that is left
+--- out.
+function Graph:ops(op_type, inputs, attributes, n, domain)
   local name, m, outputs, names = self:unique(self.scope .. "/" .. op_type), message(), {}, {}
   for i, input in ipairs(inputs) do m:bytes(1, assert(input, i)) end
   for i = 1, n do
@@ -120,6 +143,7 @@ function Graph:ops(op_type, inputs, attributes, n)
   for key in pairs(attributes or {}) do names[#names + 1] = key end
   table.sort(names)
   for _, key in ipairs(names) do m:message(5, attribute(key, attributes[key])) end
+  if domain then m:bytes(7, domain) end
   self.nodes[#self.nodes + 1] = m
   return outputs
 end
@@ -129,12 +153,17 @@ function Graph:op(op_type, inputs, attributes) return self:ops(op_type, inputs, 
 
 -- ---- constants ----------------------------------------------------------------------------------
 
+-- A TensorProto.
+local function tensor_message(name, dtype, dims, bytes)
+  local m = message()
+  for _, size in ipairs(dims) do m:varint(1, size) end
+  return m:varint(2, NUMBERS[dtype]):bytes(8, name):bytes(9, bytes)
+end
+
 -- Adds a constant with these bytes. RETURNS its name.
 local function add_constant(self, name, dtype, dims, bytes)
   name = self:unique(name)
-  local m = message()
-  for _, size in ipairs(dims) do m:varint(1, size) end
-  self.initializers[#self.initializers + 1] = m:varint(2, NUMBERS[dtype]):bytes(8, name):bytes(9, bytes)
+  self.initializers[#self.initializers + 1] = tensor_message(name, dtype, dims, bytes)
   return name
 end
 
@@ -149,6 +178,14 @@ local function bytes_of(t)
   t = core.place(t, "cpu:0")
   if t:count() == 0 then return "" end
   return ffi.string(t:pointer(), t:count() * SIZES[t:dtype()])
+end
+
+--- graph:tensor(name, t) -> the name of a constant: the tensor as it is.
+function Graph:tensor(name, t) return add_constant(self, name, t:dtype(), t:shape(), bytes_of(t)) end
+
+--- graph.attribute_tensor(t) -> an attribute whose value is the tensor.
+function Graph.attribute_tensor(t)
+  return { kind = "tensor", value = tensor_message("value", t:dtype(), t:shape(), bytes_of(t)) }
 end
 
 --- graph:integers(list) -> the name of a constant int64 vector.
@@ -230,8 +267,10 @@ function Graph:model(name)
   for _, tensor in ipairs(self.initializers) do m:message(5, tensor) end
   for _, input in ipairs(self.inputs) do m:message(11, input) end
   for _, output in ipairs(self.outputs) do m:message(12, output) end
-  return message():varint(1, IR_VERSION):bytes(2, "mgpulua"):message(7, m)
-    :message(8, message():bytes(1, ""):varint(2, OPSET))
+  local out = message():varint(1, self.opset > 21 and NEW_IR or IR_VERSION):bytes(2, "mgpulua"):message(7, m)
+    :message(8, message():bytes(1, ""):varint(2, self.opset))
+  if self.learners then out:message(8, message():bytes(1, "ai.onnx.ml"):varint(2, self.learners)) end
+  return out
 end
 
 return Graph

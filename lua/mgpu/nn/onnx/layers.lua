@@ -1,7 +1,8 @@
 --- Layers as ops of ONNX: a function (graph, layer, value or array of values, options of the call) -> the layer's
 --- output values, by class.
 --
--- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones. At inference dropout and
+-- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones, onnx/rewrite.lua graphs that
+-- were read. At inference dropout and
 -- noise do nothing.
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
@@ -203,7 +204,7 @@ end
 
 local ops = core.ops
 
-for _, name in ipairs { "attention", "images", "recurrent", "scaling" } do
+for _, name in ipairs { "attention", "images", "recurrent", "rewrite", "scaling" } do
   for class, convert in pairs(require("mgpu.nn.onnx." .. name)) do M[class] = convert end
 end
 

@@ -2,7 +2,7 @@
 --
 --     {opset = 17, learners = 3,                         opsets of ONNX's own domain and of ai.onnx.ml
 --      inputs = {{name =, dtype =, shape = {-1, 3}}},    -1: any size
---      outputs = {{name =, shape =}},                    the shape may be missing
+--      outputs = {{name =, dtype =, shape =}},           dtype and shape may be missing
 --      nodes = {{op =, domain =, name =, inputs = {...}, outputs = {...}, attributes = {axis = {kind = "int", value = 1}}}},
 --      constants = {{name =, dtype =, shape =, values = {...}}},
 --      weights = {{name =, dtype =, shape =, kernel = true, trainable = false}}}
@@ -259,13 +259,12 @@ local function read_inputs(file, graph, out)
   end
 end
 
-local function read_opsets(file, model, out)
+local function read_opsets(model, out)
   for _, import in ipairs(list_of(model.opset_import)) do
     local domain = domain_of(import.domain)
     if domain == "" then out.opset = import.version end
     if domain == "ai.onnx.ml" then out.learners = import.version end
   end
-  if not out.opset and not out.learners then fail(file, "the model names no opset") end
 end
 
 --- graph(path, model, entries) -> the graph, and the tensors of the file by name: {entry = of the file, or values =,
@@ -274,9 +273,13 @@ end
 function M.graph(path, model, entries)
   local file = new_file(path, entries)
   local out = read_nodes(file, model.graph)
-  read_opsets(file, model, out)
+  read_opsets(model, out)
   read_inputs(file, model.graph, out)
-  for i, output in ipairs(list_of(model.graph.output)) do out.outputs[i].shape = shape_of(tensor_type(output)) end
+  for i, output in ipairs(list_of(model.graph.output)) do
+    local info = tensor_type(output)
+    local ok, dtype = pcall(types.dtype_of, info.elem_type)
+    out.outputs[i].shape, out.outputs[i].dtype = shape_of(info), ok and dtype or nil
+  end
   sort_tensors(file, out, drop_unused(out))
   return out, file.tensors
 end

@@ -115,13 +115,21 @@ local function truncated(a, b)
 end
 M.Div = binary(function(a, b) return is_float(a) and ops.div(a, b) or truncated(a, b) end)
 
--- fmod = 0: the sign of the divisor, as in Python; 1: that of the dividend, as in C.
-M.Mod = { "2 | fmod:int=0", function(c, a, b)
-  return map(function(p, q)
-    if c.fmod == 0 then return ops.mod(p, q) end
-    local r = ops.mod(ops.abs(p), ops.abs(q))
-    return ops.where(ops.lt(p, 0), -r, r)
-  end, a, b)
+-- The remainder with the sign of the dividend, as in C.
+local function remainder(a, b)
+  local r = ops.mod(ops.abs(a), ops.abs(b))
+  if is_float(a) then r = ops.where(ops.isfinite(b), r, ops.abs(a)) end
+  return ops.where(ops.lt(a, 0), -r, r)
+end
+
+-- fmod = 0: the sign is that of the divisor, as in Python, also where that is infinite.
+M.Mod = { "2 | fmod:int=0", function(c, x, y)
+  return map(function(a, b)
+    if c.fmod ~= 0 then return remainder(a, b) end
+    if not is_float(a) then return ops.mod(a, b) end
+    local r = remainder(a, b)
+    return ops.where(ops.logical_and(ops.ne(r, 0), ops.ne(ops.lt(r, 0), ops.lt(b, 0))), r + b, r)
+  end, x, y)
 end }
 
 -- The result has the base's type. Powers of integers are exact up to 2^53.

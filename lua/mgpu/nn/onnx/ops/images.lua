@@ -15,7 +15,8 @@ local function fail(message, ...) core.fail("data", message:format(...)) end
 
 -- ---- where an element of the result lies --------------------------------------------------------
 
--- (i, from, to, scale, roi) -> the position on the source's axis; scale: of the result to the source.
+-- (i, from, to, scale, roi) -> the position on the source's axis; scale: of the result to the source. align_corners is
+-- the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which need not be whole.
 local COORDINATES = {
   half_pixel = function(i, _, _, scale) return (i + 0.5) / scale - 0.5 end,
   pytorch_half_pixel = function(i, _, to, scale) return to > 1 and (i + 0.5) / scale - 0.5 or 0 end,
@@ -57,7 +58,7 @@ local function taps_at(c, x, from, scale)
   for i = math.floor(x - reach) + 1, math.ceil(x + reach) - 1 do
     local weight = row[2](math.abs(i - x) / stretch, c.cubic_coeff_a)
     local inside = i >= 0 and i < from
-    if inside or c.exclude_outside == 0 and c.antialias == 0 then
+    if inside or c.exclude_outside == 0 then
       list[#list + 1] = { math.max(0, math.min(i, from - 1)), weight }
       sum = sum + weight
     end
