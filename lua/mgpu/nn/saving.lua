@@ -104,7 +104,8 @@ local SAVE = options.declare { OVERWRITE, { "include_optimizer", "boolean", defa
 local SAVE_WEIGHTS = options.declare { OVERWRITE }
 local LOAD_WEIGHTS = options.declare { { "by_name", "boolean", default = false },
   { "skip_mismatch", "boolean", default = false } }
-local LOAD = options.declare { { "custom", "table", default = {} }, { "compile", "boolean", default = true } }
+local LOAD = options.declare { { "custom", "table", default = {} }, { "compile", "boolean", default = true },
+  { "trainable", "boolean" } }
 
 local methods = {}
 
@@ -192,10 +193,13 @@ local function check_custom(custom, who)
   end
 end
 
---- mgpu.load_model(path, {custom = {Name = class}, compile = true}) -> the model.
+--- mgpu.load_model(path, {custom = {Name = class}, compile = true, trainable =}) -> the model.
 --
+-- The endings are those of model:save. A .onnx file of any program becomes a model of one layer, L.OnnxGraph, whose
+-- weights are frozen.
 -- custom: own classes of layers, losses and metrics by name. The model is compiled if it was when it was saved, and fit
--- continues where training stopped; compile = false leaves that out.
+-- continues where training stopped; compile = false leaves that out. trainable: true or false for all layers, in place
+-- of what the file says; a .onnx file is loaded with true to be trained further.
 -- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
@@ -212,6 +216,7 @@ function M.load_model(path, given)
     model_config.guarded(path, compiled_state.restore, model, compiled.config, compiled.tensors,
       { path = path, custom = chosen.custom })
   end
+  if chosen.trainable ~= nil then model.trainable = chosen.trainable end
   return model
 end
 

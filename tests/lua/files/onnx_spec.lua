@@ -190,11 +190,11 @@ test("ModelCheckpoint refuses a layer that ONNX lacks before the first step", fu
   check.equal(ops_of(read(check.path "1.onnx")), { "Gemm", "Identity" })
 end)
 
-test("a .onnx file is for saving whole models only", function()
+test("a .onnx file is for whole models only", function()
   local model = fixtures.linear()
   check.raises(function() model:save_weights(check.path "w.onnx") end,
     "%.onnx files are not supported here: use one of", "usage")
-  check.raises(function() mgpu.load_model(check.path "w.onnx") end,
+  check.raises(function() model:load_weights(check.path "w.onnx") end,
     "%.onnx files are not supported here: use one of", "usage")
   check.raises(function() model:save(check.path "w.onnx", { bogus = 1 }) end, "bogus", "usage")
 end)

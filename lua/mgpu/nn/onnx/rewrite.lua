@@ -41,7 +41,7 @@ function M.OnnxGraph(g, layer, vs)
     local inputs, outputs = {}, check.list(node.outputs)
     for i, name in ipairs(check.list(node.inputs)) do inputs[i] = names[name] end
     local made = g:ops(node.op, inputs, attributes_of(g, layer, node), #outputs, node.domain)
-    for i, name in ipairs(outputs) do names[name] = made[i] end
+    for i, name in ipairs(outputs) do if name ~= "" then names[name] = made[i] end end
   end
   local shapes, out = {}, {}
   for i, v in ipairs(list) do shapes[i] = v.shape end
