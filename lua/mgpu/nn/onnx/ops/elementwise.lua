@@ -118,7 +118,7 @@ M.Div = binary(function(a, b) return is_float(a) and ops.div(a, b) or truncated(
 -- The remainder with the sign of the dividend, as in C.
 local function remainder(a, b)
   local r = ops.mod(ops.abs(a), ops.abs(b))
-  if is_float(a) then r = ops.where(ops.isfinite(b), r, ops.abs(a)) end
+  if is_float(a) then r = ops.where(elementwise.Isinf[2](b), ops.abs(a), r) end
   return ops.where(ops.lt(a, 0), -r, r)
 end
 

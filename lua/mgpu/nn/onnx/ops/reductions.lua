@@ -49,12 +49,22 @@ end
 
 -- Sums of integers are int64 here and keep their type in ONNX. Without `how` there is nothing to add up.
 local function sum(t, how) return how and ops.cast(ops.sum(t, how), t:dtype()) or t end
-local function largest(t, how) return how and ops.max(t, how) or t end
+
+-- The largest or smallest element; of none, the limit of the dtype.
+local LOWEST = { uint8 = 0, bool = 0, int32 = -2 ^ 31, int64 = -2 ^ 63 }
+local HIGHEST = { uint8 = 255, bool = 1, int32 = 2 ^ 31 - 1, int64 = 2 ^ 63 }
+local function extreme(op, limits, infinity)
+  return function(t, how)
+    if not how then return t end
+    if t:count() > 0 then return op(t, how) end
+    return ops.full(ops.sum(t, how):shape(), limits[t:dtype()] or infinity, t:dtype())
+  end
+end
 
 M.ReduceSum = reduce(sum)
 M.ReduceProd = reduce(function(t, how) return how and ops.cast(ops.prod(t, how), t:dtype()) or t end)
-M.ReduceMax = reduce(largest)
-M.ReduceMin = reduce(function(t, how) return how and ops.min(t, how) or t end)
+M.ReduceMax = reduce(extreme(ops.max, LOWEST, -math.huge))
+M.ReduceMin = reduce(extreme(ops.min, HIGHEST, math.huge))
 M.ReduceMean = reduce(function(t, how) return how and ops.cast(composite.mean(t, how), t:dtype()) or t end)
 M.ReduceL1 = reduce(function(t, how) return sum(ops.abs(t), how) end)
 M.ReduceSumSquare = reduce(function(t, how) return sum(t * t, how) end)
@@ -62,6 +72,7 @@ M.ReduceL2 = reduce(function(t, how) return ops.cast(ops.sqrt(sum(t * t, how)), 
 M.ReduceLogSum = reduce(function(t, how) return ops.cast(ops.log(sum(t, how)), t:dtype()) end)
 M.ReduceLogSumExp = reduce(function(t, how)
   if not how then return t end
+  if t:count() == 0 then return ops.log(sum(t, how)) end
   return ops.cast(composite.logsumexp(t, how), t:dtype())
 end)
 
