@@ -176,7 +176,10 @@ local function make_model(path, graph, tensors, read)
   for i, weight in ipairs(graph.weights) do
     local tensor, v = tensors[weight.name], layer.own_weights[i]
     local t = read[tensor.entry] or core.tensor(tensor.values, { dtype = tensor.dtype })
-    v:assign((tensor.kernel and to_kernel(t) or t):to(v:device()))
+    t = (tensor.kernel and to_kernel(t) or t):to(v:device())
+    core.eval(t) -- so that the file's order of axes can be freed
+    v:assign(t)
+    if tensor.entry then read[tensor.entry] = nil end
   end
   return model
 end

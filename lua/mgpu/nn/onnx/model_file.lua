@@ -42,10 +42,21 @@ local function add_tensor(file, name, tensor)
   return name
 end
 
--- A tensor of the file under this name.
-local function add_stored(file, name, t)
+-- A tensor of the file.
+local function stored(file, t)
   local entry = file.entries[t.tensor]
-  return add_tensor(file, name, { entry = t.tensor, dtype = entry.dtype, shape = entry.shape })
+  return { entry = t.tensor, dtype = entry.dtype, shape = entry.shape }
+end
+
+-- Adds a tensor that a graph has under a name. Two branches may use a name for different tensors: the second one then
+-- gets another, which `renamed` notes for the nodes of the branch.
+local function add_named(file, name, tensor, renamed)
+  if file.tensors[name] and renamed then
+    file.made = file.made + 1
+    renamed[name] = ("%s:%d"):format(name, file.made)
+    name = renamed[name]
+  end
+  return add_tensor(file, name, tensor)
 end
 
 -- A name for a tensor of an attribute, which has none of its own.
@@ -58,7 +69,7 @@ end
 
 local read_nodes
 
-local function read_attribute(file, node, a)
+local function read_attribute(file, node, a, renamed)
   local kind = KINDS[a.type or 0]
   local where = ("node %q (%s)"):format(node.name or "", node.op_type or "")
   if not a.name or not kind then fail(file, "%s: the attribute %q has no known type", where, a.name or "") end
@@ -67,9 +78,9 @@ local function read_attribute(file, node, a)
   if value == nil then value = DEFAULTS[kind] end
   if kind == "tensor" then
     if not value then fail(file, "%s: the attribute %q is empty", where, a.name) end
-    value = add_stored(file, own_name(file, node), value)
+    value = add_tensor(file, own_name(file, node), stored(file, value))
   elseif kind == "graph" then
-    value = read_nodes(file, list_of(value))
+    value = read_nodes(file, list_of(value), setmetatable({}, { __index = renamed }))
   elseif kind:find "s$" then
     value = list_of(value)
   end
@@ -79,9 +90,9 @@ end
 local VALUES = { value_float = "float32", value_floats = "float32", value_int = "int64", value_ints = "int64" }
 
 -- A node of the op Constant: its value becomes a tensor of the file.
-local function add_constant(file, node)
+local function add_constant(file, node, renamed)
   local a, name = list_of(node.attribute)[1] or {}, list_of(node.output)[1] or ""
-  if a.name == "value" and a.t then return add_stored(file, name, a.t) end
+  if a.name == "value" and a.t then return add_named(file, name, stored(file, a.t), renamed) end
   local dtype = VALUES[a.name]
   if not dtype then
     core.fail("unsupported", ("%s: node %q (Constant): the attribute %q is not supported: value, value_float, "
@@ -90,32 +101,34 @@ local function add_constant(file, node)
   local value = a[FIELDS[KINDS[a.type] or ""]] or 0
   local numbers, shape = type(value) == "table" and list_of(value) or { value }, {}
   if a.name:find "s$" then shape[1] = #numbers end
-  add_tensor(file, name, { values = numbers, dtype = dtype, shape = shape })
+  add_named(file, name, { values = numbers, dtype = dtype, shape = shape }, renamed)
 end
 
-local function read_node(file, node)
-  local attributes = {}
+local function read_node(file, node, renamed)
+  local attributes, inputs = {}, {}
   for _, a in ipairs(list_of(node.attribute)) do
     if attributes[a.name] then fail(file, "node %q has the attribute %q twice", node.name or "", a.name) end
-    attributes[a.name or ""] = read_attribute(file, node, a)
+    attributes[a.name or ""] = read_attribute(file, node, a, renamed)
   end
+  for i, name in ipairs(list_of(node.input)) do inputs[i] = renamed and renamed[name] or name end
   local domain = domain_of(node.domain)
   return { op = node.op_type or "", domain = domain ~= "" and domain or nil, name = node.name or "",
-    inputs = list_of(node.input), outputs = list_of(node.output), attributes = next(attributes) and attributes or nil }
+    inputs = inputs, outputs = list_of(node.output), attributes = next(attributes) and attributes or nil }
 end
 
--- The nodes and outputs of a graph or of a branch; its tensors go to the file.
-function read_nodes(file, graph)
+-- The nodes and outputs of a graph or of a branch; its tensors go to the file. renamed: of a branch, the other names of
+-- its tensors.
+function read_nodes(file, graph, renamed)
   local out = { nodes = {}, outputs = {} }
-  for _, t in ipairs(list_of(graph.initializer)) do add_stored(file, t.name, t) end
+  for _, t in ipairs(list_of(graph.initializer)) do add_named(file, t.name, stored(file, t), renamed) end
   for _, node in ipairs(list_of(graph.node)) do
     if node.op_type == "Constant" and domain_of(node.domain) == "" then
-      add_constant(file, node)
+      add_constant(file, node, renamed)
     else
-      out.nodes[#out.nodes + 1] = read_node(file, node)
+      out.nodes[#out.nodes + 1] = read_node(file, node, renamed)
     end
   end
-  for i, output in ipairs(list_of(graph.output)) do out.outputs[i] = { name = output.name or "" } end
+  for i, output in ipairs(list_of(graph.output)) do out.outputs[i] = { name = renamed and renamed[output.name] or output.name or "" } end
   return out
 end
 
@@ -215,9 +228,10 @@ local function sort_tensors(file, graph, needed)
     local tensor, own = file.tensors[name], uses[name] or {}
     if is_weight(tensor, own, maker) then
       tensor.kernel = is_kernel(tensor, own)
-      table.insert(graph.weights, { name = name, dtype = tensor.dtype, kernel = tensor.kernel or nil,
-        shape = tensor.kernel and kernel_shape(tensor.shape) or tensor.shape,
-        trainable = is_statistic(own) and false or nil })
+      local weight = { name = name, dtype = tensor.dtype, kernel = tensor.kernel or nil,
+        shape = tensor.kernel and kernel_shape(tensor.shape) or tensor.shape }
+      if is_statistic(own) then weight.trainable = false end
+      table.insert(graph.weights, weight)
     elseif needed[name] then
       table.insert(graph.constants, { name = name, dtype = tensor.dtype, shape = tensor.shape })
     end

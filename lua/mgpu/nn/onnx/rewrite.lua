@@ -40,7 +40,10 @@ function M.OnnxGraph(g, layer, vs)
   for _, node in ipairs(check.list(layer.graph.nodes)) do
     local inputs, outputs = {}, check.list(node.outputs)
     for i, name in ipairs(check.list(node.inputs)) do inputs[i] = names[name] end
-    local made = g:ops(node.op, inputs, attributes_of(g, layer, node), #outputs, node.domain)
+    local made = inputs -- ZipMap, whose result is a tensor here
+    if node.op ~= "ZipMap" then
+      made = g:ops(node.op, inputs, attributes_of(g, layer, node), #outputs, node.domain)
+    end
     for i, name in ipairs(outputs) do if name ~= "" then names[name] = made[i] end end
   end
   local shapes, out = {}, {}

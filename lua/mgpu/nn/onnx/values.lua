@@ -41,7 +41,10 @@ function M.to_last(t)
 end
 
 function M.to_first(t)
-  local rank, order = t:rank(), { 1 }
+  local rank, order, shape = t:rank(), { 1 }, t:shape()
+  local channels = table.remove(shape)
+  table.insert(shape, 2, channels)
+  if shape[1] * channels == t:count() then return ops.reshape(t, { shape = shape }) end -- single pixels
   for i = 3, rank do order[i] = i - 1 end
   order[2] = rank
   return ops.permute(t, { order = order })

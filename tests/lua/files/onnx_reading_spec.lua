@@ -1,0 +1,249 @@
+-- Reading .onnx files: models of PyTorch, TensorFlow and scikit-learn, ONNX's own tests of single ops, and our files
+-- predict what they did where they come from.
+
+local cases = require "golden.onnx_cases"
+local check = require "check"
+local core = require "mgpu.core"
+local fixtures = require "fixtures"
+local mgpu = require "mgpu"
+local onnx_files = require "onnx_files"
+local onnx_nodes = require "onnx_nodes"
+
+local test = check.test
+local L = mgpu.layers
+
+local MODELS = "tests/golden/onnx_models/"
+local SUMS = 2e-6 -- sums of a few hundred products of float32, in another order
+local names = {}
+for _, program in ipairs { "attention", "encoder", "images", "mlp", "movement", "recurrent", "resnet", "sequences",
+  "keras_attention", "keras_causal", "keras_convolutions", "keras_recurrent", "keras_two" } do
+  for _, exporter in ipairs { "old", "new" } do names[#names + 1] = program .. "_" .. exporter end
+end
+for _, name in ipairs { "linear", "logistic", "logistic_two", "mlp_regressor", "mlp_two", "normalized", "ridge",
+  "scaled" } do
+  names[#names + 1] = "sklearn_" .. name
+end
+
+-- The inputs of a model and what it is to predict.
+local function data_of(name)
+  local data, xs, ys = mgpu.load(MODELS .. name:gsub("_old$", ""):gsub("_new$", "") .. ".npz"), {}, {}
+  for i = 0, 9 do xs[i + 1], ys[i + 1] = data["x" .. i], data["y" .. i] end
+  return #xs > 1 and xs or xs[1], ys
+end
+
+local function listed(y) return type(y) == "table" and y or { y } end
+
+local function numbers(t) return t:to "float64":flatten():totable() end
+
+-- Labels of scikit-learn may have one axis less than ONNX's.
+local function check_outputs(y, ys, tolerance)
+  check.equal(#listed(y), #ys)
+  for i, t in ipairs(listed(y)) do
+    check.equal(t:count(), ys[i]:count())
+    check.near(numbers(t), numbers(ys[i]), tolerance)
+  end
+end
+
+for _, name in ipairs(names) do
+  test(name .. " predicts what its program computed, also from the files that we write", function()
+    local model, x, ys = mgpu.load_model(MODELS .. name .. ".onnx"), data_of(name)
+    local tolerance = name:find "sklearn" and 2e-5 or SUMS -- scikit-learn computes in float64
+    check_outputs(model(x), ys, tolerance)
+    check_outputs(model:predict(x), ys, tolerance)
+    local before = listed(model(x))
+    for _, ending in ipairs { "onnx", "safetensors", "keras" } do
+      local path = check.path("again." .. ending)
+      model:save(path)
+      local again = mgpu.load_model(path)
+      check.equal({ again.input_names, again.output_names }, { model.input_names, model.output_names })
+      for i, t in ipairs(listed(again(x))) do check.equal(numbers(t), numbers(before[i])) end
+    end
+  end)
+end
+
+test("a model has the inputs, outputs and weights of the file", function()
+  local model = mgpu.load_model(MODELS .. "resnet_old.onnx")
+  check.equal({ model.input_names, model.inputs[1]:shape() }, { { "x" }, { -1, 3, -1, -1 } })
+  check.equal(model.outputs[1]:shape(), { -1, 5 })
+  check.equal(model.layers[2]:ops(), { Add = 2, Conv = 6, Flatten = 1, Gemm = 1, GlobalAveragePool = 1, MaxPool = 1,
+    Relu = 5 })
+  local weights = {}
+  for _, v in ipairs(model.variables) do weights[v.name:match "/(.*)$"] = table.concat(v:shape(), " ") end
+  check.equal(weights["out.weight"], "5 6")
+  check.equal(weights["blocks.1.short.weight"], "1 1 4 6") -- {rows, columns, channels, filters}
+end)
+
+-- ---- ONNX's own tests ---------------------------------------------------------------------------
+
+test("ONNX's tests of single ops pass", function()
+  local n = 0
+  onnx_nodes.each("tests/golden/onnx_nodes", check.path "node.onnx", function(name, how, why)
+    n = n + 1
+    if how ~= "passes" then check.fail(("%s %s: %s"):format(name, how, why or "")) end
+  end)
+  check.equal(n, 281)
+end)
+
+-- ---- our own files ------------------------------------------------------------------------------
+
+for i, case in ipairs(cases) do
+  test(case.name .. " predicts from the .onnx file what it did", function()
+    if i % 4 ~= 0 then check.slow() end
+    local model, inputs = case.make()
+    local path, x = check.path "case.onnx", #inputs > 1 and inputs or inputs[1]
+    model:save(path)
+    local again = mgpu.load_model(path)
+    check.equal(again.input_names, model.order and model.input_names or { "input" })
+    local y, t = listed(model(x)), listed(again(x))
+    for k in ipairs(y) do
+      check.equal(t[k]:shape(), y[k]:shape())
+      local scale = math.max(1, y[k]:to "float64":abs():max():item())
+      local tolerance = y[k]:dtype():find "16" and 2e-2 or 1e-5 -- halves compute parts in float32 there
+      check.near(numbers(t[k]), numbers(y[k]), tolerance * scale)
+    end
+  end)
+end
+
+-- ---- training -----------------------------------------------------------------------------------
+
+test("weights are frozen unless they are asked to be trainable", function()
+  local path = MODELS .. "mlp_old.onnx"
+  local frozen, free = mgpu.load_model(path), mgpu.load_model(path, { trainable = true })
+  check.equal({ #frozen.trainable_variables, #free.trainable_variables, #free.variables }, { 0, 6, 6 })
+  local x, y = mgpu.rand { 32, 6 }, mgpu.tensor { { 1, 0, 0 } }:tile { 32, 1 }
+  free:compile { optimizer = mgpu.optimizers.Adam { 0.05 }, loss = "mse" }
+  local h = free:fit(x, y, { epochs = 20, verbose = 0 })
+  check.truthy(h.history.loss[20] < h.history.loss[1] / 4)
+  free:save(check.path "tuned.onnx")
+  check.near(numbers(mgpu.load_model(check.path "tuned.onnx")(x)), numbers(free(x)), 1e-6)
+end)
+
+test("the statistics of batch normalization are not trained", function()
+  local source = mgpu.Sequential { L.Input { 4, 4, 2 }, L.Conv2D { 3, 3 }, L.BatchNormalization {}, L.Flatten {} }
+  source:save(check.path "norm.onnx")
+  local model = mgpu.load_model(check.path "norm.onnx", { trainable = true })
+  check.equal({ #model.variables, #model.trainable_variables }, { 6, 4 })
+end)
+
+test("trainable = false freezes a model of any file", function()
+  fixtures.linear():save(check.path "m.safetensors")
+  check.equal(#mgpu.load_model(check.path "m.safetensors", { trainable = false }).trainable_variables, 0)
+end)
+
+-- ---- sizes --------------------------------------------------------------------------------------
+
+test("a model exported for one batch size refuses others, and tells how to predict", function()
+  local path = onnx_files.write(check.path "fixed.onnx", function(g)
+    local x = g:add_input("x", { 2, 3 }, "float32")
+    g:add_output("y", g.value(g:op("Relu", { x.plain }), { 2, 3 }, "float32"))
+  end)
+  local model = mgpu.load_model(path)
+  check.equal(model:predict(mgpu.ones { 6, 3 }, { batch_size = 2 }):shape(), { 6, 3 })
+  check.raises(function() model:predict(mgpu.ones { 6, 3 }) end,
+    "a batch of 6 was given, the model was exported for batches of 2: use {batch_size = 2}", "usage")
+  check.raises(function() model(mgpu.ones { 3, 3 }) end, "a batch of 3 was given", "usage")
+end)
+
+test("shapes that a graph computes are known when a jitted function is traced", function()
+  local path = onnx_files.write(check.path "shape.onnx", function(g)
+    local x = g:add_input("x", { -1, 4, 6 }, "float32").plain
+    local size = g:op("Gather", { g:op("Shape", { x }), g:integers { 0 } }, { axis = 0 })
+    local shape = g:op("Concat", { size, g:integers { -1 } }, { axis = 0 })
+    g:add_output("y", g.value(g:op("Reshape", { x, shape }), { -1, 24 }, "float32"))
+  end)
+  local model = mgpu.load_model(path)
+  local f = mgpu.jit(function(x) return model(x) end)
+  check.equal(f(mgpu.ones { 3, 4, 6 }):shape(), { 3, 24 })
+  check.equal(f(mgpu.ones { 5, 4, 6 }):shape(), { 5, 24 })
+end)
+
+test("an image stays channels-last between convolutions", function()
+  local model = mgpu.load_model(MODELS .. "resnet_old.onnx")
+  local f = mgpu.jit(function(x) return model(x) end)
+  f(mgpu.ones { 1, 3, 17, 21 })
+  local _, permutations = f:dump():gsub("permute", "")
+  check.equal(permutations, 1) -- of the input
+end)
+
+test("a constant condition chooses a branch", function()
+  local function branch(g, number)
+    return g.branch(function(inner) return inner:op("Add", { "x", inner:number(number, "float32") }) end)
+  end
+  local path = onnx_files.write(check.path "if.onnx", function(g)
+    local x = g:add_input("x", { -1, 2 }, "float32").plain
+    local rank = g:op("Size", { g:op("Shape", { x }) })
+    local condition = g:op("Equal", { rank, g:number(2, "int64") })
+    local y = onnx_files.add_if(g, condition, branch(g, 1), branch(g, 10))
+    g:add_output("y", g.value(y, { -1, 2 }, "float32"))
+  end)
+  check.equal(mgpu.load_model(path)(mgpu.zeros { 1, 2 }):totable(), { { 1, 1 } })
+  check.raises(function() mgpu.load_model(path):save(check.path "again.onnx") end, "branches cannot be saved", "usage")
+end)
+
+-- ---- what is not supported ----------------------------------------------------------------------
+
+-- A file with a node over one input of three numbers.
+local function file_with(op, attributes, domain, opset, dtype)
+  return onnx_files.write(check.path "one.onnx", function(g)
+    local x = g:add_input("x", { -1, 3 }, dtype or "float32")
+    g.scope = "here"
+    g:add_output("y", g.value(g:ops(op, { x.plain }, attributes, 1, domain)[1], { -1, 3 }, "float32"))
+  end, opset)
+end
+
+local function refused(path, expected)
+  local message = check.raises(function() mgpu.load_model(path) end, expected, "unsupported")
+  check.matches(message, "one.onnx: ")
+end
+
+test("an op that is not supported is refused with its node and opset", function()
+  refused(file_with "NonMaxSupression",
+    'an op of ONNX that is not supported, opset 17: NonMaxSupression (node "here/NonMaxSupression")')
+  refused(file_with("Reluu"), 'Reluu (node "here/Reluu") (did you mean "Relu"?)')
+  refused(file_with("FusedMatMul", nil, "com.microsoft"),
+    'com.microsoft.FusedMatMul (node "here/FusedMatMul"): there are no ops of the domain "com.microsoft"')
+end)
+
+test("an attribute that is not supported is refused, as is one of a wrong type", function()
+  refused(file_with("Relu", { alpha = 2 }),
+    'node "here/Relu" (Relu, opset 17): the attribute "alpha" is not supported: those of this op are none')
+  refused(file_with("LeakyRelu", { alpha = 2 }), 'the attribute "alpha" has the type int: expected float')
+  refused(file_with("Concat"), 'node "here/Concat" (Concat, opset 17): the attribute "axis" is missing')
+  refused(file_with("Gelu", { approximate = "cubic" }), 'approximate = "cubic"')
+  refused(file_with("Add"), "1 inputs, the op takes 2")
+end)
+
+test("opsets that are not known are refused", function()
+  refused(file_with("Relu", nil, nil, 8), "opset 8: those from 9 to 28 are supported")
+  refused(file_with("Relu", nil, nil, 29), "opset 29: those from 9 to 28 are supported")
+end)
+
+test("a number that depends on the data where a constant is needed is refused", function()
+  local path = onnx_files.write(check.path "one.onnx", function(g)
+    local x = g:add_input("x", { -1 }, "int64")
+    g:add_output("y", g.value(g:op("Reshape", { x.plain, x.plain }), { -1 }, "int64"))
+  end)
+  refused(path, 'node "/Reshape" (Reshape, opset 17): the shape depends on the data or on weights')
+end)
+
+test("the layer cannot be saved as .onnx beside layers of another opset", function()
+  local inner = mgpu.load_model(MODELS .. "keras_two_new.onnx")
+  local a, b = mgpu.Input { 4 }, mgpu.Input { 4 }
+  local model = mgpu.Model { inputs = { a, b }, outputs = L.Dense { 2 } (inner { a, b }[1]) }
+  check.equal(#model(mgpu.ones { 2, 4 } and { mgpu.ones { 2, 4 }, mgpu.ones { 2, 4 } }):shape(), 2)
+  check.raises(function() model:save(check.path "beside.onnx") end,
+    "its opset is 18, which cannot be saved as .onnx beside other layers, whose opset is 17", "usage")
+  model:save(check.path "beside.safetensors")
+  check.equal(#mgpu.load_model(check.path "beside.safetensors").variables, #model.variables)
+end)
+
+test("reading a file that is not a model says so", function()
+  check.write(check.path "empty.onnx", "")
+  check.raises(function() mgpu.load_model(check.path "empty.onnx") end, "is no ONNX model: it has no graph", "data")
+  check.raises(function() mgpu.load_model(check.path "none.onnx") end, "cannot open", "io")
+  fixtures.linear():save(check.path "w.safetensors")
+  check.write(check.path "renamed.onnx", check.read(check.path "w.safetensors"))
+  check.raises(function() mgpu.load_model(check.path "renamed.onnx") end, "renamed.onnx: the ONNX file is damaged",
+    "data")
+  check.falsy(pcall(core.onnx_open, check.path ""))
+end)
