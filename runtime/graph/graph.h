@@ -149,8 +149,9 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
 /* And n more devices that are not there: the plan can be reported on, but not run. */
 void mg_trace_set_absent(mg_trace *t, int n);
 mg_trace *mg_trace_current(void);
-/* Leaves the open trace, for tensors that do not depend on it and whose values are needed now, until
- * mg_trace_resume with what this returns; NULL if none is open. No trace may begin meanwhile. */
+/* Leaves the open trace, for tensors that do not depend on it and whose values are needed now,
+ * until mg_trace_resume with what this returns; NULL if none is open. No trace may begin meanwhile.
+ */
 mg_trace *mg_trace_suspend(void);
 void mg_trace_resume(mg_trace *t);
 /* The device that stands for d in the open trace; d itself outside of one. */

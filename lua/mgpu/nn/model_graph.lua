@@ -92,8 +92,8 @@ local function list_layers(self)
   check_names(self)
 end
 
--- A name for each symbolic tensor: its layer's name, with _1, _2, ... if the layer has several tensors; or the name that
--- the layer has for it in `tensor_names`.
+-- A name for each symbolic tensor: its layer's name, with _1, _2, ... if the layer has several tensors; or the name
+-- that the layer has for it in `tensor_names`.
 local function names_of(list)
   local names, used = {}, {}
   for i, s in ipairs(list) do

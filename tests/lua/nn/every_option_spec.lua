@@ -17,7 +17,9 @@ local REQUIRED = { units = 3, filters = 4, kernel_size = 3, rate = 0.5, stddev =
   num_key_value_heads = 2, n = 2, output_size = 2, op = "Negative", arguments = { x = { input = 1 } },
   cell = mgpu.layers.GRUCell { 2 }, cells = { mgpu.layers.GRUCell { 2 } }, layer = mgpu.layers.GRU { 2 },
   layers = { mgpu.layers.Rescaling { 2 } }, max_number = 3,
-  num_tokens = 4, num_bins = 3, optimizer_map = function() end, default_optimizer = "sgd" }
+  num_tokens = 4, num_bins = 3, optimizer_map = function() end, default_optimizer = "sgd",
+  graph = { opset = 17, inputs = { { name = "x", dtype = "float32", shape = { -1, 2 } } },
+    outputs = { { name = "x" } } } }
 
 -- A value whose type is none of the declared ones.
 local function wrong_for(kind)

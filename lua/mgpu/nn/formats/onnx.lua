@@ -1,9 +1,10 @@
 --- ONNX (https://onnx.ai): the model as a graph of ops that other programs run.
 --
--- A file that is read becomes a Model of its inputs and one layer OnnxGraph. A file that is written holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
+-- A file that is written holds the model at inference: no optimizer, no dropout. Inputs and outputs have the names of
 -- model.input_names and output_names ("input" and the last layer's name for a Sequential); the batch may have any size.
 -- Layers become ops in nn/onnx/. bfloat16 layers compute in float32 there; float64 models are valid, but onnxruntime
 -- has few ops for that dtype. Errors, before anything is written: a layer without ops in ONNX, by name.
+-- A file that is read becomes a Model of its inputs and one layer OnnxGraph.
 local blank_weights = require "mgpu.nn.blank_weights"
 local check = require "mgpu.nn.onnx.check"
 local core = require "mgpu.core"

@@ -63,15 +63,17 @@ local function check_sizes(self, input, shape)
         self:fail("the input %q has the shape %s, the graph takes %s", input.name, self.shape_text(shape),
           self.shape_text(input.shape))
       end
-      self:fail("a batch of %d was given, the model was exported for batches of %d: use {batch_size = %d}, or export it "
-        .. "with a dynamic first axis", shape[1], size, size)
+      self:fail("a batch of %d was given, the model was exported for batches of %d: use {batch_size = %d}, or export "
+        .. "it with a dynamic first axis", shape[1], size, size)
     end
   end
 end
 
 function OnnxGraph:call(x)
   local inputs, weights, list = {}, {}, type(x) == "table" and x or { x }
-  if #list ~= #self.graph.inputs then self:fail("%d inputs were given, the graph takes %d", #list, #self.graph.inputs) end
+  if #list ~= #self.graph.inputs then
+    self:fail("%d inputs were given, the graph takes %d", #list, #self.graph.inputs)
+  end
   for i, input in ipairs(self.graph.inputs) do
     check_sizes(self, input, list[i]:shape())
     local t = list[i]:dtype() == input.dtype and list[i] or core.ops.cast(list[i], input.dtype)

@@ -234,15 +234,17 @@ local function check_constants(graph, unread)
       damaged("the constant %q has not the %d numbers of its shape", constant.name, count)
     end
     for _, value in ipairs(unread and {} or M.list(constant.values)) do
-      if not number(value) and type(value) ~= "boolean" then damaged("the constant %q has no numbers", constant.name) end
+      if not number(value) and type(value) ~= "boolean" then
+        damaged("the constant %q has no numbers", constant.name)
+      end
     end
   end
   return set
 end
 
---- check(graph, unread) -> {nodes =, outputs = names}: nodes have op, name, inputs, outputs, opset, attributes = values by name,
---- and row (ops/init.lua), or branches. unread: the constants
---- have no values yet. Errors: an op or attribute that is not supported; a damaged graph.
+--- check(graph, unread) -> {nodes =, outputs = names}: nodes have op, name, inputs, outputs, opset, attributes = values
+--- by name, and row (ops/init.lua), or branches. unread: the constants have no values yet.
+-- Errors: an op or attribute that is not supported; a damaged graph.
 function M.check(graph, unread)
   check_opsets(graph)
   local known, outputs = {}, {}
@@ -250,8 +252,8 @@ function M.check(graph, unread)
     for _, input in ipairs(graph.inputs) do
       if type(input) ~= "table" then damaged "an input is no table" end
       if not is_list(input.shape, "number") or not M.list(input.shape)[1] then
-        core.fail("unsupported", ("the input %q has no known number of axes, or none: models here have the batch as the "
-          .. "first axis"):format(tostring(input.name)))
+        core.fail("unsupported", ("the input %q has no known number of axes, or none: models here have the batch as "
+          .. "the first axis"):format(tostring(input.name)))
       end
     end
   else
@@ -267,7 +269,9 @@ function M.check(graph, unread)
   if not is_list(graph.outputs, "table") or not M.list(graph.outputs)[1] then damaged "it has no outputs" end
   for i, output in ipairs(graph.outputs) do
     if not known[output.name] then damaged("the output %q is not made", tostring(output.name)) end
-    if output.shape ~= nil and not is_shape(output.shape, -1) then damaged("the shape of the output %q", output.name) end
+    if output.shape ~= nil and not is_shape(output.shape, -1) then
+      damaged("the shape of the output %q", output.name)
+    end
     if output.dtype ~= nil then core.check_dtype("OnnxGraph", output.dtype) end
     outputs[i] = output.name
   end

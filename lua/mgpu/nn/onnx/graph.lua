@@ -16,18 +16,18 @@ local NUMBERS = require "mgpu.nn.onnx.types".NUMBERS
 
 local message = protobuf.message
 
-local OPSET, IR_VERSION, NEW_IR = 17, 8, 10 -- the IR that opsets up to 21, and later ones, need
+local OPSET, IR_VERSION, NEW_IR = 17, 8, 10 -- NEW_IR: of opsets above 21
 local SIZES = { float32 = 4, uint8 = 1, int32 = 4, int64 = 8, bool = 1, float16 = 2, bfloat16 = 2, float64 = 8 }
 local FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS = 1, 2, 3, 4, 6, 7, 8 -- AttributeProto.AttributeType
 
 local Graph = {}
 Graph.__index = Graph
 
---- new(opset = 17, learners) -> an empty graph. learners: the opset of ai.onnx.ml, if it has such ops. Its field `scope`
---- begins the names of ops: the layer that they belong to.
+--- new(opset = 17, learners) -> an empty graph. learners: the opset of ai.onnx.ml, if it has such ops. Its field
+--- `scope` begins the names of ops: the layer that they belong to.
 function Graph.new(opset, learners)
-  return setmetatable({ opset = opset or OPSET, learners = learners, nodes = {}, initializers = {}, inputs = {}, outputs = {}, taken = {}, kept = {}, weights = {},
-    scope = "" }, Graph)
+  return setmetatable({ opset = opset or OPSET, learners = learners, scope = "", nodes = {}, initializers = {},
+    inputs = {}, outputs = {}, taken = {}, kept = {}, weights = {} }, Graph)
 end
 
 -- ---- names and values ---------------------------------------------------------------------------
@@ -130,8 +130,8 @@ local function attribute(name, value)
   KINDS[kind](m, value)
   return m
 end
---- graph:ops(op_type, inputs, attributes, n, domain) -> the names of the op's n outputs. An input "" is one that is left
---- out.
+--- graph:ops(op_type, inputs, attributes, n, domain) -> the names of the op's n outputs. An input "" is one that is
+--- left out.
 function Graph:ops(op_type, inputs, attributes, n, domain)
   local name, m, outputs, names = self:unique(self.scope .. "/" .. op_type), message(), {}, {}
   for i, input in ipairs(inputs) do m:bytes(1, assert(input, i)) end

@@ -3,7 +3,8 @@
 --     {opset = 17, learners = 3,                         opsets of ONNX's own domain and of ai.onnx.ml
 --      inputs = {{name =, dtype =, shape = {-1, 3}}},    -1: any size
 --      outputs = {{name =, dtype =, shape =}},           dtype and shape may be missing
---      nodes = {{op =, domain =, name =, inputs = {...}, outputs = {...}, attributes = {axis = {kind = "int", value = 1}}}},
+--      nodes = {{op =, domain =, name =, inputs = {...}, outputs = {...},
+--                attributes = {axis = {kind = "int", value = 1}}}},
 --      constants = {{name =, dtype =, shape =, values = {...}}},
 --      weights = {{name =, dtype =, shape =, kernel = true, trainable = false}}}
 -- Only nodes that the outputs need are kept. Tensors of the file that are learned become weights, all others constants.
@@ -128,7 +129,9 @@ function read_nodes(file, graph, renamed)
       out.nodes[#out.nodes + 1] = read_node(file, node, renamed)
     end
   end
-  for i, output in ipairs(list_of(graph.output)) do out.outputs[i] = { name = renamed and renamed[output.name] or output.name or "" } end
+  for i, output in ipairs(list_of(graph.output)) do
+    out.outputs[i] = { name = renamed and renamed[output.name] or output.name or "" }
+  end
   return out
 end
 

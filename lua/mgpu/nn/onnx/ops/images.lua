@@ -3,7 +3,6 @@
 -- Each axis is interpolated by itself: an element of the result is a sum of a few elements of the axis, its taps, which
 -- are gathered, or, where they are many, a product with a matrix of weights. Source: the formulas of Resize in ONNX's
 -- operator documentation.
-local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
 local values = require "mgpu.nn.onnx.values"
 
@@ -152,7 +151,9 @@ local function resize(c, x, axes, sizes, scales, roi)
   for i, axis in ipairs(axes) do
     local to = sizes and sizes[i] or math.floor(old[i] * scales[i])
     local scale = ratio or scales and scales[i] or to / old[i]
-    if to < 1 or to > MOST or old[i] < 1 then fail("axis %d of %d elements cannot become one of %s", axis, old[i], to) end
+    if to < 1 or to > MOST or old[i] < 1 then
+      fail("axis %d of %d elements cannot become one of %s", axis, old[i], to)
+    end
     if to ~= old[i] or scale ~= 1 or roi then
       local at = last and values.axis_last(axis, rank) or axis + 1
       local taps, outside = taps_of(c, old[i], to, scale, roi and { roi[i], roi[#axes + i] })
@@ -160,8 +161,8 @@ local function resize(c, x, axes, sizes, scales, roi)
       if roi then
         local sizes_of_mask = {}
         for k = 1, rank do sizes_of_mask[k] = k == at and to or 1 end
-        local mask = ops.reshape(core.tensor(outside, { dtype = "bool", device = t:device() }), { shape = sizes_of_mask })
-        t = ops.where(mask, c.extrapolation_value, t)
+        local mask = core.tensor(outside, { dtype = "bool", device = t:device() })
+        t = ops.where(ops.reshape(mask, { shape = sizes_of_mask }), c.extrapolation_value, t)
       end
     end
   end

@@ -120,13 +120,13 @@ end }
 
 -- Parts of these sizes along an axis.
 local function cut(x, at, sizes)
-  local last, rank, shape, ranges, parts, first = x:only_last(), x:rank(), x:shape(), {}, {}, 0
+  local last, rank, shape, parts, first = x:only_last(), x:rank(), x:shape(), {}, 0
   local axis = last and values.axis_last(at, rank) or at + 1
   local sum, t = 0, last and x:last() or x:tensor()
   for _, size in ipairs(sizes) do sum = sum + size end
   if sum ~= shape[at + 1] then fail("parts of %d elements together, for an axis of %d", sum, shape[at + 1]) end
   local starts, stops, steps, own = {}, {}, {}, t:shape()
-  for i = 1, rank do starts[i], stops[i], steps[i], ranges[i] = 0, own[i], 1, {} end
+  for i = 1, rank do starts[i], stops[i], steps[i] = 0, own[i], 1 end
   for i, size in ipairs(sizes) do
     starts[axis], stops[axis], first = first, first + size, first + size
     local part = ops.slice(t, { start = starts, stop = stops, step = steps })
@@ -200,7 +200,7 @@ local function positions(size, before, after, mode)
   local list = {}
   if before + after > 2 ^ 20 then fail("a width of %d", before + after) end
   for i = -before, size + after - 1 do
-    local at = i
+    local at
     if mode == "wrap" then
       at = i % size
     elseif mode == "edge" then
@@ -305,7 +305,8 @@ M.DepthToSpace = { '1 | blocksize:int mode:text="DCR"', function(c, x)
   if n < 1 or depth % 1 ~= 0 then fail("%d channels cannot be cut into blocks of %d", channels, n) end
   local crd = c.mode == "CRD"
   if not crd and c.mode ~= "DCR" then core.fail("unsupported", ("the mode %q"):format(c.mode)) end
-  local t = ops.reshape(x:last(), { shape = { batch, rows, columns, unpack(crd and { depth, n, n } or { n, n, depth }) } })
+  local blocks = crd and { depth, n, n } or { n, n, depth }
+  local t = ops.reshape(x:last(), { shape = { batch, rows, columns, unpack(blocks) } })
   t = ops.permute(t, { order = crd and { 1, 2, 5, 3, 6, 4 } or { 1, 2, 4, 3, 5, 6 } })
   return values.last(ops.reshape(t, { shape = { batch, rows * n, columns * n, depth } }))
 end }
@@ -313,7 +314,9 @@ end }
 M.SpaceToDepth = { "1 | blocksize:int", function(c, x)
   local batch, rows, columns, channels = need_images(x)
   local n = c.blocksize
-  if n < 1 or rows % n ~= 0 or columns % n ~= 0 then fail("{%d, %d} cannot be cut into blocks of %d", rows, columns, n) end
+  if n < 1 or rows % n ~= 0 or columns % n ~= 0 then
+    fail("{%d, %d} cannot be cut into blocks of %d", rows, columns, n)
+  end
   local t = ops.reshape(x:last(), { shape = { batch, rows / n, n, columns / n, n, channels } })
   t = ops.permute(t, { order = { 1, 2, 4, 3, 5, 6 } })
   return values.last(ops.reshape(t, { shape = { batch, rows / n, columns / n, n * n * channels } }))

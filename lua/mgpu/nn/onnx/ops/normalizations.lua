@@ -80,9 +80,10 @@ M.LayerNormalization = { "2-3 | axis:int=-1 epsilon:float=1e-5 stash_type:int=1"
   if #axes == 1 and c.outputs == 1 and scale:rank() == 1 then
     local b = bias and as(bias, t) or ops.full(scale:shape(), 0, dtype)
     local shape = t:shape()
-    local flat = ops.reshape(t, { shape = { -1, shape[#shape] } })
     if t:count() > 0 and dtype:find "float[36]" then
-      return values.plain(ops.reshape(ops.layer_norm(flat, as(scale, t), b, { epsilon = c.epsilon }), { shape = shape }))
+      local rows = ops.reshape(t, { shape = { -1, shape[#shape] } })
+      local y = ops.layer_norm(rows, as(scale, t), b, { epsilon = c.epsilon })
+      return values.plain(ops.reshape(y, { shape = shape }))
     end
   end
   local y, mean, inverse = standardized(dtype:find "16" and ops.cast(t, "float32") or t, axes, c.epsilon)

@@ -26,6 +26,8 @@ local function per_axis(list, default, n, what)
   return list
 end
 
+local AUTO_PADS = { NOTSET = true, VALID = true, SAME_UPPER = true, SAME_LOWER = true }
+
 -- The windows of a node over x, which has n spatial axes: w.size, w.strides, w.dilations, w.span (the extent of a
 -- window), w.before and w.after (padding), all lists of n, and w.sizes, those of x.
 local function windows(c, x, size)
@@ -39,9 +41,7 @@ local function windows(c, x, size)
     w.span[i] = (w.size[i] - 1) * w.dilations[i] + 1
     w.before[i], w.after[i] = pads[i], pads[n + i]
   end
-  if c.auto_pad ~= "NOTSET" and c.auto_pad ~= "VALID" and c.auto_pad ~= "SAME_UPPER" and c.auto_pad ~= "SAME_LOWER" then
-    core.fail("unsupported", ("auto_pad = %q"):format(c.auto_pad))
-  end
+  if not AUTO_PADS[c.auto_pad] then core.fail("unsupported", ("auto_pad = %q"):format(c.auto_pad)) end
   return w
 end
 
@@ -116,12 +116,13 @@ local WINDOWS = 'auto_pad:text="NOTSET" dilations:ints? kernel_shape:ints? pads:
 M.Conv = { "2-3 | group:int=1 " .. WINDOWS, function(c, x, kernel, bias)
   local k = kernel:shape()
   check_kernel(x, kernel, (k[2] or 0) * c.group)
-  local w, y = windows(c, x, { unpack(k, 3) })
+  local w = windows(c, x, { unpack(k, 3) })
   pad_automatically(c, w)
-  local back = values.last
+  local y, back
   if w.n == 3 then
-    y = volumes.conv(padded(x:last(), 2, w.before, w.after), kernel:kernel(), { strides = w.strides, dilations = w.dilations,
-      padding = "valid", groups = c.group })
+    back = values.last
+    y = volumes.conv(padded(x:last(), 2, w.before, w.after), kernel:kernel(), { strides = w.strides,
+      dilations = w.dilations, padding = "valid", groups = c.group })
   else
     local t
     t, back = as_image(x, w.n)
@@ -219,7 +220,9 @@ local function over_taps(t, w, join)
     counts[i] = math.floor((t:shape()[i + 1] - w.span[i]) / w.strides[i]) + 1
     taps = taps * w.size[i]
   end
-  if taps > MOST_TAPS then core.fail("unsupported", ("a window of %d cells with this padding or dilation"):format(taps)) end
+  if taps > MOST_TAPS then
+    core.fail("unsupported", ("a window of %d cells with this padding or dilation"):format(taps))
+  end
   for number = 0, taps - 1 do
     local tap, rest = {}, number
     for i = w.n, 1, -1 do
