@@ -153,7 +153,7 @@ static mg_status text_value(const onnx_reader *r, char *text, size_t n, json_t *
     const bool zero = memchr(text, 0, n) != NULL;
     *value = zero ? NULL : json_stringn(text, n);
     mg_free(text);
-    return *value ? MG_OK : onnx_damaged(r, "a text is not UTF-8");
+    return *value ? MG_OK : onnx_damaged(r, "a text is not UTF-8 or has a zero byte");
 }
 
 static mg_status read_text(onnx_reader *r, int64_t end, json_t **value) {

@@ -178,7 +178,7 @@ local function check_node(state, node, known, depth)
 end
 
 function check_nodes(state, nodes, known, depth)
-  if not is_list(nodes, "table") then damaged "it has no list of nodes" end
+  if not is_list(M.list(nodes), "table") then damaged "its nodes are no list" end
   local list = {}
   for i, node in ipairs(M.list(nodes)) do
     state.count = state.count + 1
@@ -200,7 +200,7 @@ end
 
 -- Adds the names of a list of tensors.
 local function add_names(known, list, what, least)
-  if not is_list(list, "table") then damaged("it has no list of %s", what) end
+  if not is_list(M.list(list), "table") then damaged("%s are no list", what) end
   for _, entry in ipairs(M.list(list)) do
     if type(entry.name) ~= "string" or entry.name == "" or type(entry.dtype) ~= "string"
       or not is_shape(entry.shape, least) then
