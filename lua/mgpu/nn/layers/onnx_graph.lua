@@ -3,7 +3,7 @@
 -- cast to the graph's dtypes. It computes as at inference: dropout does nothing, batch normalization uses its
 -- statistics. Weights: the tensors of the file that are learned, under their names there; kernels of convolutions are
 -- {sizes..., channels, filters}, as everywhere here. graph: a table that onnx/model_file.lua describes.
--- Ops (opsets 9 to 24): ops/*.lua list them; layer:ops() tells which ones a graph has.
+-- Opsets 9 to 28; the manual's page saving.md lists the ops, and layer:ops() tells which ones a graph has.
 -- Errors: an op, an attribute or an element type that is not supported; a batch of another size than that for which the
 -- model was exported.
 -- Example:

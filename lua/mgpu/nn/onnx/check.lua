@@ -101,8 +101,8 @@ local function fail_unsupported(list, opset)
     parts[i] = ("%s (node %q)%s"):format(what, node.name,
       names and core.did_you_mean(node.op, names) or (": there are no ops of the domain %q"):format(domain))
   end
-  core.fail("unsupported", ("%s of ONNX that %s not supported, opset %s: %s%s; mgpu.layers.OnnxGraph lists those that "
-    .. "are"):format(#list == 1 and "an op" or #list .. " ops", #list == 1 and "is" or "are", tostring(opset),
+  core.fail("unsupported", ("%s of ONNX that %s not supported, opset %s: %s%s; the manual's page saving.md lists those "
+    .. "that are"):format(#list == 1 and "an op" or #list .. " ops", #list == 1 and "is" or "are", tostring(opset),
     table.concat(parts, ", "), #list > 5 and ", ..." or ""))
 end
 
