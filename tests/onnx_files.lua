@@ -27,6 +27,29 @@ function M.add_if(g, condition, yes, no)
   return "if"
 end
 
+--- message{field, value, ...} -> a message of these fields: numbers as varints, texts, and messages.
+function M.message(fields)
+  local m = protobuf.message()
+  for i = 1, #fields, 2 do
+    local value = fields[i + 1]
+    if type(value) == "number" then
+      m:varint(fields[i], value)
+    elseif type(value) == "string" then
+      m:bytes(fields[i], value)
+    else
+      m:message(fields[i], value)
+    end
+  end
+  return m
+end
+
+--- write_graph(path, fields, opset = 17) -> path: a model whose graph has these fields, as for message.
+function M.write_graph(path, fields, opset)
+  local model = M.message { 1, 8, 7, M.message(fields), 8, M.message { 2, opset or 17 } }
+  check.write(path, model:text())
+  return path
+end
+
 --- write(path, fn, opset) -> path: the graph that fn(graph) fills, as a file.
 function M.write(path, fn, opset)
   local g = Graph.new(opset)

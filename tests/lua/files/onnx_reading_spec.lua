@@ -237,6 +237,62 @@ test("the layer cannot be saved as .onnx beside layers of another opset", functi
   check.equal(#mgpu.load_model(check.path "beside.safetensors").variables, #model.variables)
 end)
 
+-- ---- damaged files ------------------------------------------------------------------------------
+
+local message = onnx_files.message
+
+-- A tensor {1} of float32, or of another type.
+local function tensor(name, dtype, bytes) return message { 1, 1, 2, dtype or 1, 8, name, 9, bytes or "\0\0\0\0" } end
+
+-- x, of a type; and a node that makes y of it, with attributes.
+local function value_info(name, dtype)
+  local dims = message { 1, message { 2, "n" } }
+  return message { 1, name, 2, message { 1, message { 1, dtype or 1, 2, dims } } }
+end
+local function node(op, ...)
+  local fields = { 1, "x", 2, "y", 3, "n", 4, op }
+  for _, attribute in ipairs { ... } do
+    fields[#fields + 1], fields[#fields + 2] = 5, attribute
+  end
+  return message(fields)
+end
+
+for what, case in pairs {
+  ["two tensors of one name"] = { { 5, tensor "w", 5, tensor "w" }, 'the tensor "w" is there twice', "data" },
+  ["an attribute without a type"] = { { 1, node("Relu", message { 1, "a" }) },
+    'node "n" (Relu): the attribute "a" has no known type', "data" },
+  ["an attribute of a function"] = { { 1, node("Relu", message { 1, "a", 20, 2, 21, "b" }) },
+    'the attribute "a" refers to one of a function', "data" },
+  ["a tensor that is missing"] = { { 1, node("Relu", message { 1, "a", 20, 4 }) }, 'the attribute "a" is empty',
+    "data" },
+  ["an attribute twice"] = { { 1, node("Relu", message { 1, "a", 20, 2 }, message { 1, "a", 20, 2 }) },
+    'node "n" has the attribute "a" twice', "data" },
+  ["a constant of texts"] = { { 1, node("Constant", message { 1, "value_string", 4, "a", 20, 3 }) },
+    'node "n" (Constant): the attribute "value_string" is not supported', "unsupported" },
+  ["an input that is no tensor"] = { { 1, node "Relu", 11, message { 1, "x", 2, message { 4, message {} } } },
+    'the input "x" is no tensor', "unsupported" },
+  ["an input of texts"] = { { 1, node "Relu", 11, value_info("x", 8) },
+    'the input "x": elements of type string are not supported', "unsupported" },
+  ["integers that numbers of Lua cannot hold"] = { { 1, message { 1, "x", 1, "w", 2, "y", 4, "Add" },
+    5, tensor("w", 7, "\1\0\0\0\0\0\32\0"), 11, value_info("x", 7), 12, message { 1, "y" } },
+    'the tensor "w" has integers from 2^53 on', "unsupported" },
+} do
+  test("a file is refused for " .. what, function()
+    local path = onnx_files.write_graph(check.path "odd.onnx", case[1])
+    check.matches(check.raises(function() mgpu.load_model(path) end, case[2], case[3]), "odd%.onnx")
+  end)
+end
+
+test("a graph of too many nodes is refused", function()
+  local fields, one = { 11, value_info "x", 12, message { 1, "x100001" } }, { 1, "x", 2, "x1", 4, "Relu" }
+  for i = 1, 100001 do
+    one[2], one[4] = i == 1 and "x" or "x" .. i - 1, "x" .. i
+    fields[#fields + 1], fields[#fields + 2] = 1, message(one)
+  end
+  local path = onnx_files.write_graph(check.path "long.onnx", fields)
+  check.raises(function() mgpu.load_model(path) end, "a graph of more than 100000 nodes", "unsupported")
+end)
+
 test("reading a file that is not a model says so", function()
   check.write(check.path "empty.onnx", "")
   check.raises(function() mgpu.load_model(check.path "empty.onnx") end, "is no ONNX model: it has no graph", "data")

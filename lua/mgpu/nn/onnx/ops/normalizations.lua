@@ -119,11 +119,11 @@ end }
 M.LRN = { "1 | alpha:float=0.0001 beta:float=0.75 bias:float=1 size:int", function(c, x)
   local t = x:last()
   local rank, channels = t:rank(), t:shape()[t:rank()]
+  if c.size < 1 or c.size > 4096 then fail("size = %d", c.size) end
   local before, after, sum = {}, {}, nil
   for i = 1, rank do before[i], after[i] = 0, 0 end
   before[rank], after[rank] = math.floor((c.size - 1) / 2), math.ceil((c.size - 1) / 2)
   local squares = ops.pad(ops.square(t), { before = before, after = after, value = 0 })
-  if c.size < 1 or c.size > 4096 then fail("size = %d", c.size) end
   for first = 0, c.size - 1 do
     local ranges = {}
     for i = 1, rank do ranges[i] = {} end

@@ -105,7 +105,11 @@ end
 
 -- ---- convolutions -------------------------------------------------------------------------------
 
-local function check_kernel(x, kernel, channels)
+local function check_kernel(c, x, kernel, channels)
+  local sizes = { unpack(kernel:shape(), 3) }
+  if c.kernel_shape and table.concat(c.kernel_shape, ", ") ~= table.concat(sizes, ", ") then
+    fail("kernel_shape is {%s}, for a kernel of {%s}", table.concat(c.kernel_shape, ", "), table.concat(sizes, ", "))
+  end
   if kernel:rank() ~= x:rank() then fail("a kernel of %d axes for an input of %d", kernel:rank(), x:rank()) end
   local given = x:shape()[2]
   if given ~= channels then fail("%d channels for a kernel of %d", given, channels) end
@@ -115,7 +119,7 @@ local WINDOWS = 'auto_pad:text="NOTSET" dilations:ints? kernel_shape:ints? pads:
 
 M.Conv = { "2-3 | group:int=1 " .. WINDOWS, function(c, x, kernel, bias)
   local k = kernel:shape()
-  check_kernel(x, kernel, (k[2] or 0) * c.group)
+  check_kernel(c, x, kernel, (k[2] or 0) * c.group)
   local w = windows(c, x, { unpack(k, 3) })
   pad_automatically(c, w)
   local y, back
@@ -167,7 +171,7 @@ end
 M.ConvTranspose = { "2-3 | group:int=1 output_padding:ints? output_shape:ints? " .. WINDOWS,
   function(c, x, kernel, bias)
     local k = kernel:shape()
-    check_kernel(x, kernel, k[1])
+    check_kernel(c, x, kernel, k[1])
     local w = windows(c, x, { unpack(k, 3) })
     cuts(c, w)
     local sizes, before, after, lacking, beyond = {}, {}, {}, {}, {}
