@@ -308,8 +308,8 @@ local function numbers_of(path, name, t)
   local list = core.ops.reshape(t, { shape = { t:count() } }):totable()
   if t:dtype() == "int64" then
     for _, number in ipairs(list) do
-      if math.abs(number) >= EXACT and math.abs(number) < LIMIT then
-        core.fail("unsupported", ("%s: the tensor %q has integers from 2^53 on"):format(path, name))
+      if math.abs(number) > EXACT and math.abs(number) < LIMIT then
+        core.fail("unsupported", ("%s: the tensor %q has integers above 2^53"):format(path, name))
       end
     end
   end
