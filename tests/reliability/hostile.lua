@@ -2,6 +2,7 @@
 -- than a second of this process's time and 256 MiB of memory.
 local check = require "check"
 local core = require "mgpu.core"
+local onnx_files = require "onnx_files"
 local mgpu = require "mgpu"
 
 local L = mgpu.layers
@@ -51,12 +52,36 @@ local function dense(units, more)
   return ('{"class_name":"Dense","config":{"units":%d%s}}'):format(units, more or "")
 end
 
+-- A graph of ONNX that takes little room and wants much: a constant of 2^40 elements, a resized axis of 2^40.
+local function large_graph(path, op, constants, attributes)
+  return onnx_files.write(path, function(g)
+    local x, inputs = g:add_input("x", { -1, 2 }, "float32").plain, {}
+    for i, list in ipairs(constants) do inputs[i] = list == "x" and x or list == "" and "" or g:integers(list) end
+    local y = g:op("Cast", { g:op(op, inputs, attributes) }, { to = 1 })
+    g:add_output("y", g.value(g:op("Add", { g:op("ReduceSum", { y }), x }), { -1, 2 }, "float32"))
+  end)
+end
+
+-- A graph of ONNX that computes a size from many large constants.
+local function long_sum(path)
+  return onnx_files.write(path, function(g)
+    local x = g:add_input("x", { -1, 2 }, "float32").plain
+    local sum = g:op("Expand", { g:integers { 1 }, g:integers { 2 ^ 20 } })
+    for _ = 1, 1000 do sum = g:op("Mul", { sum, sum }) end
+    local size = g:op("ReduceMax", { sum }, { keepdims = 1 })
+    g:add_output("y", g.value(g:op("Reshape", { x, size }), { -1 }, "float32"))
+  end)
+end
+
 -- The files that the changes start from: name -> bytes.
 local function make_seeds(folder)
   local path = folder .. "/seed.safetensors"
   local model = mgpu.Sequential { L.Input { 6, 6, 1 }, L.Conv2D { 2, 3 }, L.Flatten {}, L.Dense { 3 } }
   model:compile { optimizer = "adam", loss = "mse" }
   model:save(path)
+  local onnx = folder .. "/seed.onnx"
+  model:save(onnx)
+  local function graph(...) return check.read(large_graph(folder .. "/graph.onnx", ...)) end
   local zeros, bomb, small = folder .. "/zeros", folder .. "/bomb.zip", folder .. "/small.npz"
   os.execute(("truncate -s 150M '%s'"):format(zeros))
   core.zip_write(bomb, { { name = "w.npy", file = zeros, deflate = true } })
@@ -81,6 +106,16 @@ local function make_seeds(folder)
     { "orthogonal.safetensors", configured(dense(3000, ',"kernel_initializer":"orthogonal"')) },
     { "layers.safetensors", configured(('{"class_name":"Flatten","config":{}},'):rep(9000) .. dense(2)) },
     { "more_layers.safetensors", configured(('{"class_name":"Flatten","config":{}},'):rep(19000) .. dense(2)) },
+    { "model.onnx", check.read(onnx) },
+    { "torch.onnx", check.read "tests/golden/onnx_models/encoder_new.onnx" },
+    { "large_constant.onnx", graph("ConstantOfShape", { { 2 ^ 20, 2 ^ 20 } }) },
+    { "large_eye.onnx", graph("ConstantOfShape", { { 2 ^ 24 + 1 } }) },
+    { "large_tile.onnx", graph("Tile", { "x", { 2 ^ 30, 2 ^ 30 } }) },
+    { "large_size.onnx", graph("Resize", { "x", "", "", { 1, 2 ^ 40 } }) },
+    { "large_pad.onnx", graph("Pad", { "x", { 0, 2 ^ 40, 0, 2 ^ 40 } }) },
+    { "large_depth.onnx", graph("Expand", { "x", { 2 ^ 40, 2 ^ 40, 1, 2 } }) },
+    { "long_sum.onnx", check.read(long_sum(folder .. "/graph.onnx")) },
+    { "large_hot.onnx", graph("OneHot", { { 1, 2 }, { 2 ^ 30 }, { 0, 1 } }) },
     { "huge_shape.npy", npy:format "99999999, 99999999" },
     { "deep_shape.npy", npy:format(("1, "):rep(12)) },
     { "bomb.npz", check.read(bomb) },
@@ -93,7 +128,7 @@ end
 -- Loads a file as its ending says. Errors are fine.
 local function load(path)
   if path:find "%.idx$" then return core.idx_load(path) end
-  if path:find "%.safetensors$" then return mgpu.load_model(path) end
+  if path:find "%.safetensors$" or path:find "%.onnx$" then return mgpu.load_model(path) end
   return core.store_load(path)
 end
 

@@ -8,7 +8,8 @@ local values = require "mgpu.nn.onnx.values"
 
 local M = {}
 
-local MOST_FOLDED = 2 ^ 24 -- elements of a constant that is computed
+-- Elements of all constants of a run that are computed at once: what is beyond is computed with the rest of the model.
+local MOST_FOLDED = 2 ^ 22
 
 -- The call of a node, which its op's function gets.
 local function call_of(run, node)
@@ -30,7 +31,7 @@ local function inputs_of(node, scope)
   return list, constant
 end
 
--- The outputs of a node of constants, as constants; nil if they are too large for that.
+-- The outputs of a node of constants, as constants; nil if there are too many of them.
 local function folded(run, node, inputs)
   local results = { core.outside_trace(function()
     run.folding = true
@@ -39,8 +40,11 @@ local function folded(run, node, inputs)
     if not results[1] then error(results[2], 0) end
     return unpack(results, 2)
   end) }
+  local count = run.folded
+  for _, v in ipairs(results) do count = count + v:count() end
+  if count > MOST_FOLDED then return nil end
+  run.folded = count
   for i, v in ipairs(results) do
-    if v:count() > MOST_FOLDED then return nil end
     if not v.constant then results[i] = values.constant(core.place(v:tensor(), values.HOST), run) end
   end
   return results
@@ -84,7 +88,7 @@ end
 -- ARGS given: {inputs = {name = value}, weights = {name = value}, constants = {name = tensor on the cpu}, device =}.
 -- Errors: those of the ops, with the node's name.
 function M.run(checked, given)
-  local run = { constants = given.constants, device = given.device, folding = false }
+  local run = { constants = given.constants, device = given.device, folding = false, folded = 0 }
   local scope, outputs = {}, {}
   for name, t in pairs(given.constants) do scope[name] = values.constant(t, run) end
   for _, part in ipairs { given.weights, given.inputs } do
