@@ -172,8 +172,9 @@ local function make_model(path, graph, tensors, read)
   model_file.fill(path, graph, tensors, read)
   local layer = layers.OnnxGraph { graph }
   local inputs = symbolic_inputs(graph)
-  local outputs = layer(#inputs > 1 and inputs or inputs[1])
-  local model = Model { inputs = #inputs > 1 and inputs or inputs[1], outputs = outputs }
+  local shapes = {}
+  for i, input in ipairs(inputs) do shapes[i] = input:shape() end
+  layer:ensure_built(#shapes > 1 and shapes or shapes[1])
   for i, weight in ipairs(graph.weights) do
     local tensor, v = tensors[weight.name], layer.own_weights[i]
     local t = read[tensor.entry] or core.tensor(tensor.values, { dtype = tensor.dtype })
@@ -182,7 +183,8 @@ local function make_model(path, graph, tensors, read)
     v:assign(t)
     if tensor.entry then read[tensor.entry] = nil end
   end
-  return model
+  inputs = #inputs > 1 and inputs or inputs[1]
+  return Model { inputs = inputs, outputs = layer(inputs) }
 end
 
 --- load_model(path, custom, compile) -> the model, which is not compiled and whose weights are frozen.

@@ -95,7 +95,22 @@ end
 
 -- ---- shapes -------------------------------------------------------------------------------------
 
--- The outputs for inputs with `unknown` in the unknown places. Nothing but shapes is computed.
+local TRACED = "the graph was traced"
+
+-- Calls fn inside a trace that is given up: of its tensors only the shapes are found out. Outside of a trace many lazy
+-- tensors would be evaluated now and then.
+local function traced(fn)
+  if core.tracing() then return fn() end
+  local result
+  local ok, problem = pcall(core.jit(function()
+    result = fn()
+    error(TRACED, 0)
+  end))
+  if not ok and problem ~= TRACED then error(problem, 0) end
+  return result
+end
+
+-- The shapes and dtypes of the outputs for inputs with `unknown` in the unknown places.
 local function outputs_for(self, shapes, unknown)
   local inputs = {}
   for i, shape in ipairs(shapes) do
@@ -104,10 +119,14 @@ local function outputs_for(self, shapes, unknown)
       local own = self.graph.inputs[i].shape[k] or -1
       sizes[k] = size ~= -1 and size or own ~= -1 and own or unknown
     end
-    inputs[i] = core.ops.full(sizes, 0, self.graph.inputs[i].dtype)
+    inputs[i] = { sizes, self.graph.inputs[i].dtype }
   end
-  local y = core.no_grad(function() return self:call(inputs) end)
-  return type(y) == "table" and y or { y }
+  return traced(function()
+    for i, input in ipairs(inputs) do inputs[i] = core.ops.full(input[1], 0, input[2]) end
+    local y, list = self:call(inputs), {}
+    for i, t in ipairs(type(y) == "table" and y or { y }) do list[i] = { shape = t:shape(), dtype = t:dtype() } end
+    return list
+  end)
 end
 
 -- Sizes for unknown axes, tried in turn: two of each, so that what differs is unknown.
@@ -144,8 +163,8 @@ function OnnxGraph:output_shape(given)
   if a then
     self.output_dtypes = {}
     for i, t in ipairs(a) do
-      list[i], self.output_dtypes[i] = t:shape(), t:dtype()
-      for k, size in ipairs(b[i]:shape()) do if size ~= list[i][k] then list[i][k] = -1 end end
+      list[i], self.output_dtypes[i] = t.shape, t.dtype
+      for k, size in ipairs(b[i].shape) do if size ~= list[i][k] then list[i][k] = -1 end end
     end
   else
     local dtypes
