@@ -11,6 +11,7 @@ local core = require "mgpu.core"
 local exporters = require "mgpu.nn.onnx.layers"
 local Graph = require "mgpu.nn.onnx.graph"
 local layers = require "mgpu.nn.layers"
+local matching = require "mgpu.nn.formats.matching"
 local Model = require "mgpu.nn.model"
 local model_config = require "mgpu.nn.model_config"
 local model_file = require "mgpu.nn.onnx.model_file"
@@ -187,13 +188,24 @@ local function make_model(path, graph, tensors, read)
   return Model { inputs = inputs, outputs = layer(inputs) }
 end
 
+-- Says which weights have a NaN or an infinity; constants may well have one.
+local function warn_nonfinite(path, graph, tensors, entries)
+  local bad, names = {}, {}
+  for _, entry in ipairs(entries) do bad[entry] = true end
+  for _, weight in ipairs(graph.weights) do
+    if bad[tensors[weight.name].entry] then names[#names + 1] = weight.name end
+  end
+  matching.warn_nonfinite(path, names)
+end
+
 --- load_model(path, custom, compile) -> the model, which is not compiled and whose weights are frozen.
 function M.load_model(path)
   local file = core.onnx_open(path)
   local graph, tensors = model_file.graph(path, core.json_decode(file:notes().model), file:tensors())
   model_config.guarded(path, check.check, graph, true)
-  local read = file:read()
+  local read, nonfinite = file:read()
   file:close()
+  warn_nonfinite(path, graph, tensors, nonfinite)
   local model = blank_weights.with_room(count_numbers(graph), path, function()
     return model_config.guarded(path, make_model, path, graph, tensors, read)
   end)
