@@ -313,3 +313,27 @@ test("a slice that begins at an aligned address is a view, without a step of its
   local _, n = out:gsub("cpu:0: slice", "")
   check.equal(n, 2) -- the two slices of some columns are not contiguous, so they are copied
 end)
+
+test("tensors made outside of the trace have values while a function is traced, and are constants of it", function()
+  local f = mgpu.jit(function(x)
+    local t = core.outside_trace(function() return mgpu.tensor { 1, 2 } * 3 end)
+    local n = core.outside_trace(function() return t:sum():item() end)
+    return x:reshape { n / 3, 2 } + t
+  end)
+  check.equal(f(mgpu.zeros { 6 }):totable(), { { 3, 6 }, { 3, 6 }, { 3, 6 } })
+  check.equal({ core.outside_trace(function(a) return a, core.tracing() end, 5) }, { 5, false })
+end)
+
+test("an error outside of the trace leaves the trace as it was", function()
+  local v = mgpu.variable(mgpu.zeros { 2 })
+  local f = mgpu.jit(function(x)
+    check.raises(function() core.outside_trace(function() error("no", 0) end) end, "no")
+    check.raises(function() core.outside_trace(function() return x:totable() end) end, "being traced")
+    check.raises(function() core.outside_trace(function() mgpu.jit(function(y) return y end)(mgpu.ones { 1 }) end) end,
+      "a trace is already open")
+    v:assign(x)
+    return x * 2
+  end)
+  check.equal(f(mgpu.ones { 2 }):totable(), { 2, 2 })
+  check.equal(v:value():totable(), { 1, 1 })
+end)

@@ -66,7 +66,11 @@ function M.from_kernel(t) return ops.permute(t, { order = kernel_order(t:rank(),
 local function placed(self)
   local run = self.run
   if not run or run.folding or run.device == HOST then return self.constant end
-  self.there = self.there or core.place(self.constant, run.device)
+  self.there = self.there or core.outside_trace(function()
+    local t = core.place(self.constant, run.device)
+    core.eval(t) -- a step moves no constants between devices
+    return t
+  end)
   return self.there
 end
 
