@@ -104,29 +104,22 @@ static const field *find_field(const message *m, uint64_t number) {
 
 /* ---- values ---- */
 
-/* Takes over a new value of jansson, which may be NULL where memory was short. */
-static mg_status put(json_t *object, const field *d, json_t *value, onnx_reader *r) {
-    if (!value) return mg_fail(MG_OOM, "%s: out of memory for the graph", r->f->path);
-    json_t *list = object;
-    if (!d->repeated) {
-        if (json_object_get(object, d->name)) {
-            json_decref(value);
-            return onnx_damaged(r, "a field that can be there once is there twice");
-        }
-        return json_object_set_new(object, d->name, value) == 0
-                   ? MG_OK
-                   : mg_fail(MG_OOM, "%s: out of memory for the graph", r->f->path);
-    }
-    list = json_object_get(object, d->name);
-    if (!list) {
-        list = json_array();
-        if (!list || json_object_set_new(object, d->name, list) != 0) {
-            json_decref(value);
-            return mg_fail(MG_OOM, "%s: out of memory for the graph", r->f->path);
-        }
-    }
-    if (json_array_append_new(list, value) == 0) return MG_OK;
+static mg_status no_memory(const onnx_reader *r) {
     return mg_fail(MG_OOM, "%s: out of memory for the graph", r->f->path);
+}
+
+/* Takes over a new value, or NULL where memory was short: jansson's calls then fail, too. */
+static mg_status put(json_t *object, const field *d, json_t *value, onnx_reader *r) {
+    json_t *list = json_object_get(object, d->name);
+    if (list && !d->repeated) {
+        json_decref(value);
+        return onnx_damaged(r, "a field that can be there once is there twice");
+    }
+    if (!list && d->repeated && json_object_set_new(object, d->name, list = json_array()) != 0)
+        list = NULL;
+    const int failed = d->repeated ? json_array_append_new(list, value)
+                                   : json_object_set_new(object, d->name, value);
+    return failed ? no_memory(r) : MG_OK;
 }
 
 static json_t *number_value(double x) {
@@ -234,7 +227,7 @@ static mg_status read_fields(onnx_reader *r, int64_t end, const message *m, json
 static mg_status read_message(onnx_reader *r, int64_t end, const message *m, json_t **value) {
     if (r->depth == MOST_DEPTH) return onnx_damaged(r, "messages are nested too deep");
     *value = json_object();
-    if (!*value) return mg_fail(MG_OOM, "%s: out of memory for the graph", r->f->path);
+    if (!*value) return no_memory(r);
     r->depth++;
     const mg_status status = read_fields(r, end, m, *value);
     r->depth--;
@@ -242,12 +235,6 @@ static mg_status read_message(onnx_reader *r, int64_t end, const message *m, jso
 }
 
 /* ---- the format ---- */
-
-/* Known by the name alone: any bytes may begin a message. */
-static bool onnx_recognise(const unsigned char *head, size_t n, int64_t size) {
-    (void)head, (void)n, (void)size;
-    return false;
-}
 
 static mg_status onnx_open(mg_store_file *f) {
     onnx_state *s = f->state = mg_alloc_zero(sizeof *s);
@@ -280,17 +267,11 @@ static void onnx_close(mg_store_file *f) {
     mg_free(s);
 }
 
-static mg_status onnx_save(const mg_store *s, const char *path) {
-    (void)s;
-    return mg_fail(MG_USAGE, "%s: a .onnx file holds a model, not tensors alone", path);
-}
-
+/* No row of the list in store.c: it is opened by mg_store_open_onnx, and written by Lua. */
 const mg_store_format mg_onnx = {
     .name = "onnx",
     .extension = ".onnx",
-    .recognise = onnx_recognise,
     .open = onnx_open,
     .read = onnx_read_elements,
     .close = onnx_close,
-    .save = onnx_save,
 };

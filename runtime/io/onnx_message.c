@@ -86,11 +86,8 @@ char *onnx_read_text(onnx_reader *r, int64_t end, size_t *n) {
         return NULL;
     }
     char *text = mg_alloc(*n + 1);
-    if (!text) return NULL;
-    if (onnx_read_bytes(r, end, text, *n) == MG_OK) {
-        text[*n] = 0;
-        return text;
-    }
+    if (text) text[*n] = 0;
+    if (text && onnx_read_bytes(r, end, text, *n) == MG_OK) return text;
     mg_free(text);
     return NULL;
 }

@@ -23,7 +23,7 @@ static char path[64], data_path[64], link_path[64];
 /* ---- making messages ---- */
 
 typedef struct bytes {
-    unsigned char at[16384];
+    unsigned char at[100000];
     size_t n;
 } bytes;
 
@@ -187,6 +187,7 @@ static void elements_of_every_form_are_read(void **state) {
     const double doubles[] = {0.25, 3};
     bytes t = tensor_of(2, FLOAT32);
     (void)state;
+    put_text(&t, 12, "what is left out");
     put_bytes(&t, 9, floats, sizeof floats);
     write_tensor(&t), read_numbers(v, 2);
     assert_true(v[0] == 1.5 && v[1] == -2);
@@ -210,6 +211,7 @@ static void elements_of_every_form_are_read(void **state) {
     write_tensor(&t), read_numbers(v, 0);
     write_file(data_path, "abcd\0\0\300\77\0\0\0\300", 12);
     t = external("w.data", "4", "8");
+    put_bytes(&t, 13, "\30\1\42\1x", 5); /* fields that are not known */
     write_tensor(&t), read_numbers(v, 2);
     assert_true(v[0] == 1.5 && v[1] == -2);
 }
@@ -229,6 +231,10 @@ static void damaged_messages_are_refused(void **state) {
     refused(MG_DATA, "a field has no valid number");
     write_file(path, "\13", 1);
     refused(MG_DATA, "a field has an unknown wire type");
+    write_file(path, "\72\377", 2); /* a length that is cut off */
+    refused(MG_DATA, "a number is cut off");
+    write_file(path, "\200\200\200\200\20\1", 6); /* field 2^29 */
+    refused(MG_DATA, "a field has no valid number");
     write_file(path, "\72\177", 2);
     refused(MG_DATA, "damaged at byte 2: a length exceeds the message that contains it");
     write_file(path, "\10\1\10\1", 4);
@@ -253,6 +259,31 @@ static void damaged_messages_are_refused(void **state) {
         deep.n = 0, put_message(&deep, 1, &a);
     }
     refused_graph(&deep, MG_DATA, "messages are nested too deep");
+}
+
+static void long_graphs_are_refused(void **state) {
+    enum { COUNT = (1 << 21) + 1, TEXT = (64 << 20) + 1 };
+    bytes head = {.n = 0};
+    (void)state;
+    put_varint(&head, 7 << 3 | 2), put_varint(&head, TEXT + 5);
+    put_varint(&head, 2 << 3 | 2), put_varint(&head, TEXT);
+    write_file(path, head.at, head.n);
+    assert_int_equal(truncate(path, (off_t)head.n + TEXT), 0);
+    refused(MG_UNSUPPORTED, "the graph has more than 64.0 MiB of text");
+    unsigned char *ints = calloc(1, COUNT + 64);
+    assert_non_null(ints);
+    bytes a = {.n = 0}, node = {.n = 0},
+          graph = {.n = 0}; /* the lengths of what is around the list */
+    put_varint(&a, 8 << 3 | 2), put_varint(&a, COUNT);
+    put_varint(&node, 5 << 3 | 2), put_varint(&node, COUNT + a.n);
+    put_varint(&graph, 1 << 3 | 2), put_varint(&graph, COUNT + a.n + node.n);
+    head.n = 0;
+    put_varint(&head, 7 << 3 | 2), put_varint(&head, COUNT + a.n + node.n + graph.n);
+    put(&head, graph.at, graph.n), put(&head, node.at, node.n), put(&head, a.at, a.n);
+    memcpy(ints, head.at, head.n);
+    write_file(path, ints, head.n + COUNT);
+    free(ints);
+    refused(MG_UNSUPPORTED, "the graph has more than 2097152 fields");
 }
 
 static void damaged_tensors_are_refused(void **state) {
@@ -394,6 +425,8 @@ static void every_failing_allocation_and_file_call_is_survived(void **state) {
     put_message(&g, 5, &t);
     put_text(&node, 4, "Relu");
     put_message(&g, 1, &node);
+    for (int i = 0; i < 1000; i++)
+        put_text(&g, 10, "longer than the window, 64 KiB, with this text a thousand times");
     write_graph(&g);
     assert_true(survives());
     const int64_t blocks = mg_alloc_get_stats().live_blocks;
@@ -443,6 +476,7 @@ int main(void) {
         cmocka_unit_test(the_fields_of_a_graph_become_json),
         cmocka_unit_test(elements_of_every_form_are_read),
         cmocka_unit_test(damaged_messages_are_refused),
+        cmocka_unit_test(long_graphs_are_refused),
         cmocka_unit_test(damaged_tensors_are_refused),
         cmocka_unit_test(external_data_stay_in_the_folder_of_the_model),
         cmocka_unit_test(bytes_of_external_data_are_read_once),

@@ -15,7 +15,7 @@ local matching = require "mgpu.nn.formats.matching"
 local Model = require "mgpu.nn.model"
 local model_config = require "mgpu.nn.model_config"
 local model_file = require "mgpu.nn.onnx.model_file"
-local to_kernel = require "mgpu.nn.onnx.values".to_kernel
+local values = require "mgpu.nn.onnx.values"
 
 local M = { inference_only = true } -- what compile made is not stored, and needs no form for files
 
@@ -50,16 +50,16 @@ local function export_sequential(g, model, v)
 end
 
 local function export_model(g, model, inputs)
-  local values, list = {}, {}
-  for i, s in ipairs(model.inputs) do values[s] = with_rank(g, inputs[i], s:shape()) end
+  local made, list = {}, {}
+  for i, s in ipairs(model.inputs) do made[s] = with_rank(g, inputs[i], s:shape()) end
   for _, node in ipairs(model.order) do
     check_inference(node.layer, node.training)
     local given = {}
-    for i, s in ipairs(node.inputs) do given[i] = values[s] end
-    local made = export_layer(g, node.layer, given, node.listed, node.options)
-    for i, s in ipairs(node.outputs) do values[s] = made[i] end
+    for i, s in ipairs(node.inputs) do given[i] = made[s] end
+    local outputs = export_layer(g, node.layer, given, node.listed, node.options)
+    for i, s in ipairs(node.outputs) do made[s] = outputs[i] end
   end
-  for i, s in ipairs(model.outputs) do list[i] = values[s] end
+  for i, s in ipairs(model.outputs) do list[i] = made[s] end
   return list
 end
 
@@ -124,11 +124,11 @@ local function graph_of(model)
     core.fail("unsupported", ("%s: layers that read values, such as texts, have no form in ONNX: save model.body, the "
       .. "part behind them"):format(tostring(model)))
   end
-  local g, values = new_graph(model), {}
-  for i, input in ipairs(inputs_of(model)) do values[i] = g:add_input(unpack(input)) end
+  local g, inputs = new_graph(model), {}
+  for i, input in ipairs(inputs_of(model)) do inputs[i] = g:add_input(unpack(input)) end
   local names = {}
   for i, name in ipairs(output_names(model)) do names[i] = g:unique(name) end
-  for i, v in ipairs(export_layer(g, model, values, true)) do g:add_output(names[i], v) end
+  for i, v in ipairs(export_layer(g, model, inputs, true)) do g:add_output(names[i], v) end
   return g
 end
 
@@ -179,13 +179,23 @@ local function make_model(path, graph, tensors, read)
   for i, weight in ipairs(graph.weights) do
     local tensor, v = tensors[weight.name], layer.own_weights[i]
     local t = read[tensor.entry] or core.tensor(tensor.values, { dtype = tensor.dtype })
-    t = (tensor.kernel and to_kernel(t) or t):to(v:device())
+    t = (tensor.kernel and values.to_kernel(t) or t):to(v:device())
     core.eval(t) -- so that the file's order of axes can be freed
     v:assign(t)
     if tensor.entry then read[tensor.entry] = nil end
   end
   inputs = #inputs > 1 and inputs or inputs[1]
   return Model { inputs = inputs, outputs = layer(inputs) }
+end
+
+-- The tensors on the host, where constants are kept, whatever the default device is.
+local function read_on_host(file)
+  local device = core.default_device()
+  core.default_device(values.HOST)
+  local results = { pcall(file.read, file) }
+  core.default_device(device)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2)
 end
 
 -- Says which weights have a NaN or an infinity; constants may well have one.
@@ -203,7 +213,7 @@ function M.load_model(path)
   local file = core.onnx_open(path)
   local graph, tensors = model_file.graph(path, core.json_decode(file:notes().model), file:tensors())
   model_config.guarded(path, check.check, graph, true)
-  local read, nonfinite = file:read()
+  local read, nonfinite = read_on_host(file)
   file:close()
   warn_nonfinite(path, graph, tensors, nonfinite)
   local model = blank_weights.with_room(count_numbers(graph), path, function()
