@@ -25,6 +25,8 @@ return {
     "runtime/io/h5_helper/records.c out of memory",
     "lua/mgpu/data/datasets/files.lua cannot open", -- what was found, and checked, a moment ago
     "runtime/io/json.c out of memory while writing JSON",
+    "runtime/io/onnx.c out of memory for the graph", -- jansson's own memory
+    "runtime/io/onnx_message.c the file has become shorter", -- while its structure is read
     "runtime/io/safetensors_write.c out of memory while writing",
     "runtime/main.c not enough memory for a Lua state",
     "runtime/program/errors.c not enough memory",

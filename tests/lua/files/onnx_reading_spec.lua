@@ -233,6 +233,9 @@ test("the layer cannot be saved as .onnx beside layers of another opset", functi
   check.equal(#model(mgpu.ones { 2, 4 } and { mgpu.ones { 2, 4 }, mgpu.ones { 2, 4 } }):shape(), 2)
   check.raises(function() model:save(check.path "beside.onnx") end,
     "its opset is 18, which cannot be saved as .onnx beside other layers, whose opset is 17", "usage")
+  local other = mgpu.load_model(MODELS .. "keras_two_old.onnx")
+  local both = mgpu.Model { inputs = { a, b }, outputs = { inner { a, b }[1], other { a, b }[1] } }
+  check.raises(function() both:save(check.path "both.onnx") end, "its opset is not that of OnnxGraph", "usage")
   model:save(check.path "beside.safetensors")
   check.equal(#mgpu.load_model(check.path "beside.safetensors").variables, #model.variables)
 end)
