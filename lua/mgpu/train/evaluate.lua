@@ -120,12 +120,24 @@ local function predict_step_of(model)
   return kept.prediction
 end
 
+-- Raises for outputs of several batches that cannot be joined: not so many rows, or multiples of them, as the batch.
+local function check_rows(model, outputs, rows)
+  for i, t in ipairs(outputs) do
+    local made = t:shape()[1] or 0
+    if made % rows ~= 0 or made == 0 and rows > 0 then
+      model:fail("predict: output %d has %d rows for a batch of %d, so the outputs of several batches cannot be "
+        .. "joined: give a batch_size for all rows, or call model(x)", i, made, rows)
+    end
+  end
+end
+
 -- Runs the step on one batch after another. RETURNS for each output the array of its parts.
 local function predict_batches(model, source, given, at)
   local step, key = predict_step_of(model), train_step.plan_key(model)
   local callbacks, progress, parts = callbacks_of("predict", model, source, given), Progress.new(given.verbose), {}
   local begins, ends = callbacks:has "on_predict_batch_begin", callbacks:has "on_predict_batch_end"
   local cursor = batch_cursor.new(source, given.batch_size)
+  local first, first_rows
   model.stop_predicting = false
   callbacks:call("on_predict_begin", logs.new())
   progress:begin(given.steps or data_adapter.steps(source, given.batch_size))
@@ -136,6 +148,9 @@ local function predict_batches(model, source, given, at)
     if begins then callbacks:call("on_predict_batch_begin", at.step + 1, logs.new()) end
     at.step = at.step + 1
     local outputs = { step(batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors)) }
+    if at.step == 2 then check_rows(model, first, first_rows) end
+    if at.step > 1 then check_rows(model, outputs, batch.rows) end
+    first, first_rows = first or outputs, first_rows or batch.rows
     for i, t in ipairs(outputs) do
       parts[i] = parts[i] or {}
       parts[i][at.step] = t

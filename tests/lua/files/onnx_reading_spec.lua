@@ -144,6 +144,25 @@ test("a model exported for one batch size refuses others, and tells how to predi
   check.raises(function() model(mgpu.ones { 3, 3 }) end, "a batch of 3 was given", "usage")
 end)
 
+test("outputs without a row for each row of the batch are not joined", function()
+  local path = onnx_files.write(check.path "turned.onnx", function(g)
+    local x = g:add_input("x", { -1, 3 }, "float32").plain
+    g:add_output("y", g.value(g:op("Transpose", { x }, { perm = { 1, 0 } }), { 3, -1 }, "float32"))
+  end)
+  local model = mgpu.load_model(path)
+  check.equal(model:predict(mgpu.ones { 40, 3 }, { batch_size = 40 }):shape(), { 3, 40 })
+  check.raises(function() model:predict(mgpu.ones { 33, 3 }) end, "predict: output 1 has 3 rows for a batch of 32, so "
+    .. "the outputs of several batches cannot be joined: give a batch_size for all rows, or call model(x)", "usage")
+end)
+
+test("ids that are fractions are refused, whole numbers of any dtype are ids", function()
+  local model = mgpu.load_model(MODELS .. "encoder_new.onnx")
+  local ids = mgpu.tensor({ { 3, 0, 7 } }, { dtype = "int64" })
+  check.equal(numbers(model(ids:to "float32")), numbers(model(ids)))
+  check.raises(function() model(mgpu.tensor { { 3, 0.5, 7 } }) end,
+    'the input "x" has fractions, the graph takes int64', "data")
+end)
+
 test("shapes that a graph computes are known when a jitted function is traced", function()
   local path = onnx_files.write(check.path "shape.onnx", function(g)
     local x = g:add_input("x", { -1, 4, 6 }, "float32").plain

@@ -5,7 +5,7 @@
 -- {sizes..., channels, filters}, as everywhere here. graph: a table that onnx/model_file.lua describes.
 -- Opsets 9 to 28; the manual's page saving.md lists the ops, and layer:ops() tells which ones a graph has.
 -- Errors: an op, an attribute or an element type that is not supported; a batch of another size than that for which the
--- model was exported.
+-- model was exported; fractions where the graph takes integers.
 -- Example:
 --     local graph = { opset = 17, inputs = { { name = "x", dtype = "float32", shape = { -1, 2 } } },
 --       nodes = { { op = "Relu", name = "", inputs = { "x" }, outputs = { "y" } } },
@@ -69,6 +69,16 @@ local function check_sizes(self, input, shape)
   end
 end
 
+-- The input in the graph's dtype. Fractions where it wants integers are no ids.
+local function as_declared(self, t, input)
+  if t:dtype() == input.dtype then return t end
+  if t:dtype():find "float" and input.dtype:find "int" then
+    core.guard(core.ops.all(core.ops.eq(core.ops.round(t), t)), "data",
+      ("%s: the input %q has fractions, the graph takes %s"):format(tostring(self), input.name, input.dtype))
+  end
+  return core.ops.cast(t, input.dtype)
+end
+
 function OnnxGraph:call(x)
   local inputs, weights, list = {}, {}, type(x) == "table" and x or { x }
   if #list ~= #self.graph.inputs then
@@ -76,8 +86,7 @@ function OnnxGraph:call(x)
   end
   for i, input in ipairs(self.graph.inputs) do
     check_sizes(self, input, list[i]:shape())
-    local t = list[i]:dtype() == input.dtype and list[i] or core.ops.cast(list[i], input.dtype)
-    inputs[input.name] = values.plain(t)
+    inputs[input.name] = values.plain(as_declared(self, list[i], input))
   end
   for i, entry in ipairs(check.list(self.graph.weights)) do
     local v = self.own_weights[i]
