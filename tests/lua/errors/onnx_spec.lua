@@ -271,6 +271,13 @@ wrong("RNN", nil, { 1, 1, 1 }, zeros(1, 1), zeros(1, 1, 1), "X, W and R have thr
 wrong("RNN", with { hidden_size = int(2) }, { 1, 1, 1 }, zeros(1, 1, 1), zeros(1, 1, 1), "hidden_size = 2, R has 1")
 wrong("LSTM", nil, { 1, 1, 1 }, zeros(1, 1, 1), zeros(1, 1, 1), "W and R do not fit the direction and the hidden size")
 
+wrong("Attention", with({}, { opset = 23 }), { 1, 2, 4 }, zeros(1, 2, 4), zeros(1, 2, 4),
+  "queries of 3 axes cannot be divided into nil heads")
+wrong("Attention", with({}, { opset = 23 }), { 1, 3, 2, 4 }, zeros(1, 2, 2, 4), zeros(1, 2, 2, 4),
+  "3 heads of queries for 2 of keys")
+wrong("Attention", with({}, { opset = 23 }), { 1, 2, 2, 4 }, zeros(1, 2, 2, 4), zeros(1, 2, 2, 4), false,
+  zeros(1, 2, 1, 4), "past_key and past_value must be given together")
+
 -- ---- calls --------------------------------------------------------------------------------------
 
 case("another number of inputs", function()

@@ -81,7 +81,14 @@ test("ONNX's tests of single ops pass", function()
     n = n + 1
     if how ~= "passes" then check.fail(("%s %s: %s"):format(name, how, why or "")) end
   end)
-  check.equal(n, 281)
+  check.equal(n, 286)
+end)
+
+test("the manual lists all ops that are read", function()
+  local ops, page = require "mgpu.nn.onnx.ops", check.read "lua/manual/saving.md"
+  for _, domain in ipairs { "", "ai.onnx.ml" } do
+    for _, name in ipairs(ops.names(domain)) do check.truthy(page:find("`" .. name .. "`", 1, true), name) end
+  end
 end)
 
 -- ---- our own files ------------------------------------------------------------------------------
