@@ -183,6 +183,7 @@ wrong("Transpose", with { perm = ints(0) }, { 2, 2 }, "1 axes in perm, for an in
 wrong("Split", nil, { 2, 2 }, list(1, 1), "1 outputs for 2 parts")
 wrong("Split", with({}, { outputs = { "y", "z" } }), { 2, 2 }, list(1, 2), "parts of 3 elements together")
 wrong("Slice", nil, { 2, 2 }, list(0), list(1), list(0), list(0), "a step is 0")
+refused("Slice", nil, { 2, 2 }, list(0), list(2 ^ 62), list(0), list(-1), "an end beyond 2^53 with a negative step")
 wrong("Slice", nil, { 2, 2 }, list(0, 0), list(1), "an end is missing")
 wrong("Slice", nil, { 2, 2 }, "starts are missing")
 wrong("Slice", nil, { 2, 2 }, list(0), "ends are missing")
@@ -235,6 +236,8 @@ wrong("Conv", nil, { 1, 2, 3 }, zeros(1, 1, 1), "2 channels for a kernel of 1")
 wrong("ConvTranspose", with { pads = ints(2, 2) }, { 1, 1, 3 }, zeros(1, 1, 2), "the output would be empty")
 refused("ConvTranspose", with { group = int(2) }, { 1, 2, 2, 2, 2 }, zeros(2, 1, 1, 1, 1),
   "groups over three spatial axes")
+refused("ConvTranspose", with { auto_pad = text "SAME_UPPER", strides = ints(2) }, { 1, 1, 3 }, zeros(1, 1, 1),
+  'auto_pad = "SAME_UPPER" for a kernel smaller than its strides')
 wrong("MaxPool", with { kernel_shape = ints(4) }, { 1, 1, 3 }, "a window of 4 for an axis of 3")
 wrong("MaxPool", nil, { 1, 1, 3 }, "kernel_shape is missing")
 refused("MaxPool", with({ kernel_shape = ints(1) }, { outputs = { "y", "z" } }), { 1, 1, 3 }, "the output Indices")

@@ -14,18 +14,16 @@ local function fail(message, ...) core.fail("data", message:format(...)) end
 
 -- ---- where an element of the result lies --------------------------------------------------------
 
--- (i, from, to, scale, roi) -> the position on the source's axis; scale: of the result to the source. align_corners is
--- the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which need not be whole.
+-- (i, from, to, back, roi) -> the position on the source's axis; back(u) = u / scale, exact where that is a whole number.
+-- align_corners is the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which need not be
+-- whole.
 local COORDINATES = {
-  half_pixel = function(i, _, _, scale) return (i + 0.5) / scale - 0.5 end,
-  pytorch_half_pixel = function(i, _, to, scale) return to > 1 and (i + 0.5) / scale - 0.5 or 0 end,
-  asymmetric = function(i, _, _, scale) return i / scale end,
+  half_pixel = function(i, _, _, back) return back(i + 0.5) - 0.5 end,
+  pytorch_half_pixel = function(i, _, to, back) return to > 1 and back(i + 0.5) - 0.5 or 0 end,
+  asymmetric = function(i, _, _, back) return back(i) end,
   align_corners = function(i, from, to) return to > 1 and i * (from - 1) / (to - 1) or 0 end,
-  half_pixel_symmetric = function(i, from, to, scale)
-    local adjustment = to / (scale * from)
-    return from / 2 * (1 - adjustment) + (i + 0.5) / scale - 0.5
-  end,
-  tf_half_pixel_for_nn = function(i, _, _, scale) return (i + 0.5) / scale end,
+  half_pixel_symmetric = function(i, from, to, back) return (from - back(to)) / 2 + back(i + 0.5) - 0.5 end,
+  tf_half_pixel_for_nn = function(i, _, _, back) return back(i + 0.5) end,
   tf_crop_and_resize = function(i, from, to, _, roi)
     if to == 1 then return 0.5 * (roi[1] + roi[2]) * (from - 1) end
     return roi[1] * (from - 1) + i * (roi[2] - roi[1]) * (from - 1) / (to - 1)
@@ -69,8 +67,10 @@ end
 -- The taps of each element of the resized axis, and whether it lies outside the source.
 local function taps_of(c, from, to, scale, roi)
   local coordinate, list, outside = COORDINATES[c.coordinate_transformation_mode], {}, {}
+  local exact = scale == to / from
+  local function back(u) return exact and u * from / to or u / scale end
   for i = 0, to - 1 do
-    local x = coordinate(i, from, to, scale, roi)
+    local x = coordinate(i, from, to, back, roi)
     outside[i + 1] = c.coordinate_transformation_mode == "tf_crop_and_resize" and (x < 0 or x > from - 1)
     if c.mode == "nearest" then
       list[i + 1] = { { math.max(0, math.min(NEAREST[c.nearest_mode](x), from - 1)), 1 } }

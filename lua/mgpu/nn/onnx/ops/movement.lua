@@ -155,12 +155,15 @@ end }
 -- The first position, the end and the step of a slice of an axis of this size, clamped as ONNX does it.
 local function clamped(start, stop, step, size)
   if step == 0 then fail "a step is 0" end
-  local low, high = step > 0 and 0 or -1, step > 0 and size or size - 1
-  local function within(n)
+  if step < 0 and stop > 2 ^ 53 then -- ONNX's own reference makes nothing of it, onnxruntime everything
+    core.fail("unsupported", "an end beyond 2^53 with a negative step")
+  end
+  local high = step > 0 and size or size - 1
+  local function within(n, low)
     n = n < 0 and n + size or n
     return math.max(low, math.min(n, high))
   end
-  start, stop = within(start), within(stop)
+  start, stop = within(start, 0), within(stop, step > 0 and 0 or -1)
   if (stop - start) * step <= 0 then return 0, 0, 1 end
   return start, stop, step
 end

@@ -145,6 +145,9 @@ local function cuts(c, w)
     local wanted = c.output_shape and c.output_shape[#c.output_shape - w.n + i]
     if not wanted and c.auto_pad ~= "NOTSET" and c.auto_pad ~= "VALID" then wanted = w.sizes[i] * w.strides[i] end
     if wanted then
+      if whole + extra[i] < wanted and not c.output_shape then -- ONNX wants zeros there, onnxruntime adds none
+        core.fail("unsupported", ("auto_pad = %q for a kernel smaller than its strides"):format(c.auto_pad))
+      end
       w.before[i], w.after[i] = share(c, whole + extra[i] - wanted)
     elseif c.auto_pad == "VALID" then
       w.before[i], w.after[i] = 0, 0
