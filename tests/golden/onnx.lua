@@ -369,7 +369,7 @@ return {
       sha256 = "61cafb2dcef6165d6c4c3c125bed60b07773fff85e1d06c204c164d1fe14e654" },
     { shapes = { { 2, 3, 4 } }, names = { "merged" },
       sha256 = "2c4c5e31724192ac0c74b56a390eb6835f5cbd7a835770c5de21991a0bdc1ed7" },
-    { shapes = { { 2, 0, 2, 5 } }, names = { "attention" },
+    { shapes = { { 2, 4, 2, 5 } }, names = { "attention" },
       sha256 = "6ddfc28f71e5271c578d5106afd5bf94652236adec8ea8527ab05e8943dfc8ce" },
     { shapes = { { 2, 3, 4 } }, names = { "attention" },
       sha256 = "f009bb4d77dda3222f5fb521175b45f189d84c26d08356a16327c86b68a307ab" },

@@ -33,9 +33,15 @@ local function fill(model)
   return model
 end
 
+local ANY = 4 -- for a size that an input leaves open
+
 local function inputs_for(shapes)
   local list = {}
-  for i, shape in ipairs(shapes) do list[i] = numbers({ BATCH, unpack(shape) }, 100 + i, 2) end
+  for i, shape in ipairs(shapes) do
+    local sizes = { BATCH }
+    for k, size in ipairs(shape) do sizes[k + 1] = size < 0 and ANY or size end
+    list[i] = numbers(sizes, 100 + i, 2)
+  end
   return list
 end
 
