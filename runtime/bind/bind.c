@@ -5,6 +5,7 @@
 #include "core/version.h"
 #include "core/context.h"
 #include "core/io.h"
+#include "core/profile.h"
 #include "core/threads.h"
 #include "graph/graph.h"
 #include <signal.h>
@@ -49,7 +50,7 @@ static void push_user_line(lua_State *L) {
  * lua_error jumps: C frames above the last pcall are left without any clean-up. */
 int bind_raise(lua_State *L) {
     if (mg_error_code() == MG_INTERRUPTED) mg_interrupt_take(); /* this error answers it */
-    mg_context_get()->where = NULL;
+    mg_context_get()->origin.where = NULL;
     push_user_line(L);
     lua_pushstring(L, mg_error_message());
     lua_concat(L, 2);
@@ -103,25 +104,29 @@ void bind_poll(lua_State *L) {
     if (mg_interrupt_pending() && mg_interrupt_take()) bind_fail(L, MG_INTERRUPTED, "interrupted");
 }
 
-/* Lines cost a string for each op, so they are only stored if plans are logged or checked. */
-static bool lines_wanted(void) {
-    static int wanted = -1;
-    if (wanted < 0) wanted = getenv("MGPU_CHECK") || getenv("MGPU_LOG");
-    return wanted;
-}
-
-/* mg_context borrows the string: a table in the registry keeps it for as long as the Lua
- * state lives. Lua interns strings, so equal lines are kept once. */
-void bind_note_line(lua_State *L) {
-    if (!mg_trace_current() || !lines_wanted()) return;
-    push_user_line(L);
+/* A table in the registry keeps the string. Lua interns strings, so equal ones are kept once. */
+const char *bind_intern(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.lines");
     lua_pushvalue(L, -2);
     lua_pushboolean(L, 1);
     lua_rawset(L, -3);
     lua_pop(L, 1);
-    mg_context_get()->where = lua_tostring(L, -1);
+    const char *text = lua_tostring(L, -1);
     lua_pop(L, 1);
+    return text;
+}
+
+void bind_note_caller(lua_State *L) {
+    size_t n;
+    push_user_line(L);
+    const char *line = lua_tolstring(L, -1, &n);
+    lua_pushlstring(L, line, n > 2 ? n - 2 : 0); /* without ": " */
+    mg_context_get()->origin.where = n ? bind_intern(L) : (lua_pop(L, 1), NULL);
+    lua_pop(L, 1);
+}
+
+void bind_note_line(lua_State *L) {
+    if (mg_trace_current() || mg_profile_is_on()) bind_note_caller(L);
 }
 
 /* luaL_register would look for a table in package.loaded. */
@@ -313,7 +318,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_elements,     mg_bind_transform,    mg_bind_datasets,
         mg_bind_source_files, mg_bind_tfrecord,     mg_bind_library,
         mg_bind_world,        mg_bind_world_values, mg_bind_world_messages,
-        mg_bind_loop,         mg_bind_pattern,
+        mg_bind_loop,         mg_bind_pattern,      mg_bind_profile,
     };
     bind_replace_pairs(L);
     lua_newtable(L);

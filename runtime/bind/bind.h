@@ -41,9 +41,13 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
 /* Raises "interrupted" after Ctrl-C (or mg_interrupt). Every function that may take long calls it
  * first. */
 void bind_poll(lua_State *L);
-/* Remembers the user's line for the tensors made from here on, so that dumps of plans can show it.
- * Does nothing unless MGPU_CHECK or MGPU_LOG is set and a trace is open. */
+/* Remembers the user's line for the tensors made from here on, which plans, profiles and reports
+ * show. Does nothing outside of traces, unless a profile is recorded. */
 void bind_note_line(lua_State *L);
+/* The same, always: for a call that may take long. */
+void bind_note_caller(lua_State *L);
+/* Pops the string on top of the stack, and keeps it as long as the state lives. */
+const char *bind_intern(lua_State *L);
 /* True if the source of a function (lua_Debug) is this project's: a Lua file in lua/mgpu/ or in the
  * model zoo models/ beside it, or a piece of Lua that the program runs for an option. */
 bool bind_is_ours(lua_State *L, const char *source);
@@ -159,7 +163,7 @@ extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested
     mg_bind_source[], mg_bind_terminal[], mg_bind_source_csv[], mg_bind_elements[],
     mg_bind_transform[], mg_bind_datasets[], mg_bind_source_files[], mg_bind_tfrecord[],
     mg_bind_library[], mg_bind_world[], mg_bind_world_values[], mg_bind_world_messages[],
-    mg_bind_pattern[];
+    mg_bind_pattern[], mg_bind_profile[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */

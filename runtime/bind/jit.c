@@ -5,6 +5,7 @@
  * recorded, fn is simply called. */
 #include "bind/jit.h"
 #include "core/alloc.h"
+#include "core/context.h"
 #include "core/log.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -164,12 +165,14 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
  * A run that fails with MG_OOM has committed nothing, so it may be repeated after a collection. */
 static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
     bind_results *r = bind_new_results(L, e->n_outputs);
+    bind_note_caller(L);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);
         status = mg_plan_run(e->plan, s->tensors, r->list);
         if (status == MG_OOM) mg_plan_give_up(e->plan);
     }
+    mg_context_get()->origin.where = NULL;
     bind_check(L, status);
     return bind_push_results(L, r, e->template, e->n_results);
 }

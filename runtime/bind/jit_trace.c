@@ -4,6 +4,7 @@
  * MGPU_CHECK=retrace: every later call traces again and compares the plans, to find values that fn
  * reads from elsewhere (fields, globals), which are therefore baked into the plan. */
 #include "bind/jit.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/context.h"
 #include "graph/graph.h"
@@ -83,12 +84,17 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
     lua_pushcclosure(L, trace_body, 2);
     bind_jit_push_function(L);
     for (int i = first; i <= last; i++) lua_pushvalue(L, i);
-    if (lua_pcall(L, last - first + 2, 2, 0) != 0) {
+    const int depth = mg_activity_begin(MG_SPAN_TRACE, "traces a function");
+    const mg_origin before = mg_context_get()->origin;
+    const int failed = lua_pcall(L, last - first + 2, 2, 0);
+    mg_context_get()->origin = before; /* an error may have come from inside a layer */
+    mg_activity_leave(depth);
+    if (failed) {
         mg_trace_abandon(trace);
-        mg_context_get()->where = NULL;
+        mg_context_get()->origin.where = NULL;
         lua_error(L); /* fn's own error, unchanged */
     }
-    mg_context_get()->where = NULL;
+    mg_context_get()->origin.where = NULL;
     mg_plan *plan = mg_trace_end(trace, o->list, o->n);
     if (!plan) bind_raise(L);
     return plan;

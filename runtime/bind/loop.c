@@ -81,7 +81,7 @@ static int core_scan(lua_State *L) {
     }
     bind_note_line(L);
     mg_tensor *scan = mg_loop_end(trace, results, n);
-    mg_context_get()->where = NULL;
+    mg_context_get()->origin.where = NULL;
     if (!scan) return bind_raise(L);
     scan->loop->checkpoint = checkpoint;
     return push_results(L, scan, n);

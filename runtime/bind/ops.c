@@ -313,7 +313,7 @@ static int call_op(lua_State *L) {
     bind_fill(L, place,
               mg_apply(c.op, c.inputs, c.n_inputs, c.op->attrs_size ? attrs.bytes : NULL));
     const int n = c.op->n_results ? push_results(L, *place) : 1;
-    mg_context_get()->where = NULL;
+    mg_context_get()->origin.where = NULL;
     mg_status status = mg_eval_pending(n ? bind_to_tensor(L, -1) : *place);
     if (status != MG_OK) return bind_raise(L);
     return n;

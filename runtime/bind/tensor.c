@@ -4,6 +4,7 @@
  * `full` tensors, which plans fold; nested tables are read by nested.c. Methods and metatable are
  * in tensor_methods.c. */
 #include "bind/bind.h"
+#include "core/context.h"
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
@@ -125,11 +126,13 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) bytes += t[i]->buffer ? 0 : mg_tensor_bytes(t[i]);
     bind_account(L, bytes);
+    if (bytes) bind_note_caller(L);
     mg_status status = mg_eval(t, n);
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);
         status = mg_eval(t, n);
     }
+    mg_context_get()->origin.where = NULL;
     const size_t all = mg_eval_take_bytes();
     bind_account(L, all > bytes ? all - bytes : 0);
     bind_check(L, status);

@@ -95,7 +95,8 @@ mg_status mg_comm_set_up(mg_comm *c, const mg_comm_api *api, int n) {
     c->waited = mg_alloc_zero((size_t)n * sizeof *c->waited);
     c->busy = mg_alloc_zero((size_t)n * sizeof *c->busy);
     c->beside = mg_alloc_zero((size_t)n * sizeof *c->beside);
-    return c->bytes_moved && c->waited && c->busy && c->beside ? MG_OK : MG_OOM;
+    c->names = mg_alloc_zero((size_t)n * sizeof *c->names);
+    return c->bytes_moved && c->waited && c->busy && c->beside && c->names ? MG_OK : MG_OOM;
 }
 
 void mg_comm_clear(mg_comm *c) {
@@ -103,6 +104,7 @@ void mg_comm_clear(mg_comm *c) {
     mg_free(c->waited);
     mg_free(c->busy);
     mg_free(c->beside);
+    mg_free(c->names);
 }
 
 /* A rank whose own input is part of its result, as in all_gather, does not fetch that part. */

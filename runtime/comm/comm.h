@@ -102,6 +102,7 @@ struct mg_comm {
     int64_t *bytes_moved; /* per rank: read from or written to other ranks' memory */
     double *waited;       /* per rank: seconds spent waiting for others */
     double *busy;         /* per rank: seconds spent in collectives without waiting */
+    const char **names;   /* per rank: its device; interned, NULL: not known */
     double *beside; /* per rank: seconds that collectives took beside its other work, on a thread */
 };
 

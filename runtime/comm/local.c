@@ -10,12 +10,14 @@
 #define _GNU_SOURCE
 #include "comm/comm.h"
 #include "comm/reduce.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/placement.h"
 #include "core/threads.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -36,7 +38,8 @@ typedef struct local_comm {
     mailbox *mailboxes;     /* n * n: sender * n + receiver */
     pthread_mutex_t mutex;  /* protects the mailboxes and the members below */
     pthread_cond_t changed; /* signalled when any of them changes */
-    int arrived;            /* ranks that wait in the barrier */
+    int arrived;            /* ranks that wait in the barrier ... */
+    bool *has_arrived;      /* ... and which ones */
     uint64_t round;         /* barriers that are over */
     bool aborted;
 } local_comm;
@@ -48,6 +51,30 @@ static mg_status aborted(void) {
     return mg_fail(MG_COMM, "another device failed");
 }
 
+/* With the mutex held: the devices that have not come to the barrier, " cpu:1 cpu:3". */
+static void name_missing(const local_comm *c, char *text, size_t room) {
+    size_t n = 0;
+    text[0] = 0;
+    for (int r = 0; r < c->comm.n && n + 1 < room; r++) {
+        if (c->has_arrived[r]) continue;
+        if (c->comm.names[r])
+            snprintf(text + n, room - n, " %s", c->comm.names[r]);
+        else
+            snprintf(text + n, room - n, " device %d of %d", r + 1, c->comm.n);
+        n += strlen(text + n);
+    }
+}
+
+/* For mg_activity_about. */
+static void describe_missing(const void *comm, int64_t round, char *text, size_t room) {
+    local_comm *c = (local_comm *)(uintptr_t)comm;
+    char missing[200] = "";
+    pthread_mutex_lock(&c->mutex);
+    if (c->round == (uint64_t)round) name_missing(c, missing, sizeof missing);
+    pthread_mutex_unlock(&c->mutex);
+    snprintf(text, room, "for%s", missing);
+}
+
 /* With the mutex held: waits until the round of the barrier is over. The rank that reaches the
  * deadline aborts the communicator. */
 static mg_status wait_for_round(local_comm *c, uint64_t round) {
@@ -57,10 +84,17 @@ static mg_status wait_for_round(local_comm *c, uint64_t round) {
         if (c->round != round || c->aborted) break;
         c->aborted = true;
         pthread_cond_broadcast(&c->changed);
-        return mg_fail(MG_COMM, "%d of %d devices did not answer within %g seconds",
-                       c->comm.n - c->arrived, c->comm.n, c->comm.deadline);
+        char missing[200];
+        name_missing(c, missing, sizeof missing);
+        return mg_fail(MG_COMM, "%d of %d devices did not answer within %g seconds:%s",
+                       c->comm.n - c->arrived, c->comm.n, c->comm.deadline, missing);
     }
     return c->round == round ? aborted() : MG_OK;
+}
+
+static void clear_arrivals(local_comm *c) {
+    c->arrived = 0;
+    memset(c->has_arrived, 0, (size_t)c->comm.n * sizeof *c->has_arrived);
 }
 
 /* The last rank to arrive ends the round. A rank may be in the next round already while others
@@ -69,18 +103,24 @@ static mg_status local_barrier(mg_comm *comm, int rank) {
     local_comm *c = (local_comm *)comm;
     mg_status status = MG_OK;
     const double start = mg_seconds();
+    const int depth = mg_activity_begin(MG_SPAN_WAIT, "waits");
     pthread_mutex_lock(&c->mutex);
     const uint64_t round = c->round;
+    c->has_arrived[rank] = true;
     if (c->aborted) {
         status = aborted();
     } else if (++c->arrived == comm->n) {
-        c->arrived = 0;
+        clear_arrivals(c);
         c->round++;
         pthread_cond_broadcast(&c->changed);
     } else {
+        pthread_mutex_unlock(&c->mutex); /* the lock of the record comes first */
+        mg_activity_about(describe_missing, c, (int64_t)round);
+        pthread_mutex_lock(&c->mutex);
         status = wait_for_round(c, round);
     }
     pthread_mutex_unlock(&c->mutex);
+    mg_activity_leave(depth);
     comm->waited[rank] += mg_seconds() - start;
     return status;
 }
@@ -98,7 +138,7 @@ static void local_reset(mg_comm *comm) {
     local_comm *c = (local_comm *)comm;
     pthread_mutex_lock(&c->mutex);
     c->aborted = false;
-    c->arrived = 0;
+    clear_arrivals(c);
     memset(c->mailboxes, 0, (size_t)(comm->n * comm->n) * sizeof *c->mailboxes);
     pthread_mutex_unlock(&c->mutex);
 }
@@ -147,16 +187,26 @@ static mg_status receive_operand(local_comm *c, mailbox *m, void *out, size_t by
     return MG_OK;
 }
 
+/* For mg_activity_about. */
+static void describe_peer(const void *comm, int64_t peer, char *text, size_t room) {
+    const local_comm *c = comm;
+    const char *name = c->comm.names[peer];
+    snprintf(text, room, "for %s", name ? name : "another device");
+}
+
 static mg_status local_transfer(local_comm *c, int rank, const mg_collective_call *x) {
     mailbox *m = &c->mailboxes[x->root * c->comm.n + x->to];
     const double start = mg_seconds();
     mg_status status = MG_OK;
+    const int depth = mg_activity_begin(MG_SPAN_WAIT, "waits");
+    mg_activity_about(describe_peer, c, rank == x->root ? x->to : x->root);
     pthread_mutex_lock(&c->mutex);
     for (int i = 0; i < x->n_operands && status == MG_OK; i++)
         status = rank == x->root ? send_operand(c, m, x->operands[i].in)
                                  : receive_operand(c, m, x->operands[i].out,
                                                    mg_collective_writes(x, i, rank, c->comm.n));
     pthread_mutex_unlock(&c->mutex);
+    mg_activity_leave(depth);
     if (status == MG_OK) mg_comm_count_moved(&c->comm, rank, x);
     c->comm.waited[rank] += mg_seconds() - start;
     return status;
@@ -264,6 +314,7 @@ static void local_free(mg_comm *comm) {
     pthread_cond_destroy(&c->changed);
     mg_free(c->table);
     mg_free(c->mailboxes);
+    mg_free(c->has_arrived);
     mg_comm_clear(comm);
     mg_free(c);
 }
@@ -282,9 +333,10 @@ mg_comm *mg_comm_local(int n) {
     const mg_status status = mg_comm_set_up(&c->comm, &api, n);
     c->table = mg_alloc_zero((size_t)n * MG_BUCKET_TENSORS * sizeof *c->table);
     c->mailboxes = mg_alloc_zero((size_t)(n * n) * sizeof *c->mailboxes);
+    c->has_arrived = mg_alloc_zero((size_t)n * sizeof *c->has_arrived);
     pthread_mutex_init(&c->mutex, NULL);
     mg_cond_init(&c->changed);
-    if (status == MG_OK && c->table && c->mailboxes) return &c->comm;
+    if (status == MG_OK && c->table && c->mailboxes && c->has_arrived) return &c->comm;
     local_free(&c->comm);
     return NULL;
 }

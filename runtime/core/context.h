@@ -1,11 +1,12 @@
 /* What core and ops need to know of the layers above them, without including their headers.
  *
  * The creation context says what a new tensor takes from its surroundings: graph/trace.c sets the
- * trace, the bindings set the user's line. The device hooks are the few things that tensors and
- * mg_apply ask of devices: device/device.c installs them before main. */
+ * trace, the bindings set the user's line and the layer. The device hooks are the few things that
+ * tensors and mg_apply ask of devices: device/device.c installs them before main. */
 #ifndef MG_CORE_CONTEXT_H
 #define MG_CORE_CONTEXT_H
 
+#include "core/activity.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,9 +15,9 @@ typedef struct mg_op mg_op;
 typedef struct mg_tensor mg_tensor;
 
 typedef struct mg_context {
-    uint16_t trace;    /* serial number of the open trace, never 0; 0: none is open */
-    uint64_t n_draws;  /* random draws made so far in the open trace */
-    const char *where; /* the user's line, an interned "file:line"; or NULL */
+    uint16_t trace;   /* serial number of the open trace, never 0; 0: none is open */
+    uint64_t n_draws; /* random draws made so far in the open trace */
+    mg_origin origin; /* of ops; its line is set for one op at a time */
     /* While the body of a loop is traced: makes the draws of all steps outside of it, and returns
      * the parameter for those of one step. Else NULL. */
     mg_tensor *(*draw)(const mg_op *op, const void *attrs);

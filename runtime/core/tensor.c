@@ -42,7 +42,7 @@ mg_tensor *mg_tensor_block(int n_inputs, size_t attrs_size) {
     atomic_init(&t->refs, 1);
     t->n_inputs = n_inputs;
     t->attrs = attrs_size ? (char *)t + head : NULL;
-    t->where = mg_context_get()->where;
+    t->origin = mg_context_get()->origin;
     atomic_fetch_add(&live_tensors, 1);
     return t;
 }

@@ -7,6 +7,7 @@
 #ifndef MG_CORE_TENSOR_H
 #define MG_CORE_TENSOR_H
 
+#include "core/activity.h"
 #include "core/dtype.h"
 #include "core/shape.h"
 #include "core/status.h"
@@ -63,7 +64,7 @@ typedef struct mg_tensor {
     mg_buffer *buffer; /* owned, or NULL */
     const mg_op *op;   /* of MG_LAZY */
     void *attrs;       /* op->attrs_size bytes, in the same block as the tensor */
-    const char *where; /* interned "file:line" of the user, while tracing; else NULL */
+    mg_origin origin;  /* the line: while tracing only */
     mg_variable *variable; /* of MG_VARREAD, retained */
     mg_loop *loop;         /* of a scan, retained */
     int32_t index;         /* of MG_ARGUMENT */

@@ -181,6 +181,11 @@ static mg_status copy_rows(const mg_element *e, const mg_element_kind *kind, con
     return MG_OK;
 }
 
+/* For mg_activity_about: the origin of a row, as "cats.tfrecord: record 7". */
+static void describe_row(const void *source, int64_t row, char *text, size_t room) {
+    mg_source_describe(source, row, text, room);
+}
+
 mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_rows *rows,
                           int64_t from, int64_t to, int64_t *failed) {
     mg_cell cell[e->n_fields];
@@ -190,6 +195,7 @@ mg_status mg_element_read(mg_element *e, const mg_element_kind *kind, const mg_r
     for (int64_t i = from; i < to; i++) {
         *failed = i;
         MG_TRY(stopped(kind));
+        mg_activity_about(describe_row, kind->source, mg_rows_key(rows, i).row);
         cells_of_row(e, i, cell);
         const mg_status status = mg_source_read(kind->source, mg_rows_key(rows, i), cell);
         keep_cells(e, i, cell);

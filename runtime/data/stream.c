@@ -13,6 +13,7 @@
  * order, the order is positioned again with mg_order_seek. */
 #define _GNU_SOURCE
 #include "data/stream.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "core/threads.h"
@@ -161,7 +162,9 @@ static void draw_job(mg_stream *s) {
     s->spare = NULL;
     s->drawing = true;
     pthread_mutex_unlock(&s->mutex);
+    const int depth = mg_activity_begin(MG_SPAN_DATA, "draws the order of rows");
     const mg_status status = fill_job(s, &j, &got);
+    mg_activity_leave(depth);
     pthread_mutex_lock(&s->mutex);
     s->drawing = false;
     s->status = status;
@@ -179,10 +182,12 @@ static void change_element(mg_stream *s, job *j) {
     mg_status status = MG_OK;
     j->finishing = true;
     pthread_mutex_unlock(&s->mutex);
+    const int depth = mg_activity_begin(MG_SPAN_DATA, is_new ? "begins a batch" : "ends a batch");
     if (is_new)
         status = (j->element = mg_element_new(&s->kind, &j->rows)) ? MG_OK : MG_OOM;
     else
         status = mg_element_finish(j->element, &s->kind, &j->rows);
+    mg_activity_leave(depth);
     pthread_mutex_lock(&s->mutex);
     j->finishing = false;
     if (is_new && status == MG_OK) j->begun = j->element->from;
@@ -205,7 +210,9 @@ static void read_chunk(mg_stream *s, job *j) {
     int64_t failed;
     j->begun = to;
     pthread_mutex_unlock(&s->mutex);
+    const int depth = mg_activity_begin(MG_SPAN_DATA, "reads rows");
     const mg_status status = mg_element_read(j->element, &s->kind, &j->rows, from, to, &failed);
+    mg_activity_leave(depth);
     pthread_mutex_lock(&s->mutex);
     j->read += to - from;
     if (status != MG_OK) record_failure(j, status, failed);
@@ -265,6 +272,7 @@ static bool do_task(mg_stream *s) {
 
 static void *stream_thread(void *argument) {
     mg_stream *s = argument;
+    mg_activity_name("data");
     pthread_mutex_lock(&s->mutex);
     while (!atomic_load(&s->closing))
         if (!do_task(s)) pthread_cond_wait(&s->work, &s->mutex);
@@ -343,11 +351,14 @@ mg_status mg_stream_next(mg_stream *s, mg_element **element) {
     if (s->depth && mg_threads_forked())
         return mg_fail(MG_UNSUPPORTED, "prefetch: the threads that read ahead belong to the "
                                        "process that this one was forked from");
+    const int depth =
+        mg_activity_begin(MG_SPAN_DATA, s->depth ? "waits for a batch" : "makes a batch");
     pthread_mutex_lock(&s->mutex);
     if (s->told) try_again(s);
     const mg_status status =
         s->depth ? next_of_threads(s, element) : next_without_threads(s, element);
     pthread_mutex_unlock(&s->mutex);
+    mg_activity_leave(depth);
     return status;
 }
 

@@ -24,6 +24,13 @@ static mg_comm *stage(mg_comm *host, mg_device *const *devices, int first, int n
     return comm;
 }
 
+/* The communicator of host memory. */
+static mg_comm *connect_local(mg_device *const *devices, int n) {
+    mg_comm *comm = mg_comm_local(n);
+    for (int i = 0; comm && i < n; i++) comm->names[i] = devices[i]->name;
+    return comm;
+}
+
 mg_comm *mg_device_connect(mg_device *const *devices, int n) {
     const mg_device_api *api = devices[0]->api;
     bool host_sees_all = true, one_kind = true;
@@ -31,14 +38,14 @@ mg_comm *mg_device_connect(mg_device *const *devices, int n) {
         host_sees_all = host_sees_all && devices[i]->api->host_memory;
         one_kind = one_kind && devices[i]->api == api;
     }
-    if (host_sees_all) return mg_comm_local(n);
+    if (host_sees_all) return connect_local(devices, n);
     if (one_kind && api->connect) {
         mg_error_clear();
         mg_comm *comm = api->connect(&(mg_device_team){.n = n, .here = n, .devices = devices});
         /* NULL without an error: the kind has none for these devices */
         if (comm || mg_error_code() != MG_OK) return comm;
     }
-    return stage(mg_comm_local(n), devices, 0, n);
+    return stage(connect_local(devices, n), devices, 0, n);
 }
 
 static mg_status refuse_processes(const mg_device *d) {

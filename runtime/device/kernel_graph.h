@@ -7,6 +7,7 @@
 #ifndef MG_DEVICE_KERNEL_GRAPH_H
 #define MG_DEVICE_KERNEL_GRAPH_H
 
+#include "core/activity.h"
 #include "ops/fused_expr.h"
 #include "ops/op.h"
 
@@ -60,6 +61,7 @@ typedef struct mg_step {
                         for steps with which a device has merged others, and 0 for a step that was
                         merged with another */
     const int *in, *out; /* value numbers */
+    mg_origin origin;    /* for profiles and messages */
     /* Of a random op: */
     uint64_t draw;      /* the ordinal ... */
     uint32_t seed;      /* ... and the key; */

@@ -9,6 +9,7 @@
  * RUNNING; the worker sets RETURNED when the job has returned. Both signal `changed`. */
 #define _GNU_SOURCE
 #include "device/worker.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "core/threads.h"
@@ -45,6 +46,7 @@ typedef struct stillness {
 
 struct mg_worker {
     pthread_t thread;
+    const mg_device *device;
     stillness begun_still; /* of the begun job; only its owner's thread uses it */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -89,6 +91,7 @@ static worker_job *next_job(mg_worker *w) {
 static void *worker_main(void *argument) {
     mg_worker *w = argument;
     is_worker = true;
+    mg_activity_name(w->device->name);
     for (;;) {
         pthread_mutex_lock(&w->mutex);
         while (!next_job(w) && !w->closing) pthread_cond_wait(&w->changed, &w->mutex);
@@ -105,6 +108,7 @@ static mg_status ensure_worker(mg_device *d) {
     if (d->worker) return MG_OK;
     mg_worker *w = mg_alloc_zero(sizeof *w);
     if (!w) return MG_OOM;
+    w->device = d;
     pthread_mutex_init(&w->mutex, NULL);
     mg_cond_init(&w->changed);
     if (!mg_thread_start(&w->thread, worker_main, w)) {
@@ -157,11 +161,14 @@ double mg_grace(void) {
 
 /* Marks a device lost: no job is given to it again. */
 static void mark_lost(mg_device *d, double waited, mg_status *status, char **message) {
-    char text[200];
+    char text[MG_ERROR_BYTES], doing[300];
     const char *at = atomic_load(&d->at);
-    snprintf(text, sizeof text,
-             "%s%sdid not come back within %.3g seconds: the device is lost; go on without it",
-             at ? at : "", at ? ": " : "", waited);
+    mg_activity_describe(d->name, doing, sizeof doing);
+    snprintf(
+        text, sizeof text,
+        "%s%sdid not come back within %.3g seconds: the device is lost; go on without it%s%s%s",
+        at ? at : "", at ? ": " : "", waited, doing[0] ? " (it is in " : "", doing,
+        doing[0] ? ")" : "");
     atomic_store(&d->lost, true);
     *status = MG_DEVICE;
     *message = mg_strdup(text);
@@ -267,7 +274,7 @@ static void end_job(mg_device *d, worker_job *job, bool stopped, double waited, 
 }
 
 /* Waits until the job has returned. Its outcome stays in the slot. */
-static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
+static mg_status wait_for_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
     stillness still = {0};
     const double start = mg_seconds();
     while (!has_returned(d->worker, job, true)) {
@@ -276,6 +283,19 @@ static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomi
         return mg_device_give_up(d, mg_seconds() - start);
     }
     return MG_OK;
+}
+
+/* The calling thread waits for this device. */
+static int begin_wait(const mg_device *d) {
+    return mg_activity_enter(&(mg_span){.kind = MG_SPAN_WAIT, .what = "waits", .device = d->name});
+}
+
+static mg_status await_job(mg_device *d, worker_job *job, double deadline, atomic_bool *stop) {
+    if (has_returned(d->worker, job, false)) return MG_OK;
+    const int depth = begin_wait(d);
+    const mg_status status = wait_for_job(d, job, deadline, stop);
+    mg_activity_leave(depth);
+    return status;
 }
 
 /* ---- abandoned jobs ---- */
@@ -341,8 +361,10 @@ mg_status mg_workers_run(mg_device *const *devices, int n, mg_job fn, void *cont
         .devices = devices, .n = n, .deadline = deadline, .start = mg_seconds(), .stop = stop};
     for (int i = 0; i < n; i++) {
         worker_job *job = &devices[i]->worker->common;
+        const int depth = begin_wait(devices[i]);
         while (!has_returned(devices[i]->worker, job, true))
             if (gives_up(&t)) break;
+        mg_activity_leave(depth);
         end_job(devices[i], job, t.stopped > 0, mg_seconds() - t.start, &statuses[i], &messages[i]);
     }
     return MG_OK;
@@ -384,11 +406,13 @@ mg_status mg_worker_end(mg_device *d, double deadline, atomic_bool *stop, char *
     mg_status status;
     worker_job *job = &d->worker->begun;
     double stopped = 0;
+    const int depth = begin_wait(d);
     while (!has_returned(d->worker, job, true)) {
         if (!is_stopped(stop) && is_overdue(d, deadline)) break;
         if (atomic_load(stop) && stopped == 0) stopped = mg_seconds();
         if (stopped > 0 && mg_seconds() - stopped > STOP_WITHIN) break;
     }
+    mg_activity_leave(depth);
     end_job(d, job, stopped > 0, mg_seconds() - d->worker->begun_still.since, &status, message);
     return status;
 }

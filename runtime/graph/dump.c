@@ -73,7 +73,8 @@ static void print_expression(mg_string_buffer *t, const mg_fused *e) {
 
 /* Ends a line, with the user's line if it is wanted and known. */
 static void print_where(mg_string_buffer *t, const mg_lowered *l, int i, bool where) {
-    if (where && l->where[i]) mg_string_buffer_add(t, "  -- %s", l->where[i]);
+    const char *line = l->graph.steps[i].origin.where;
+    if (where && line) mg_string_buffer_add(t, "  -- %s", line);
     mg_string_buffer_add(t, "\n");
 }
 

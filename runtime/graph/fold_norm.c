@@ -38,7 +38,7 @@ typedef struct folder {
     int n;
     int *at; /* per node of the IR: its new number */
     mg_dtype dtype;
-    const char *where;
+    mg_origin origin;
     bool failed; /* out of memory */
 } folder;
 
@@ -175,7 +175,7 @@ static int add_op(folder *f, const char *name, const void *attrs, mg_shape shape
                        .op = op,
                        .attrs = own,
                        .n_in = 1 + (b >= 0),
-                       .where = f->where,
+                       .origin = f->origin,
                        .forward = -1,
                        .group = -1};
     return add_node(f, n, a, b);
@@ -362,7 +362,7 @@ static int copy_node(folder *f, const mg_node *n) {
 static int rewrite_node(folder *f, const mg_node *n) {
     const mg_node *norm = mg_is_live(n) ? norm_of_reduce(f, n) : NULL;
     f->dtype = n->dtype;
-    f->where = n->where;
+    f->origin = n->origin;
     if (norm) return fold_reduce(f, n, norm);
     if (may_fold_into_product(f->ir, n)) return fold_into_product(f, n);
     if (reads_folded(f->ir, n, f->folded))

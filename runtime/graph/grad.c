@@ -9,6 +9,7 @@
  * The gradients of an op's several results are collected at the op's tensor, whose rule gets all of
  * them. The gradient of a scan is made by a walk over its body (scan_grad.c). */
 #include "core/alloc.h"
+#include "core/context.h"
 #include "core/loop.h"
 #include "graph/graph.h"
 #include "graph/scan_grad.h"
@@ -153,6 +154,8 @@ static mg_status walk_back(grad_walk *w) {
     for (int i = w->list.n - 1; i >= 0; i--) {
         grad_node *node = &w->nodes[i];
         if (!node->wanted || (!node->gradient && !node->many)) continue;
+        const mg_origin *of = &node->tensor->origin;
+        mg_context_get()->origin = (mg_origin){of->where, of->layer, .backward = true};
         if (node->gradient) {
             node->gradient = cast_like(node->gradient, node->tensor);
             if (!node->gradient) return mg_error_code();
@@ -170,7 +173,10 @@ static mg_status differentiate(grad_walk *w, mg_tensor *const *wrt, int n) {
     w->nodes = mg_alloc_zero((size_t)(w->list.n + 1) * sizeof *w->nodes);
     if (!w->nodes) return MG_OOM;
     mark_wanted(w);
-    return walk_back(w);
+    const mg_origin before = mg_context_get()->origin;
+    const mg_status status = walk_back(w);
+    mg_context_get()->origin = before;
+    return status;
 }
 
 /* A tensor that the walk has not met does not influence the ys. */

@@ -121,7 +121,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
     node->shape = t->shape;
     node->tensor = t;
     node->forward = node->group = -1;
-    node->where = t->where;
+    node->origin = t->origin;
     if (end) {
         node->kind = MG_NODE_PARAMETER;
         node->operand = end->operand;

@@ -41,7 +41,7 @@ typedef struct mg_node {
     int operand;             /* of a parameter */
     double literal;
     mg_tensor *tensor; /* that it was made from; borrowed while the plan is made */
-    const char *where; /* the user's line, or NULL */
+    mg_origin origin;
     /* Of a random op: */
     uint64_t draw;      /* the ordinal */
     uint32_t seed;      /* the key */
@@ -202,7 +202,6 @@ typedef struct mg_lowered { /* all in the IR's memory */
     mg_kernel_graph graph;
     mg_external *externals;    /* graph.n_external of them */
     int *root_external;        /* per root of the IR: its external value */
-    const char **where;        /* per step: the user's line, or NULL */
     struct mg_lowered **loops; /* per step: what a loop's body was lowered to, or NULL */
     int *nodes;                /* per step: its node, or -1 for a group */
 } mg_lowered;

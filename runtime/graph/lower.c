@@ -157,12 +157,12 @@ static int list_outputs(lowering *l, int unit, const mg_group *g, int *out) {
     return n_out;
 }
 
-/* The step of the unit at position `at` of the schedule. A group has the line and the draw of its
- * last member. */
+/* The step of the unit at position `at` of the schedule. A group has the origin and the draw of
+ * its last member. */
 static mg_status add_step(lowering *l, int at) {
     const int unit = l->order->units[at];
     const mg_group *g = group_of(l, unit);
-    /* the node that tells the user's line: the step's own, or a group's last member */
+    /* the node that tells the origin: the step's own, or a group's last member */
     const mg_node *n = &l->ir->nodes[g ? g->members[g->n_members - 1] : unit];
     const int n_in = g ? g->expr.n_inputs : n->n_in;
     const int most = g ? g->expr.n_outputs : n->n_results + 1;
@@ -174,7 +174,6 @@ static mg_status add_step(lowering *l, int at) {
     /* Inputs were made by earlier steps, so only outputs can be new temporaries. */
     for (int i = 0; i < n_in; i++) in[i] = value_of(l, g ? g->in[i] : n->in[i]);
     const int n_out = list_outputs(l, unit, g, out);
-    l->out->where[l->out->graph.n_steps] = n->where;
     l->out->nodes[l->out->graph.n_steps] = g ? -1 : unit;
     l->steps[l->out->graph.n_steps++] = (mg_step){.op = g ? NULL : n->op,
                                                   .fused = g ? &g->expr : NULL,
@@ -188,6 +187,7 @@ static mg_status add_step(lowering *l, int at) {
                                                   .seed = n->seed,
                                                   .draw_relative = n->draw_relative,
                                                   .first = g ? 0 : n->first,
+                                                  .origin = n->origin,
                                                   .batch_count = l->order->batch_count[at]};
     return MG_OK;
 }
@@ -204,11 +204,10 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     l.steps = mg_ir_alloc(ir, (size_t)order->n * sizeof *l.steps);
     out->externals = mg_ir_alloc(ir, n * sizeof *out->externals);
     out->root_external = mg_ir_alloc(ir, (size_t)ir->n_roots * sizeof *out->root_external);
-    out->where = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->where);
     out->nodes = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->nodes);
     out->loops = mg_ir_alloc(ir, (size_t)order->n * sizeof(mg_lowered *));
     if (!out->nodes || !out->loops || !l.value || !l.values || !l.steps || !out->externals ||
-        !out->root_external || !out->where)
+        !out->root_external)
         return MG_OOM;
     for (size_t i = 0; i < n; i++) l.value[i] = -1; /* no value has a number yet */
     /* External values have the first numbers; the steps number the temporaries as they go. */

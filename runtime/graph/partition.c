@@ -74,13 +74,13 @@ static int add_node(partition *p, mg_node node) {
     return p->part->n++;
 }
 
-/* Appends an op over local nodes, with the dtype and user's line of `model`; attrs are copied. An
+/* Appends an op over local nodes, with the dtype and the origin of `model`; attrs are copied. An
  * input that is NOT_MADE makes the result so. */
 static int add_op(partition *p, const mg_node *model, const char *op, mg_shape shape,
                   const void *attrs, int n_in, const int *in) {
     mg_node node = {.kind = MG_NODE_OP, .dtype = model->dtype, .shape = shape, .n_in = n_in};
     node.op = mg_op_find(op);
-    node.where = model->where;
+    node.origin = model->origin;
     node.in = mg_ir_alloc(p->part, (size_t)(n_in + 1) * sizeof *in);
     void *copy = mg_ir_alloc(p->part, node.op->attrs_size);
     if (!node.in || !copy) return NOT_MADE;

@@ -4,6 +4,7 @@
  * goes through the same passes for its device, on the device's own thread, because libraries keep
  * state per thread. */
 #include "graph/plan.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/threads.h"
@@ -441,7 +442,10 @@ mg_plan *mg_plan_new(const mg_plan_spec *spec) {
     mg_plan *p = mg_alloc_zero(sizeof *p);
     if (!p) return NULL;
     p->refs = 1;
-    if (build_plan(p, spec) != MG_OK) {
+    const int depth = mg_activity_begin(MG_SPAN_PLAN, "makes a plan");
+    const mg_status status = build_plan(p, spec);
+    mg_activity_leave(depth);
+    if (status != MG_OK) {
         if (spec->joint && !p->refused) mg_world_fail(mg_error_message());
         mg_plan_free(p);
         return NULL;

@@ -10,7 +10,6 @@
  *   execution.c                 the memory of a run, and its jobs on the devices
  *   program_dedup.c             parts that share a program
  *   joint.c                     what the ranks of the world agree on
- *   work.c                      estimates how much a step computes
  *   plan.c                      life: builds and compiles a plan, frees it
  *   run_values.c                what a run is given, and what it returns
  *   run.c, commit.c             run a plan whose inputs are all evaluated
@@ -20,6 +19,7 @@
 #define MG_GRAPH_PLAN_H
 
 #include "comm/comm.h"
+#include "device/work.h"
 #include "graph/ir.h"
 #include "graph/partition.h"
 
@@ -61,7 +61,7 @@ struct mg_plan {
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
-    double work;            /* estimated number of operations of a run (work.c) */
+    double work;            /* estimated number of operations of a run (device/work.h) */
     bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */
     int n_parts, n_outputs, n_assigns, n_guards, n_args;
     mg_part *parts;
@@ -102,17 +102,6 @@ static inline bool mg_plan_part_assigns(const mg_plan *p, int part, int i) {
 mg_status mg_program_dedup_find(mg_plan *p, int i);
 /* When the owner is compiled: part i takes from it what it needs. */
 mg_status mg_program_dedup_take(mg_plan *p, int i);
-
-/* ---- work.c ---- */
-
-typedef struct mg_work { /* of a run */
-    double products;     /* multiplications of matrix products and convolutions */
-    double elements;     /* read or written by any step */
-} mg_work;
-
-mg_work mg_graph_count_work(const mg_kernel_graph *graph);
-/* About how many operations a run of the graph takes. */
-double mg_graph_work(const mg_kernel_graph *graph);
 
 /* ---- plan.c ---- */
 

@@ -7,7 +7,9 @@
  *
  * Asynchronous devices are an exception (run_at_once): both phases are enqueued together, and
  * guards are answered later. See async_guards.h. */
+#include "core/activity.h"
 #include "core/alloc.h"
+#include "core/context.h"
 #include "core/log.h"
 #include "core/threads.h"
 #include "device/fault.h"
@@ -19,8 +21,8 @@
 #include "graph/new_values.h"
 #include "world/world.h"
 
-/* A run on one device is long if it has more than LONG_WORK operations (work.c), or if its last run
- * took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
+/* A run on one device is long if it has more than LONG_WORK operations (device/work.h), or if its
+ * last run took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
 static const double LONG_WORK = 4e9, LONG_SECONDS = 0.05, TIMED_WORK = 4e6;
 
 /* ---- compute ---- */
@@ -53,7 +55,12 @@ static mg_status run_part(mg_execution *e, int i, mg_phase phase) {
                   .stop = mg_worker_is_own() ? &e->stop : NULL,
                   .finished = &own->finished};
     const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
+    static const char *const names[] = {
+        [MG_COMPUTE] = "compute", [MG_COMMIT] = "commit", [MG_BOTH_PHASES] = "compute and commit"};
+    const int depth = mg_activity_enter(
+        &(mg_span){.kind = MG_SPAN_STEP, .what = names[phase], .device = part->device->name});
     const mg_status status = part->device->api->run(part->program, &run);
+    mg_activity_leave(depth);
     if (p->comms) own->seconds += mg_seconds() - start;
     if (status != MG_OK) abort_all(p);
     return status;
@@ -126,7 +133,7 @@ static mg_status read_guard(const mg_execution *e, int i, bool behind, uint8_t *
  * phase. A verdict that covers new values is known only after commit; if it reports another guard,
  * the old values were kept. The guards of the previous step are checked first: if one of them
  * failed, this step's values are void. */
-static mg_status check_guards(const mg_execution *e, bool behind) {
+static mg_status read_guards(const mg_execution *e, bool behind) {
     const mg_plan *p = e->plan;
     uint8_t byte = 0;
     if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
@@ -143,6 +150,14 @@ static mg_status check_guards(const mg_execution *e, bool behind) {
         if (!byte) return raise_guard(p, i);
     }
     return MG_OK;
+}
+
+static mg_status check_guards(const mg_execution *e, bool behind) {
+    if (!e->plan->n_guards && !e->plan->parts[0].device->guards) return MG_OK;
+    const int depth = mg_activity_begin(MG_SPAN_STEP, "guards");
+    const mg_status status = read_guards(e, behind);
+    mg_activity_leave(depth);
+    return status;
 }
 
 /* ---- commit ---- */
@@ -348,7 +363,10 @@ mg_status mg_plan_execute(mg_plan *p, mg_tensor *const *args, mg_tensor **result
     take_turns(p);
     e->args = args;
     e->refused = false;
+    const int depth = mg_activity_enter(
+        &(mg_span){.kind = MG_SPAN_STEP, .what = "step", .origin = mg_context_get()->origin});
     const mg_status status = run_phases(e, results);
+    mg_activity_leave(depth);
     if (status != MG_OK) drop_results(p, results);
     if (status != MG_OK && p->joint && !e->refused) mg_world_fail(mg_error_message());
     end_run(e);

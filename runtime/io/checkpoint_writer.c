@@ -1,6 +1,7 @@
 /* The thread that writes checkpoints while training goes on: one save at a time. */
 #define _GNU_SOURCE
 #include "io/checkpoint.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/limits.h"
 #include "core/threads.h"
@@ -57,10 +58,18 @@ static void wait_before_exit(void) {
 
 /* ---- the thread ---- */
 
-/* Waits for the thread. */
+/* Waits for the thread, which may write for long. */
 static void join_thread(mg_checkpoint_writer *w) {
+    const int depth = mg_activity_begin(MG_SPAN_CHECKPOINT, "waits for a checkpoint");
     if (w->started) pthread_join(w->thread, NULL);
+    mg_activity_leave(depth);
     w->started = false;
+}
+
+/* For mg_activity_about. */
+static void describe_folder(const void *folder, int64_t unused, char *text, size_t room) {
+    (void)unused;
+    snprintf(text, room, "in %s", (const char *)folder);
 }
 
 /* Lowers the thread's priority (on Linux, priorities are per thread), so that training has
@@ -70,7 +79,12 @@ static void *writer_thread(void *argument) {
     mg_checkpoint_writer *w = argument;
     mg_checkpoint_result *r = &w->result;
     setpriority(PRIO_PROCESS, 0, LOW_PRIORITY);
+    mg_activity_name("checkpoint");
+    const int depth = mg_activity_enter(
+        &(mg_span){.kind = MG_SPAN_CHECKPOINT, .what = "writes checkpoint", .number = r->number});
+    mg_activity_about(describe_folder, w->folder, 0);
     r->status = mg_checkpoint_write(w->folder, r->number, w->state, w->keep, &w->spare, &r->saved);
+    mg_activity_leave(depth);
     if (r->status != MG_OK) snprintf(r->message, sizeof r->message, "%s", mg_error_message());
     mg_store_free(w->state);
     w->state = NULL;

@@ -1,11 +1,13 @@
 /* Collectives of messages: see exchange.h. */
 #include "world/exchange.h"
 #include "comm/reduce.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "world/world.h"
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -70,12 +72,14 @@ typedef struct batch { /* messages that are on their way together */
     uint32_t tag;
     int n;
     bool endless;       /* waits as long as the others live */
+    int *peers;         /* of each message: the rank that it goes to or comes from */
     mg_message *list[]; /* room for two for each rank; NULL: done */
 } batch;
 
 static batch *new_batch(uint32_t tag) {
-    batch *b = mg_alloc(sizeof *b + 2 * (size_t)ex.size * sizeof *b->list);
-    if (b) *b = (batch){.tag = tag, .n = 0};
+    const size_t room = 2 * (size_t)ex.size;
+    batch *b = mg_alloc(sizeof *b + room * (sizeof *b->list + sizeof *b->peers));
+    if (b) *b = (batch){.tag = tag, .n = 0, .peers = (int *)(void *)(b->list + room)};
     return b;
 }
 
@@ -106,12 +110,14 @@ mg_status mg_exchange_receive(uint32_t tag, int from, void *data, size_t bytes, 
 }
 
 static mg_status start_send(batch *b, int to, const void *data, size_t bytes) {
+    b->peers[b->n] = to;
     if (bytes) MG_TRY(mg_exchange_send(b->tag, to, data, bytes, &b->list[b->n]));
     b->n += bytes > 0;
     return MG_OK;
 }
 
 static mg_status start_receive(batch *b, int from, void *data, size_t bytes) {
+    b->peers[b->n] = from;
     if (bytes) MG_TRY(mg_exchange_receive(b->tag, from, data, bytes, &b->list[b->n]));
     b->n += bytes > 0;
     return MG_OK;
@@ -137,18 +143,63 @@ static mg_status test_all(mg_message **list, int n) {
     return status;
 }
 
+/* The messages that a thread waits for: peers of the batch they belong to, or NULL. */
+typedef struct waiting {
+    mg_message **list;
+    const int *peers;
+    int n;
+    bool endless;
+} waiting;
+
+/* The first rank whose message is not done, and in *more how many further messages are not; -1: it
+ * is not known. */
+static int find_late(const waiting *w, int *more) {
+    int first = -1;
+    *more = 0;
+    for (int i = 0; i < w->n && w->peers; i++) {
+        if (!w->list[i] || w->peers[i] == first) continue;
+        if (first < 0)
+            first = w->peers[i];
+        else
+            ++*more;
+    }
+    return first;
+}
+
+/* For mg_activity_about; the number is the rank, and above it how many more. */
+static void describe_late(const void *unused, int64_t number, char *text, size_t room) {
+    (void)unused;
+    const int more = (int)(number >> 32);
+    snprintf(text, room, more ? "for rank %d and %d more" : "for rank %d",
+             (int)(number & INT32_MAX), more);
+}
+
+static void tell_late(const waiting *w) {
+    int more;
+    const int first = find_late(w, &more);
+    if (first >= 0) mg_activity_about(describe_late, NULL, (int64_t)more << 32 | first);
+}
+
+static mg_status fail_late(const waiting *w) {
+    char late[60] = "";
+    int more;
+    const int first = find_late(w, &more);
+    if (first >= 0) describe_late(NULL, (int64_t)more << 32 | first, late, sizeof late);
+    return mg_fail(MG_COMM,
+                   "the other processes did not answer within %g seconds: do all of them run the "
+                   "same steps? (MGPU_DEADLINE sets the limit)%s%s",
+                   mg_deadline(), first >= 0 ? "; waited " : "", late);
+}
+
 /* What ends a wait early. A rank that has left may have sent all that is waited for, so this comes
  * some time after. */
-static mg_status check_wait(double since, bool endless) {
+static mg_status check_wait(const waiting *w, double since) {
+    tell_late(w);
     MG_TRY(mg_world_check());
     if (mg_seconds() - since > PARTING) MG_TRY(mg_world_check_left());
     mg_signals_admit(); /* a device holds them while it computes in the caller's thread */
     if (mg_interrupt_pending()) return mg_fail(MG_INTERRUPTED, "interrupted");
-    if (endless || mg_seconds() - since < mg_deadline()) return MG_OK;
-    return mg_fail(MG_COMM,
-                   "the other processes did not answer within %g seconds: do all of them run the "
-                   "same steps? (MGPU_DEADLINE sets the limit)",
-                   mg_deadline());
+    return w->endless || mg_seconds() - since < mg_deadline() ? MG_OK : fail_late(w);
 }
 
 /* Between two looks at the messages, `waited` seconds after one of them was done. Large messages
@@ -162,16 +213,16 @@ static void pause_for(double waited) {
 }
 
 /* Waits until no more than `rest` of the messages are left. */
-static mg_status wait_for(mg_message **list, int n, int rest, bool endless) {
-    int left = count_left(list, n), before;
+static mg_status await(const waiting *w, int rest) {
+    int left = count_left(w->list, w->n), before;
     double since = 0, progress = 0;
     for (int rounds = 0; left > rest; rounds++) {
         before = left;
-        mg_status status = explained(test_all(list, n));
-        left = count_left(list, n);
+        mg_status status = explained(test_all(w->list, w->n));
+        left = count_left(w->list, w->n);
         if (left <= rest && status == MG_OK) break;
         if (rounds == 0) since = mg_seconds();
-        if (status == MG_OK && rounds % 256 == 255) status = check_wait(since, endless);
+        if (status == MG_OK && rounds % 256 == 255) status = check_wait(w, since);
         if (status != MG_OK) return status;
         if (rounds < AT_ONCE) continue;
         const double now = mg_seconds();
@@ -181,17 +232,24 @@ static mg_status wait_for(mg_message **list, int n, int rest, bool endless) {
     return MG_OK;
 }
 
+static mg_status wait_for(const waiting *w, int rest) {
+    const int depth = mg_activity_begin(MG_SPAN_WAIT, "waits");
+    const mg_status status = await(w, rest);
+    mg_activity_leave(depth);
+    return status;
+}
+
 /* Waits for all messages of the batch, which is then empty. After a failure the others may be in
  * the middle of this call, and the world cannot go on. */
 static mg_status wait_all(batch *b) {
-    MG_TRY(wait_for(b->list, b->n, 0, b->endless));
+    MG_TRY(wait_for(&(waiting){b->list, b->peers, b->n, b->endless}, 0));
     b->n = 0;
     return MG_OK;
 }
 
 mg_status mg_exchange_wait_any(mg_message **list, int n) {
     const int left = count_left(list, n);
-    return left ? wait_for(list, n, left - 1, true) : MG_OK;
+    return left ? wait_for(&(waiting){list, NULL, n, true}, left - 1) : MG_OK;
 }
 
 void mg_exchange_cancel(mg_message **list, int n) {

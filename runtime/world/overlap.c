@@ -1,5 +1,6 @@
 /* Reductions beside the computation: see overlap.h. */
 #include "world/overlap.h"
+#include "core/activity.h"
 #include "core/alloc.h"
 #include "core/threads.h"
 #include "world/exchange.h"
@@ -41,6 +42,7 @@ static void keep_failure(mg_overlap *o, mg_status status) {
 static void *thread_main(void *argument) {
     mg_overlap *o = argument;
     mg_exchange_be_patient();
+    mg_activity_name("reductions");
     pthread_mutex_lock(&o->mutex);
     while (!o->ending) {
         if (o->n_done == o->n_begun) {
@@ -51,9 +53,11 @@ static void *thread_main(void *argument) {
         const bool failed = o->status != MG_OK;
         pthread_mutex_unlock(&o->mutex);
         const double start = mg_seconds();
+        const int depth = mg_activity_begin(MG_SPAN_COLLECTIVE, "all_reduce");
         const mg_status status = failed ? MG_OK
                                         : mg_exchange_reduce(r->tag, r->values, r->values, r->count,
                                                              r->dtype, r->op, -1);
+        mg_activity_leave(depth);
         pthread_mutex_lock(&o->mutex);
         o->seconds += mg_seconds() - start;
         if (status != MG_OK) keep_failure(o, status);
@@ -164,8 +168,10 @@ static void write_results(const reduction *r) {
 
 mg_status mg_overlap_settle(mg_overlap *o, const mg_memory *read, int n) {
     const int last = find_last(o, read, n);
+    const int depth = mg_activity_begin(MG_SPAN_WAIT, "waits for reductions");
     pthread_mutex_lock(&o->mutex);
     while (o->n_done < last) pthread_cond_wait(&o->changed, &o->mutex);
+    mg_activity_leave(depth);
     const mg_status status = o->status == MG_OK ? MG_OK : mg_fail(o->status, "%s", o->message);
     pthread_mutex_unlock(&o->mutex);
     if (status != MG_OK) return status;

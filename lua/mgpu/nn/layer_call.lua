@@ -24,13 +24,19 @@ local training_now
 --     print(mgpu.Layer.in_call())  --> false
 function M.in_call() return training_now ~= nil end
 
--- layer:call(x, training, options) under the layer's dtype policy.
+-- layer:call(x, training, options) under the layer's dtype policy. Its ops bear the layer's name in profiles. The
+-- outermost call, for which `training` differs, restores the name after an error, too.
 local function run_call(self, x, training, options)
-  if training == training_now then return mixed_precision.call(self, x, training, options) end
-  local before = training_now
+  local outer, before = core.set_layer(self.name), training_now
+  if training == before then
+    local y = mixed_precision.call(self, x, training, options)
+    core.set_layer(outer)
+    return y
+  end
   training_now = training
   local ok, y = pcall(mixed_precision.call, self, x, training, options)
   training_now = before
+  core.set_layer(outer)
   if not ok then error(y, 0) end
   return y
 end

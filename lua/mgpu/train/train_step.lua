@@ -39,6 +39,15 @@ local function batch_rows(tensors, order, first, rows)
   return list
 end
 
+-- RETURNS the results of fn, at most two. What it computes bears the name of this part of the step in profiles, unless
+-- a layer computes it.
+local function as_part(name, fn, ...)
+  local outer = core.set_layer(name)
+  local a, b = fn(...)
+  core.set_layer(outer)
+  return a, b
+end
+
 -- The model's predictions as an array. A model with several inputs takes them as an array. What its part on the host
 -- makes is in x already.
 local function predict(model, x, options)
@@ -123,15 +132,15 @@ end
 --- masks, rows}: forward and backward of one batch. The gradients are of the scaled loss (optimizer:scale_loss); an
 --- unconnected variable has false. Asynchronous training runs this on each device.
 function M.gradients(compiled, model, order, first, rows, layout, tensors)
-  local x, y, weight = batch_layout.unpack(layout, batch_rows(tensors, order, first, rows))
+  local x, y, weight = batch_layout.unpack(layout, as_part("batch", batch_rows, tensors, order, first, rows))
   local optimizer = compiled.optimizer
   local predictions, loss, each
   local _, grads = core.value_and_grad(function()
     predictions = predict(model, x, { training = true })
-    loss, each = total_loss(compiled, model, y, predictions, weight)
+    loss, each = as_part("loss", total_loss, compiled, model, y, predictions, weight)
     return optimizer:scale_loss(loss)
   end, model.trainable_variables)()
-  guard_finite(optimizer, loss, grads)
+  as_part("guards", guard_finite, optimizer, loss, grads)
   return { grads = grads, loss = loss, each = each, y = y, weight = weight, predictions = predictions,
     masks = masks.of(predictions), rows = x[1]:shape()[1] }
 end
@@ -175,15 +184,17 @@ end
 
 local kinds = {}
 
+-- The gradients are checked already.
+local function apply(optimizer, grads, variables) optimizer:apply_unscaled(optimizer:unscale(grads), variables) end
+
 local function train_batch(compiled, model, batch, update)
   local variables, grads = model.trainable_variables, batch.grads
   if #variables > 0 then
     if compiled.accumulate > 1 then grads = accumulate(compiled, grads, variables, batch.rows, update) end
-    local optimizer = compiled.optimizer
-    if update then optimizer:apply_unscaled(optimizer:unscale(grads), variables) end -- checked already
+    if update then as_part("optimizer", apply, compiled.optimizer, grads, variables) end
   end
-  compiled.metrics:update(batch)
-  core.guard_variables(model.variables, Optimizer.BAD_UPDATE)
+  as_part("metrics", compiled.metrics.update, compiled.metrics, batch)
+  as_part("guards", core.guard_variables, model.variables, Optimizer.BAD_UPDATE)
 end
 
 function kinds.train(compiled, model, ...)
@@ -219,7 +230,7 @@ function M.make(compiled, model, kind, spread)
     local from = position and position:value() or first
     for _ = 1, count do
       kinds[kind](compiled, model, order, from, rows, layout, tensors)
-      from = order and ops.add(from, rows)
+      from = order and as_part("batch", ops.add, from, rows)
     end
     if position then position:assign(from) end
   end

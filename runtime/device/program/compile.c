@@ -4,6 +4,7 @@
  * the first to the last call that touches it; the number of a call is p->n_calls while it is being
  * added. A slot is reused for another value only when no step will read it again (pending_uses). */
 #include "core/alloc.h"
+#include "device/work.h"
 #include "device/worker.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
@@ -335,6 +336,20 @@ static mg_status place_slots(mg_program *p) {
     return status;
 }
 
+/* What each launch computes, for profiles. A reorder reads and writes its value. */
+static void estimate_launches(const compiler *c) {
+    for (int i = 0; i < c->p->n_calls; i += c->p->calls[i].launch_count) {
+        mg_program_call *head = &c->p->calls[i];
+        for (const mg_program_call *k = head; k < head + head->launch_count; k++) {
+            const mg_step *s = k->plan.step;
+            const double copied = s ? 0 : 2 * (double)mg_value_bytes(k->plan.in[0].value);
+            const mg_work w = s ? mg_step_work(c->graph, s) : (mg_work){.bytes = copied};
+            head->flops += (float)w.flops;
+            head->bytes += (float)w.bytes;
+        }
+    }
+}
+
 /* External values get their slots first, because steps may write to them in any order. */
 static mg_status compile_all(compiler *c) {
     const mg_kernel_graph *g = c->graph;
@@ -354,6 +369,7 @@ static mg_status compile_all(compiler *c) {
     }
     if (g->n_compute == g->n_steps) c->p->n_compute = c->p->n_calls;
     MG_TRY(mg_program_make_launches(c->p));
+    estimate_launches(c);
     return place_slots(c->p);
 }
 

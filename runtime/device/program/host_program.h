@@ -28,7 +28,8 @@ typedef struct mg_program_call {
     int launch_count; /* on the first call of a launch: its calls; others are skipped */
     int *in, *out;    /* slots of the operands; one allocation with the ports, freed as plan.in */
     int n_in, n_out;
-    int scratch; /* slot, or MG_NO_SLOT */
+    int scratch;        /* slot, or MG_NO_SLOT */
+    float flops, bytes; /* of the launch that begins here: estimates (device/work.h) */
 } mg_program_call;
 
 struct mg_program {

@@ -96,6 +96,10 @@ typedef struct mg_kernel_set {       /* the kernels of a device kind */
     mg_status (*merge)(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
     /* Copies between two places in the device's memory. NULL: memcpy. */
     mg_status (*copy)(mg_device *d, void *dst, const void *src, size_t bytes);
+    /* For profiles of devices whose launches only enqueue work: notes on the device's own clock
+     * that the work of this span begins; with NULL, that it has ended. False: it is not noted, and
+     * there is no call with NULL. NULL: launches return when the work is done. */
+    bool (*stamp)(mg_device *d, const mg_span *s);
 } mg_kernel_set;
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_kernel_graph *graph,

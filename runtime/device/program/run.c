@@ -1,6 +1,7 @@
 /* Running host programs: binding addresses, calling kernels and communicators in order, and queries
  * for devices that record calls. A run changes nothing in the program. */
 #include "core/alloc.h"
+#include "core/profile.h"
 #include "core/threads.h"
 #include "device/fault.h"
 #include "device/program/program.h"
@@ -123,12 +124,42 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
     return status;
 }
 
+/* The launch as a span of the thread. Collectives are numbered in the order of the program, which
+ * is the same on all devices. */
+static mg_status run_as_span(const mg_program *p, const mg_program_call *k, const mg_run *run,
+                             int64_t collective) {
+    const mg_step *s = k->plan.step;
+    const mg_span span = {.kind = collective ? MG_SPAN_COLLECTIVE : MG_SPAN_LAUNCH,
+                          .what = step_name(s),
+                          .device = run->device->name,
+                          .origin = s ? s->origin : (mg_origin){0},
+                          .number = collective,
+                          .flops = k->flops,
+                          .bytes = k->bytes};
+    const int depth = mg_activity_enter(&span);
+    const bool stamped = p->set->stamp && mg_profile_is_on() && p->set->stamp(run->device, &span);
+    const mg_status status = run_with_faults(p, k, run);
+    if (stamped) p->set->stamp(run->device, NULL);
+    mg_activity_leave(depth);
+    return status;
+}
+
+/* The number of the collectives among the launches before `first`. */
+static int64_t collectives_before(const mg_program *p, int first) {
+    int64_t n = 0;
+    for (int i = 0; i < first; i += p->calls[i].launch_count)
+        n += p->calls[i].kernel == &mg_collective_kernel;
+    return n;
+}
+
 /* Runs the launches [first, last) of the compute phase, or records launches of either phase. Stops
  * at the first failure, because nothing has been committed yet. */
 static mg_status run_until_failure(mg_program *p, const mg_run *run, int first, int last) {
+    int64_t collectives = run->comm ? collectives_before(p, first) : 0;
     for (int i = first; i < last; i += p->calls[i].launch_count) {
+        const bool collective = run->comm && p->calls[i].kernel == &mg_collective_kernel;
         if (i < p->n_compute) MG_TRY(mg_program_check_stop(run));
-        MG_TRY(run_with_faults(p, &p->calls[i], run));
+        MG_TRY(run_as_span(p, &p->calls[i], run, collective ? ++collectives : 0));
     }
     return MG_OK;
 }
@@ -141,11 +172,11 @@ static mg_status run_to_the_end(mg_program *p, const mg_run *run, int first, int
     char message[MG_ERROR_BYTES];
     mg_status failed = MG_OK;
     for (int i = first; i < last; i += p->calls[i].launch_count) {
-        const mg_status status = run_with_faults(p, &p->calls[i], run);
+        const mg_status status = run_as_span(p, &p->calls[i], run, 0);
         if (status == MG_OK) continue;
         if (failed == MG_OK) snprintf(message, sizeof message, "%s", mg_error_message());
         if (failed == MG_OK) failed = status == MG_OOM ? MG_DEVICE : status;
-        if (run_with_faults(p, &p->calls[i], run) == MG_OK) continue;
+        if (run_as_span(p, &p->calls[i], run, 0) == MG_OK) continue;
         return mg_fail(failed, "%s", message);
     }
     if (last == p->n_calls) *run->finished = true;

@@ -1,7 +1,5 @@
-/* Counts what a step computes: multiplications of products and convolutions, and elements that are
- * read and written. Accurate enough to distinguish a step of milliseconds from one of seconds
- * before it runs. */
-#include "graph/plan.h"
+/* Counting what steps compute: see work.h. */
+#include "device/work.h"
 #include <math.h>
 #include <string.h>
 
@@ -38,23 +36,48 @@ static double conv_products(const mg_kernel_graph *graph, const mg_step *s) {
     return channels ? elements(graph, pixels) * elements(graph, filters) / (double)channels : 0;
 }
 
-mg_work mg_graph_count_work(const mg_kernel_graph *graph) {
+static void add_value(mg_work *w, const mg_kernel_graph *graph, int value) {
+    w->elements += elements(graph, value);
+    w->bytes += (double)mg_value_bytes(&graph->values[value]);
+}
+
+/* An op that is no product counts one operation for each element of its largest operand. */
+static double other_flops(const mg_kernel_graph *graph, const mg_step *s) {
+    double most = 0;
+    for (int k = 0; k < s->n_in; k++) most = fmax(most, elements(graph, s->in[k]));
+    for (int k = 0; k < s->n_out; k++) most = fmax(most, elements(graph, s->out[k]));
+    return s->fused ? most * s->fused->n_instrs : most;
+}
+
+static mg_work loop_work(const mg_step_loop *loop) {
+    const double n = (double)loop->steps;
+    const mg_work step = mg_graph_count_work(loop->graph);
+    return (mg_work){n * step.products, n * step.elements, n * step.bytes, n * step.flops};
+}
+
+mg_work mg_step_work(const mg_kernel_graph *graph, const mg_step *s) {
     mg_work w = {0};
-    for (int i = 0; i < graph->n_steps; i++) {
-        const mg_step *s = &graph->steps[i];
-        if (s->loop) {
-            const mg_work step = mg_graph_count_work(s->loop->graph);
-            w.elements += (double)s->loop->steps * step.elements;
-            w.products += (double)s->loop->steps * step.products;
-            continue;
-        }
-        for (int k = 0; k < s->n_in; k++) w.elements += elements(graph, s->in[k]);
-        for (int k = 0; k < s->n_out; k++) w.elements += elements(graph, s->out[k]);
-        if (!s->op || s->n_in < 2) continue;
-        if (strcmp(s->op->name, "matmul") == 0) w.products += matmul_products(graph, s);
-        if (strncmp(s->op->name, "conv2d", 6) == 0) w.products += conv_products(graph, s);
+    if (s->loop) return loop_work(s->loop);
+    for (int k = 0; k < s->n_in; k++) add_value(&w, graph, s->in[k]);
+    for (int k = 0; k < s->n_out; k++) add_value(&w, graph, s->out[k]);
+    if (s->op && s->n_in >= 2 && s->n_out > 0) {
+        if (strcmp(s->op->name, "matmul") == 0) w.products = matmul_products(graph, s);
+        if (strncmp(s->op->name, "conv2d", 6) == 0) w.products = conv_products(graph, s);
     }
+    w.flops = w.products > 0 ? 2 * w.products : other_flops(graph, s);
     return w;
+}
+
+mg_work mg_graph_count_work(const mg_kernel_graph *graph) {
+    mg_work sum = {0};
+    for (int i = 0; i < graph->n_steps; i++) {
+        const mg_work w = mg_step_work(graph, &graph->steps[i]);
+        sum.products += w.products;
+        sum.elements += w.elements;
+        sum.bytes += w.bytes;
+        sum.flops += w.flops;
+    }
+    return sum;
 }
 
 double mg_graph_work(const mg_kernel_graph *graph) {

@@ -1,0 +1,150 @@
+/* What the script is doing, for reports and profiles: spans and layers that Lua names, and the
+ * events of a profile (core/activity.h, core/profile.h). lua/mgpu/profile makes tables and files of
+ * them. */
+#include "bind/bind.h"
+#include "core/alloc.h"
+#include "core/context.h"
+#include "core/profile.h"
+#include <string.h>
+
+/* The text at index, interned for as long as the Lua state lives; NULL for nil. */
+static const char *interned(lua_State *L, int index) {
+    if (lua_isnoneornil(L, index)) return NULL;
+    luaL_checkstring(L, index);
+    lua_pushvalue(L, index);
+    return bind_intern(L);
+}
+
+/* set_layer(name or nil) -> the name before: ops made from here on belong to this layer. */
+static int core_set_layer(lua_State *L) {
+    mg_origin *origin = &mg_context_get()->origin;
+    const char *before = origin->layer;
+    origin->layer = interned(L, 1);
+    lua_pushstring(L, before);
+    return 1;
+}
+
+/* span(kind, what, [number]) -> depth: the script is in this from here on, until span_end(depth).
+ * kind: "script", "callback", "data", "checkpoint" ... */
+static int core_span(lua_State *L) {
+    const int kind = luaL_checkoption(L, 1, NULL, mg_span_kind_names);
+    const mg_span s = {.kind = (mg_span_kind)kind,
+                       .what = interned(L, 2),
+                       .number = (int64_t)luaL_optnumber(L, 3, 0)};
+    lua_pushinteger(L, mg_activity_enter(&s));
+    return 1;
+}
+
+/* span_end(depth): ends it, and all spans inside that an error has left. */
+static int core_span_end(lua_State *L) {
+    mg_activity_leave((int)luaL_checkinteger(L, 1));
+    return 0;
+}
+
+/* span_depth() -> the depth of the next span. */
+static int core_span_depth(lua_State *L) {
+    lua_pushinteger(L, mg_activity_depth());
+    return 1;
+}
+
+/* profile_begin([most]): records the spans of all threads, the last `most` of each. */
+static int core_profile_begin(lua_State *L) {
+    enum { MOST = 1 << 19 };
+    const double most = luaL_optnumber(L, 1, MOST);
+    size_t room = 16;
+    while (room < (size_t)most && room < MOST) room *= 2;
+    bind_check(L, mg_profile_begin(room));
+    return 0;
+}
+
+/* profile_end() -> when it began and ended, in seconds of core.clock. */
+static int core_profile_end(lua_State *L) {
+    mg_profile_end();
+    lua_pushnumber(L, 1e-9 * (double)mg_profile_from());
+    lua_pushnumber(L, 1e-9 * (double)mg_profile_to());
+    return 2;
+}
+
+/* profile_is_on() -> whether a profile is being recorded. */
+static int core_profile_is_on(lua_State *L) {
+    lua_pushboolean(L, mg_profile_is_on());
+    return 1;
+}
+
+/* profile_drop(): frees the events. */
+static int core_profile_drop(lua_State *L) {
+    (void)L;
+    mg_profile_drop();
+    return 0;
+}
+
+/* profile_tracks() -> array of {index, name} of those with events. */
+static int core_profile_tracks(lua_State *L) {
+    lua_newtable(L);
+    for (int i = 0, n = 0; i < MG_PROFILE_TRACKS; i++) {
+        const char *name = mg_profile_track(i);
+        if (!name) continue;
+        lua_createtable(L, 0, 2);
+        lua_pushinteger(L, i), lua_setfield(L, -2, "index");
+        lua_pushstring(L, name), lua_setfield(L, -2, "name");
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
+/* The arguments of a call for an event; see profile_each. */
+static int push_event(lua_State *L, const mg_event *e) {
+    const uint64_t from = mg_profile_from();
+    lua_pushstring(L, mg_span_kind_names[e->span.kind]);
+    lua_pushstring(L, e->span.what);
+    lua_pushnumber(L, 1e-3 * (double)(int64_t)(e->start - from));
+    lua_pushnumber(L, 1e-3 * (double)(int64_t)(e->end - from));
+    lua_pushinteger(L, e->depth);
+    lua_pushstring(L, e->span.device);
+    lua_pushstring(L, e->span.origin.layer);
+    lua_pushstring(L, e->span.origin.where);
+    lua_pushboolean(L, e->span.origin.backward);
+    lua_pushnumber(L, (double)e->span.number);
+    lua_pushnumber(L, (double)e->span.flops);
+    lua_pushnumber(L, (double)e->span.bytes);
+    return 12;
+}
+
+static void free_events(void *events) {
+    mg_free(events);
+}
+
+/* profile_each(index, fn) -> how many older events the ring has lost: calls fn(kind, what, start,
+ * end, depth, device, layer, where, backward, number, flops, bytes) for each event of the track by
+ * their starts, outer ones first. Times are microseconds since the profile began; device, layer
+ * and where may be nil, number is 0 if there is none. */
+static int core_profile_each(lua_State *L) {
+    const int track = (int)luaL_checkinteger(L, 1);
+    size_t n;
+    uint64_t lost;
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    if (track < 0 || track >= MG_PROFILE_TRACKS)
+        return bind_fail(L, MG_USAGE, "profile_each: there is no track %d", track);
+    bind_owner *owner = bind_new_owner(L, free_events);
+    const mg_event *events = owner->held = mg_profile_events(track, &n, &lost);
+    if (!events) bind_raise(L);
+    for (size_t i = 0; i < n; i++) {
+        lua_pushvalue(L, 2);
+        lua_call(L, push_event(L, &events[i]), 0);
+    }
+    bind_release_owner(owner);
+    lua_pushnumber(L, (double)lost);
+    return 1;
+}
+
+const luaL_Reg mg_bind_profile[] = {{"set_layer", core_set_layer},
+                                    {"span", core_span},
+                                    {"span_end", core_span_end},
+                                    {"span_depth", core_span_depth},
+                                    {"profile_begin", core_profile_begin},
+                                    {"profile_end", core_profile_end},
+                                    {"profile_is_on", core_profile_is_on},
+                                    {"profile_drop", core_profile_drop},
+                                    {"profile_tracks", core_profile_tracks},
+                                    {"profile_each", core_profile_each},
+                                    {NULL, NULL}};
