@@ -186,6 +186,7 @@ int main(int argc, char **argv) {
     run_call call = {.line = &m};
     int status = lua_cpcall(L, protected_main, &call);
     if (status) call.exit_status = mg_main_report(L, status);
+    mg_main_report_stop();
     luaJIT_profile_stop(L);
     lua_close(L);
     mg_main_end(call.exit_status);

@@ -15,6 +15,7 @@ const char *const mg_span_kind_names[MG_SPAN_KINDS] = {
 enum { BACKWARD = 1 << 8 }; /* in mg_open_span.kind */
 
 mg_activity_record mg_activity_records[MG_PROFILE_TRACKS];
+atomic_int mg_activity_n_records;
 pthread_mutex_t mg_activity_table = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- records of threads ---- */
@@ -33,23 +34,31 @@ static void release(void *record) {
 
 static void set_up(void) {
     pthread_key_create(&at_end, release);
-    for (int i = 0; i < MG_PROFILE_TRACKS; i++)
-        pthread_mutex_init(&mg_activity_records[i].lock, NULL);
+}
+
+/* With the lock of the table held: a record that has never had a thread, or NULL. */
+static mg_activity_record *add_record(void) {
+    const int n = atomic_load(&mg_activity_n_records);
+    if (n == MG_PROFILE_TRACKS) return NULL;
+    pthread_mutex_init(&mg_activity_records[n].lock, NULL);
+    atomic_store(&mg_activity_n_records, n + 1);
+    return &mg_activity_records[n];
 }
 
 /* By preference a record of the same name, so that the threads of one stream after the other are
- * one track; else one that has had none. */
+ * one track; else a new one, so that no track has events of another. */
 mg_activity_record *mg_activity_take(const char *name) {
-    mg_activity_record *found = NULL;
+    mg_activity_record *same = NULL, *unused = NULL;
     pthread_once(&once, set_up);
     pthread_mutex_lock(&mg_activity_table);
-    for (int i = 0; i < MG_PROFILE_TRACKS; i++) {
+    for (int i = 0; i < atomic_load(&mg_activity_n_records) && !same; i++) {
         mg_activity_record *r = &mg_activity_records[i];
         if (atomic_load(&r->used)) continue;
-        const bool same = strcmp(r->name, name) == 0;
-        if (same || !found || (found->name[0] && !r->name[0])) found = r;
-        if (same) break;
+        unused = r;
+        if (strcmp(r->name, name) == 0) same = r;
     }
+    mg_activity_record *found = same ? same : add_record();
+    if (!found) found = unused;
     if (found) {
         snprintf(found->name, sizeof found->name, "%s", name);
         atomic_store(&found->used, true);
@@ -67,8 +76,21 @@ static mg_activity_record *take_own(const char *name) {
     return own;
 }
 
+static _Atomic(void (*)(void)) at_first;
+
+void mg_activity_at_first(void (*fn)(void)) {
+    atomic_store(&at_first, fn);
+}
+
+static __attribute__((noinline)) mg_activity_record *take_unnamed(void) {
+    take_own("thread");
+    void (*fn)(void) = atomic_exchange(&at_first, NULL);
+    if (fn) fn();
+    return own;
+}
+
 static inline mg_activity_record *get_own(void) {
-    return own ? own : take_own("thread");
+    return own ? own : take_unnamed();
 }
 
 void mg_activity_name(const char *name) {
@@ -218,7 +240,7 @@ void mg_activity_describe(const char *name, char *to, size_t room) {
     to[0] = 0;
     pthread_once(&once, set_up);
     pthread_mutex_lock(&mg_activity_table);
-    for (int i = 0; i < MG_PROFILE_TRACKS && t.n == 0; i++) {
+    for (int i = 0; i < atomic_load(&mg_activity_n_records) && t.n == 0; i++) {
         mg_activity_record *r = &mg_activity_records[i];
         if (atomic_load(&r->used) && strcmp(r->name, name) == 0) describe(r, &t);
     }
@@ -228,7 +250,7 @@ void mg_activity_describe(const char *name, char *to, size_t room) {
 void mg_activity_report(void (*line)(const char *text, void *context), void *context) {
     char said[1000], whole[1100];
     pthread_once(&once, set_up);
-    for (int i = 0; i < MG_PROFILE_TRACKS; i++) {
+    for (int i = 0; i < atomic_load(&mg_activity_n_records); i++) {
         mg_activity_record *r = &mg_activity_records[i];
         text t = {said, 0, sizeof said};
         pthread_mutex_lock(&mg_activity_table);

@@ -52,6 +52,8 @@ extern const char *const mg_span_kind_names[MG_SPAN_KINDS];
 /* Names it in reports and profiles: "cpu:0", "data", "main". A thread that never calls this is
  * called "thread". */
 void mg_activity_name(const char *name);
+/* `fn` is called once, by the first thread without a name that begins a span: the script's. */
+void mg_activity_at_first(void (*fn)(void));
 /* Begins a span; returns the depth to end it with. */
 int mg_activity_enter(const mg_span *s);
 /* Ends the span of this depth, and those inside it that were left by a jump. */

@@ -35,6 +35,7 @@ typedef struct mg_activity_record {
 } mg_activity_record;
 
 extern mg_activity_record mg_activity_records[MG_PROFILE_TRACKS];
+extern atomic_int mg_activity_n_records;  /* those behind them have never had a thread */
 extern pthread_mutex_t mg_activity_table; /* protects names, and taking and releasing records */
 
 /* An unused record for this name, marked as used: the one that had the name last, if there is one.

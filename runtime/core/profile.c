@@ -105,6 +105,7 @@ static size_t readable(const mg_activity_record *r, uint64_t *first) {
 
 const char *mg_profile_track(int i) {
     uint64_t first;
+    if (i >= atomic_load(&mg_activity_n_records)) return NULL;
     return readable(&mg_activity_records[i], &first) ? mg_activity_records[i].name : NULL;
 }
 
@@ -127,7 +128,7 @@ mg_event *mg_profile_events(int i, size_t *n, uint64_t *lost) {
 /* A thread that was late may still write an event, which then is in a page of zeros. */
 void mg_profile_drop(void) {
     if (atomic_load(&mg_profile_on)) return;
-    for (int i = 0; i < MG_PROFILE_TRACKS; i++) {
+    for (int i = 0; i < atomic_load(&mg_activity_n_records); i++) {
         const mg_activity_record *r = &mg_activity_records[i];
         if (r->ring) madvise(r->ring, r->room * sizeof *r->ring, MADV_DONTNEED);
     }

@@ -34,6 +34,9 @@ void mg_main_end(int status) {
 int mg_main_os_exit(lua_State *L) {
     const int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
                                            : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
-    if (lua_toboolean(L, 2)) lua_close(L);
+    if (lua_toboolean(L, 2)) {
+        mg_main_report_stop();
+        lua_close(L);
+    }
     mg_main_end(status);
 }

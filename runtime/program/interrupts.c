@@ -30,13 +30,20 @@ static bool is_launched;
 static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none runs */
 static double last_interrupt; /* when it came; reset at each call */
 
-/* The debug hook that raises the error. If a call into the library has already reported the
- * interrupt, there is nothing to raise. An error handler is not interrupted: its error would
- * replace the one that it handles. The code after it is. */
+/* The hook that the script itself has set. */
+static struct script_hook {
+    lua_Hook fn;
+    int mask, count;
+} script_hook;
+
+/* The debug hook that raises the error, and tells a report where the code is. If a call into the
+ * library has already reported the interrupt, there is nothing to raise. An error handler is not
+ * interrupted: its error would replace the one that it handles. The code after it is. */
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
     (void)ar;
+    mg_main_report_lua(L);
     if (lua_status(L) == LUA_ERRERR) return;
-    lua_sethook(L, NULL, 0, 0);
+    lua_sethook(L, script_hook.fn, script_hook.mask, script_hook.count);
     if (!mg_interrupt_take()) return;
     mg_fail(MG_INTERRUPTED, "interrupted!");
     luaL_error(L, "interrupted!");
@@ -45,13 +52,21 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
 /* Interpreted code calls the hook at its next instruction, call or return. Safe in a signal
  * handler. */
 static void stop_soon(lua_State *L) {
+    const lua_Hook before = lua_gethook(L);
+    if (before != raise_interrupted)
+        script_hook = (struct script_hook){before, lua_gethookmask(L), lua_gethookcount(L)};
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
+void mg_main_hook_soon(void) {
+    if (!running) return;
+    stop_soon(running); /* for interpreted code */
+    raise(SIGPROF);     /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
 static void interrupt(int signal_number) {
     mg_interrupt_by(signal_number); /* for calls into the library */
-    stop_soon(running);             /* for interpreted code */
-    raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
+    mg_main_hook_soon();
 }
 
 /* Ctrl-C or SIGTERM. A second signal ends the process at once if it comes soon after the first, or
@@ -96,7 +111,7 @@ static void on_file_limit(int signal_number) {
 /* Called by the profiler when a compiled loop has seen its flag. */
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
     (void)data, (void)samples, (void)vmstate;
-    if (mg_interrupt_pending()) stop_soon(L);
+    if (mg_interrupt_pending() || mg_main_report_wanted()) stop_soon(L);
 }
 
 void mg_main_watch(lua_State *L) {

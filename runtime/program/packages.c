@@ -37,6 +37,12 @@ static bool find_root(char *root, size_t room) {
     return false;
 }
 
+/* What SIGQUIT prints is of use from here on. */
+static int open_core(lua_State *L) {
+    mg_main_report_start();
+    return luaopen_mgpu_core(L);
+}
+
 void mg_main_set_up_packages(lua_State *L) {
     char root[1024];
     lua_getglobal(L, "package");
@@ -49,7 +55,7 @@ void mg_main_set_up_packages(lua_State *L) {
         lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     }
     lua_getfield(L, -1, "preload");
-    lua_pushcfunction(L, luaopen_mgpu_core);
+    lua_pushcfunction(L, open_core);
     lua_setfield(L, -2, "mgpu.core");
     lua_pop(L, 2);
     if (luaL_dostring(L, load_aliases)) lua_pop(L, 1);

@@ -77,6 +77,21 @@ void mg_main_watch(lua_State *L);
  * failure the message is on top of the stack. */
 int mg_main_call(lua_State *L, int n_args, int n_results);
 
+/* Calls mg_main_report_lua at the next instruction of the script. Safe in a signal handler of its
+ * thread. */
+void mg_main_hook_soon(void);
+
+/* ---- report.c ---- */
+
+/* From here on SIGQUIT prints what each thread is in. Called by the script's thread. */
+void mg_main_report_start(void);
+/* The Lua state is about to be closed: nothing is printed any more. */
+void mg_main_report_stop(void);
+/* Whether a report wants to know where the Lua code is ... */
+bool mg_main_report_wanted(void);
+/* ... which this tells it, if it does. Called by a hook. */
+void mg_main_report_lua(lua_State *L);
+
 /* ---- traceback.c ---- */
 
 /* Pushes a traceback of the user's functions from this level of the stack on: a newline, "stack

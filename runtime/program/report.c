@@ -1,0 +1,139 @@
+/* SIGQUIT (Ctrl-\, kill -QUIT): says on stderr what each thread is in, and goes on.
+ *
+ * The handler may only note the request, so a thread prints. It is made before the first step: not
+ * at the signal, because the cpu device blocks signals while it computes in the script's thread,
+ * and not at the start of the program, which would last 2 % longer. The system gives the signal to
+ * the script's thread if that does not block signals, else to the printing one.
+ *
+ * If the script's thread gets it, a hook adds where the Lua code is, unless it waits in C. Before
+ * the first step, the hook makes the printing thread. */
+#define _GNU_SOURCE /* sem_clockwait */
+#include "core/activity.h"
+#include "core/threads.h"
+#include "program/program.h"
+#include "world/world.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Seconds: what the Lua code has to tell where it is; in which a second signal is the first one
+ * again, which a terminal and a launcher both send. */
+static const double LUA_WITHIN = 0.2, SAME_SIGNAL = 0.1;
+
+static sem_t asked, told;                          /* told: lua_text is complete */
+static atomic_bool closing, lua_asked, lua_wanted; /* asked: the script's thread has a hook */
+static char lua_text[4000];
+static pthread_t script;
+static bool printing;
+
+/* ---- the report ---- */
+
+typedef struct report {
+    char text[1 << 16];
+    size_t n;
+} report;
+
+static void add_line(const char *line, void *context) {
+    report *r = context;
+    const int n = snprintf(r->text + r->n, sizeof r->text - r->n, "mgpulua:   %s\n", line);
+    if (n > 0 && r->n + (size_t)n < sizeof r->text) r->n += (size_t)n;
+}
+
+static void add_lua(report *r) {
+    char *rest = NULL;
+    for (char *line = strtok_r(lua_text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (strcmp(line, "stack traceback:") == 0) continue;
+        char shown[600];
+        snprintf(shown, sizeof shown, "main, in Lua: %s", line + (*line == '\t'));
+        add_line(shown, r);
+    }
+}
+
+static void print_report(report *r) {
+    char header[200];
+    const int size = mg_world_size();
+    const struct timespec until = mg_time_after(LUA_WITHIN);
+    snprintf(header, sizeof header, "mgpulua: process %d", (int)getpid());
+    if (size > 1)
+        snprintf(header + strlen(header), sizeof header - strlen(header), ", rank %d of %d",
+                 mg_world_rank(), size);
+    r->n = (size_t)snprintf(r->text, sizeof r->text, "%s, at SIGQUIT:\n", header);
+    mg_activity_report(add_line, r);
+    if (atomic_exchange(&lua_asked, false) && sem_clockwait(&told, CLOCK_MONOTONIC, &until) == 0)
+        add_lua(r);
+    atomic_store(&lua_wanted, false);
+    while (sem_trywait(&told) == 0) continue; /* the hook was late */
+    for (size_t at = 0; at < r->n;) {         /* one call, so that reports of ranks do not mix */
+        const ssize_t n = write(STDERR_FILENO, r->text + at, r->n - at);
+        if (n < 0 && errno != EINTR) return;
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void *printer_main(void *unused) {
+    static report r;
+    sigset_t quit;
+    double last = -1;
+    sigemptyset(&quit);
+    sigaddset(&quit, SIGQUIT);
+    pthread_sigmask(SIG_UNBLOCK, &quit, NULL);
+    for (;;) {
+        if (sem_wait(&asked) != 0) continue;
+        if (atomic_load(&closing)) return unused;
+        if (mg_seconds() - last > SAME_SIGNAL) print_report(&r);
+        last = mg_seconds();
+    }
+}
+
+static void start_printer(void) {
+    pthread_t printer;
+    mg_activity_name("main");
+    printing = mg_thread_start(&printer, printer_main, NULL);
+    if (printing) pthread_detach(printer);
+}
+
+/* ---- the signal ---- */
+
+static void on_quit(int number) {
+    const int before = errno;
+    (void)number;
+    if (pthread_equal(pthread_self(), script)) {
+        atomic_store(&lua_wanted, true);
+        atomic_store(&lua_asked, true);
+        mg_main_hook_soon();
+    }
+    sem_post(&asked);
+    errno = before;
+}
+
+bool mg_main_report_wanted(void) {
+    return atomic_load_explicit(&lua_wanted, memory_order_relaxed);
+}
+
+void mg_main_report_lua(lua_State *L) {
+    if (!mg_main_report_wanted() || !lua_checkstack(L, 8)) return;
+    if (!printing) start_printer();
+    mg_main_push_traceback(L, 0);
+    snprintf(lua_text, sizeof lua_text, "%s", lua_tostring(L, -1));
+    lua_pop(L, 1);
+    if (atomic_exchange(&lua_wanted, false)) sem_post(&told);
+}
+
+void mg_main_report_start(void) {
+    script = pthread_self();
+    sem_init(&asked, 0, 0);
+    sem_init(&told, 0, 0);
+    mg_activity_at_first(start_printer);
+    const struct sigaction action = {.sa_handler = on_quit, .sa_flags = SA_ONSTACK | SA_RESTART};
+    sigaction(SIGQUIT, &action, NULL);
+}
+
+void mg_main_report_stop(void) {
+    atomic_store(&closing, true);
+}
