@@ -111,6 +111,8 @@ static int protected_main(lua_State *L) {
     lua_gc(L, LUA_GCRESTART, -1);
     mg_main_watch(L);
     call->exit_status = run_all(L, m);
+    const int ended = mg_main_at_end(L);
+    if (!call->exit_status) call->exit_status = ended;
     return 0;
 }
 
@@ -146,8 +148,7 @@ static int refuse(const mg_command_line *m) {
         fprintf(stderr, "mgpulua: %s needs a value: %s %s\n%s", m->wrong, m->wrong, m->lacks,
                 mg_command_line_usage);
     else
-        fprintf(stderr, "mgpulua: %s %s%s\n%s",
-                strcmp(m->wrong, "--profile") == 0 ? "not built yet:" : "wrong option", m->wrong,
+        fprintf(stderr, "mgpulua: wrong option %s%s\n%s", m->wrong,
                 mg_command_line_suggestion(m->wrong), mg_command_line_usage);
     return EXIT_FAILURE;
 }

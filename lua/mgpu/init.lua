@@ -101,6 +101,7 @@ local loaders = {
   Sequential = function() return require "mgpu.nn.sequential" end,
   Input = function() return require "mgpu.nn.layers".Input end,
   explain = function() return require "mgpu.parallel.explain" end,
+  profile = function() return require "mgpu.profile" end,
   show = function() return require "mgpu.show" end,
   ImageDataGenerator = function() return require "mgpu.data.image_data_generator" end,
   image = function() return require "mgpu.data.image" end,

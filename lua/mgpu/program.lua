@@ -1,4 +1,4 @@
--- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --resume, --verify ...
+-- The options that runtime/program/command_line.c hands to Lua: --devices, --list-devices, --resume, --profile ...
 
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
@@ -54,6 +54,17 @@ function M.list_devices(report)
     if not available then
       report(("%-8s not available: %s"):format(kind, (tostring(reason):gsub("^[^:]*:%d+: ", ""))))
     end
+  end
+end
+
+--- --profile: records the run; at its end, after an error or os.exit, too, the trace is written and the table printed
+--- on stderr, by rank 0.
+function M.set_profile(path)
+  if path == "" then error("--profile: the name of the file is empty", 0) end
+  local finish = require "mgpu".profile.start(path)
+  debug.getregistry()["mgpu.at_end"] = function() -- runtime/program/exit.c calls it
+    local report = finish()
+    if core.world().rank == 0 then io.stderr:write(tostring(report), "\ntrace: ", core.printable(report.path), "\n") end
   end
 end
 

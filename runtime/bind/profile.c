@@ -57,12 +57,14 @@ static int core_profile_begin(lua_State *L) {
     return 0;
 }
 
-/* profile_end() -> when it began and ended, in seconds of core.clock. */
+/* profile_end() -> when it began and ended, in seconds of core.clock; and the time of day of the
+ * beginning, in seconds since 1970. */
 static int core_profile_end(lua_State *L) {
     mg_profile_end();
     lua_pushnumber(L, 1e-9 * (double)mg_profile_from());
     lua_pushnumber(L, 1e-9 * (double)mg_profile_to());
-    return 2;
+    lua_pushnumber(L, mg_profile_time_of_day());
+    return 3;
 }
 
 /* profile_is_on() -> whether a profile is being recorded. */

@@ -11,6 +11,7 @@ atomic_bool mg_profile_on;
 static atomic_uint number;
 static size_t wanted_room;
 static uint64_t from, to;
+static struct timespec time_of_day; /* at `from` */
 
 uint64_t mg_nanoseconds(void) {
     struct timespec t;
@@ -23,6 +24,7 @@ mg_status mg_profile_begin(size_t room) {
         return mg_fail(MG_USAGE, "a profile is being recorded already: end it first");
     wanted_room = room;
     atomic_fetch_add(&number, 1);
+    clock_gettime(CLOCK_REALTIME, &time_of_day);
     from = to = mg_nanoseconds();
     atomic_store(&mg_profile_on, true);
     return MG_OK;
@@ -47,6 +49,10 @@ uint64_t mg_profile_from(void) {
 
 uint64_t mg_profile_to(void) {
     return to;
+}
+
+double mg_profile_time_of_day(void) {
+    return (double)time_of_day.tv_sec + 1e-9 * (double)time_of_day.tv_nsec;
 }
 
 /* ---- writing ---- */

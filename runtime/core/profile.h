@@ -25,6 +25,8 @@ unsigned mg_profile_number(void);
 /* When the profile began and ended, ns. */
 uint64_t mg_profile_from(void);
 uint64_t mg_profile_to(void);
+/* The time of day at which it began: seconds since 1970. */
+double mg_profile_time_of_day(void);
 /* The name of track i, from 0: a thread, or what mg_profile_add was given. NULL: it has no events.
  * Tracks are numbered below MG_PROFILE_TRACKS. */
 enum { MG_PROFILE_TRACKS = 256 };

@@ -41,6 +41,14 @@ static void add_value(mg_work *w, const mg_kernel_graph *graph, int value) {
     w->bytes += (double)mg_value_bytes(&graph->values[value]);
 }
 
+/* These read as much of their first operand as they return: not all of a data set for a batch. */
+static bool picks(const mg_step *s) {
+    static const char *const ops[] = {"gather", "slice", "take_along_axis"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (s->op && strcmp(s->op->name, ops[i]) == 0) return true;
+    return false;
+}
+
 /* An op that is no product counts one operation for each element of its largest operand. */
 static double other_flops(const mg_kernel_graph *graph, const mg_step *s) {
     double most = 0;
@@ -60,6 +68,9 @@ mg_work mg_step_work(const mg_kernel_graph *graph, const mg_step *s) {
     if (s->loop) return loop_work(s->loop);
     for (int k = 0; k < s->n_in; k++) add_value(&w, graph, s->in[k]);
     for (int k = 0; k < s->n_out; k++) add_value(&w, graph, s->out[k]);
+    if (s->n_in > 0 && s->n_out > 0 && picks(s))
+        w.bytes -= fmax(0, (double)mg_value_bytes(&graph->values[s->in[0]]) -
+                               (double)mg_value_bytes(&graph->values[s->out[0]]));
     if (s->op && s->n_in >= 2 && s->n_out > 0) {
         if (strcmp(s->op->name, "matmul") == 0) w.products = matmul_products(graph, s);
         if (strncmp(s->op->name, "conv2d", 6) == 0) w.products = conv_products(graph, s);

@@ -398,7 +398,12 @@ static mg_status finish_guards(mg_trace *t, mg_tensor **verdict) {
 /* The specification of what the trace did, and its plan. Owned; NULL on failure. */
 static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs) {
     mg_tensor *verdict;
-    if (finish_guards(t, &verdict) != MG_OK) {
+    mg_origin *origin = &mg_context_get()->origin;
+    const mg_origin outer = *origin;
+    origin->layer = "guards";
+    const mg_status status = finish_guards(t, &verdict);
+    *origin = outer;
+    if (status != MG_OK) {
         mg_tensor_release(verdict);
         return NULL;
     }

@@ -32,6 +32,7 @@ const char mg_command_line_usage[] =
     "  --elastic MIN:MAX\n"
     "                  go on without the hosts that are lost, with MIN to MAX processes\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
+    "  --profile FILE  write what each thread and device did as a Chrome trace, and print a table\n"
     "  --prove N       compare the script's first training steps on 1 and on N processes\n"
     "  --selftest cluster\n"
     "                  measure processes and the links between them\n"
@@ -67,6 +68,7 @@ static const char resume[] = "require('mgpu.program').set_resume((...))\n";
 static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 static const char selftest[] = "require('mgpu.program').selftest((...))\n";
+static const char profile[] = "require('mgpu.program').set_profile((...))\n";
 static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
@@ -88,6 +90,7 @@ static const program_option long_options[] = {
     {"--verify", verify, .value = "DIR", .alone = true},
     {"--selftest", selftest, .value = "cluster", .alone = true},
     {"--prove", prove, .value = "N"},
+    {"--profile", profile, .value = "FILE"},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},

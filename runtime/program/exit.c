@@ -31,9 +31,22 @@ void mg_main_end(int status) {
     exit(status);
 }
 
+int mg_main_at_end(lua_State *L) {
+    lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.at_end");
+    if (!lua_isfunction(L, -1)) {
+        lua_pop(L, 1);
+        return EXIT_SUCCESS;
+    }
+    lua_pushnil(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.at_end");
+    return mg_main_report(L, mg_main_call(L, 0, 0));
+}
+
 int mg_main_os_exit(lua_State *L) {
-    const int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
-                                           : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
+                                     : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    const int ended = mg_main_at_end(L);
+    if (!status) status = ended;
     if (lua_toboolean(L, 2)) {
         mg_main_report_stop();
         lua_close(L);

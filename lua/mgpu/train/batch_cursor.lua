@@ -9,6 +9,7 @@
 local checks = require "mgpu.data.checks"
 local core = require "mgpu.core"
 local row_share = require "mgpu.train.row_share"
+local span = require "mgpu.span"
 
 local SHUFFLE_STREAM = 1 -- number of the random stream for shuffling; the layers have others
 
@@ -79,13 +80,13 @@ end
 local Stream = {}
 Stream.__index = Stream
 
+local function next_element(self)
+  if self.of_data and self.next:is_shared() then return row_share.only_here(self.next) end
+  return self.next()
+end
+
 function Stream:take()
-  local x, y, weight, more
-  if self.of_data and self.next:is_shared() then
-    x, y, weight, more = row_share.only_here(self.next)
-  else
-    x, y, weight, more = self.next()
-  end
+  local x, y, weight, more = span("data", "next batch", self.taken + 1, next_element, self)
   if x == nil then return nil end
   self.taken = self.taken + 1
   local part, rows = self.source.check(x, y, weight, more)

@@ -3,6 +3,7 @@ local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local LogNames = require "mgpu.train.log_names"
 local shared_callbacks = require "mgpu.train.shared_callbacks"
+local span = require "mgpu.span"
 local world = require "mgpu.parallel.world"
 
 local IS_METHOD = {}
@@ -101,7 +102,7 @@ function CallbackList:has(method) return has(self.list, method) end
 local function call_each(list, method, ...)
   for _, callback in ipairs(list) do
     local fn = callback[method] or callback[OLDER[method]]
-    if fn then fn(callback, ...) end
+    if fn then span("callback", ("%s:%s"):format(callback.class or "callback", method), nil, fn, callback, ...) end
   end
 end
 

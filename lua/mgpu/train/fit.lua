@@ -73,6 +73,7 @@ end
 --   submitted      batches of this epoch given to the devices; ended: the epoch's data are used up
 --   within         whether the epoch has begun and has not ended; trained: its training has, validation may follow
 --   backup         what saves checkpoints (checkpoint/backup.lua), or nil
+--   depth          of its span
 --   outer          whether this fit runs inside a callback of another fit of the model
 --   default        the default device before a callback changed the devices; nil if none did
 local function new_run(model, train, validation, given)
@@ -197,7 +198,7 @@ local function attempt(run, fn, ...)
 end
 
 -- One step, and what follows it; false at the end of the epoch.
-local function run_step(run, key, read)
+local function step_once(run, key, read)
   local before = run.step
   if not attempt(run, train_batch, run, key) then return false end
   if run.ends_batches then
@@ -208,6 +209,13 @@ local function run_step(run, key, read)
   if run.backup then run.backup:after_step(run, run.step - before) end
   if proving.after_step then proving.after_step(run.model) end
   return not run.model.stop_training or run.trainer -- which may have batches to finish
+end
+
+local function run_step(run, key, read)
+  local depth = core.span("script", "batch", run.step + 1)
+  local more = step_once(run, key, read)
+  core.span_end(depth)
+  return more
 end
 
 -- RETURNS the logs of the epoch.
@@ -237,6 +245,8 @@ local function validate(run, values)
 end
 
 local function begin_epoch(run, epoch)
+  core.span_end(run.depth + 1) -- the epoch before
+  core.span("script", "epoch", epoch)
   run.epoch, run.step, run.submitted, run.ended = epoch, 0, 0, false
   run.within, run.trained = true, false
   change_devices(run)
@@ -300,9 +310,12 @@ end
 -- ARGS train, validation (or nil): sources of data_adapter; given: fit's checked options.
 return function(model, train, validation, given)
   model.stop_training = false
+  local depth = core.span("script", "fit")
   local run = new_run(model, train, validation, given)
+  run.depth = depth
   local ok, message = pcall(run_epochs, run)
   finish(run, ok)
+  core.span_end(depth)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too
   if proving.after_fit then proving.after_fit(model) end
   return run.history

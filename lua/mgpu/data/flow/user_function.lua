@@ -5,6 +5,7 @@
 -- functions are sure to accept, and if it is an object with the field reads_values, as layers with a vocabulary are.
 local core = require "mgpu.core"
 local checks = require "mgpu.data.checks"
+local span = require "mgpu.span"
 local structure = require "mgpu.data.flow.structure"
 
 local Function = {}
@@ -66,7 +67,10 @@ end
 --- call(who, name, place, fn, ...) -> the results of fn(...), an array with their number n. An error gets the method,
 --- the function's name (place_of) and the element's place: its number in the pass, from 1, or a function that returns
 --- the text.
-function M.call(who, name, place, fn, ...) return received(who, name, place, pcall(fn, ...)) end
+function M.call(who, name, place, fn, ...)
+  local element = type(place) == "number" and place or nil
+  return received(who, name, place, pcall(span, "data", who .. ": " .. name, element, fn, ...))
+end
 
 --- fn:call(element, place) -> its results, as of M.call.
 function Function:call(element, place)

@@ -1,0 +1,92 @@
+--- profile(fn, [path]) -> the report: calls fn and records what each thread and device does meanwhile; with a path, also
+--- as a file in the Chrome trace format, which ui.perfetto.dev and chrome://tracing show.
+--
+-- In the file there is an event for each epoch, batch, callback, wait for data, traced function, plan, step, phase and
+-- launch, with layer and line of the script, in one row for each thread. With several processes each writes its own,
+-- trace.0.json of rank 0 and so on, since a rank that fails must not take the others' files along.
+--
+-- The report prints as a table; its fields are those of mgpu.profile.table(). Each thread keeps its last 500,000
+-- events; of a longer run the report and the file show the end. On GPUs, steps are not replayed as CUDA graphs while a
+-- profile is recorded, and kernels are timed by events.
+-- Errors: fn's own, after which there is no report; a profile inside a profile; a file that cannot be written.
+-- Example:
+--     local x = mgpu.rand { 64, 64 }
+--     local report = mgpu.profile(function() return x:matmul(x):sum():item() end)
+--     print(report.rows[1].op, report.wall > 0)  --> matmul true
+local core = require "mgpu.core"
+local Report = require "mgpu.profile.report"
+local summary = require "mgpu.profile.summary"
+local trace_file = require "mgpu.profile.trace_file"
+
+local ROOT = "profile" -- the text of the span that is the whole
+
+local profile = {}
+local last -- the report
+
+local function fail(message, ...) core.fail("usage", "profile: " .. message:format(...)) end
+
+local DAY = 86400
+
+-- Ends the recording and makes the report and, with a path, the file.
+local function finish(depth, path)
+  core.span_end(depth)
+  local _, _, began = core.profile_end()
+  local world = core.world()
+  local file = path and trace_file.new(world.rank, world.size, began % DAY * 1e6)
+  local sums = summary.read(ROOT, file and function(track, event) file:add(track, event) end)
+  core.profile_drop()
+  last = Report.new(sums)
+  if file then
+    last.path = trace_file.path_of(path, world.rank, world.size)
+    core.write_file(last.path, file:text())
+  end
+  return last
+end
+
+local function begin(most)
+  core.profile_begin(most)
+  return core.span("script", ROOT)
+end
+
+--- profile.table() -> the report of the last profile; nil if there was none.
+--
+-- Fields: wall, in seconds; steps; parts[name]: seconds of the script's thread, which add up to wall (computing,
+-- collectives, "waiting for devices", "starting steps", data, callbacks, checkpoints, tracing, "making plans", Lua);
+-- share[name]: of wall; devices; rows: for each layer and op {layer, op, where, backward, calls, seconds, share,
+-- gflops, gbytes, estimate, peak, bound}, the slowest first; bound: what limits the whole, "data", "Lua", "arithmetic",
+-- "memory", "launches" or "devices"; advice: at most three sentences.
+-- gflops and gbytes are rates, from counts of a row's arithmetic and of the memory of its operands. estimate: the
+-- seconds that these would take at the speeds that a large matrix product and a large sum reach on the device, which
+-- are measured at the first profile; peak: estimate / seconds. Rows of several devices are added up.
+-- Example:
+--     mgpu.profile(function() mgpu.ones({ 256, 256 }):sum():item() end)
+--     local report = mgpu.profile.table()
+--     print(report.parts.computing < report.wall, #report.advice > 0)  --> true true
+function profile.table() return last end
+
+-- start(path, [most]) -> a function that ends the profile and returns the report: for `mgpulua --profile`. most: the
+-- most events that a thread keeps.
+function profile.start(path, most)
+  local depth = begin(most)
+  return function() return finish(depth, path) end
+end
+
+return setmetatable(profile, {
+  __call = function(_, fn, path)
+    local meta = getmetatable(fn)
+    if type(fn) ~= "function" and not (meta and meta.__call) then
+      fail("the first argument must be a function, got %s", type(fn))
+    elseif path ~= nil and (type(path) ~= "string" or path == "") then
+      fail("the path must be the name of a file, got %s", type(path) == "string" and "an empty one" or type(path))
+    end
+    local depth = begin()
+    local ok, message = pcall(fn)
+    if not ok then
+      core.span_end(depth)
+      core.profile_end()
+      core.profile_drop()
+      error(message, 0)
+    end
+    return finish(depth, path)
+  end,
+})

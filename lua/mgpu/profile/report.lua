@@ -1,0 +1,131 @@
+--- The report of a profile: what mgpu.profile.table() returns and prints.
+local advice = require "mgpu.profile.advice"
+local core = require "mgpu.core"
+local peaks = require "mgpu.profile.peaks"
+local PARTS = require "mgpu.profile.summary".PARTS
+
+local SHORT = 5e-6 -- seconds of a launch in which starting it counts
+local OFF = 3      -- times the estimate: more is said
+local MOST_ROWS = 20
+
+local M = {}
+
+-- ---- what the device could reach -----------------------------------------------------------------
+
+-- Devices of one kind that share the host's cores share what it reaches.
+local function reached(devices)
+  local peak = devices[1] and peaks.of(devices[1])
+  if not peak then return nil end
+  local shared = devices[1]:match "^cpu" and #devices or 1
+  return { flops = peak.flops / shared, bytes = peak.bytes / shared }
+end
+
+local function bound_of(row, arithmetic, memory)
+  if row.collective then return "devices" end
+  if row.seconds / row.calls < SHORT and row.estimate < 0.5 * row.seconds then return "launches" end
+  return arithmetic > memory and "arithmetic" or "memory"
+end
+
+-- Adds the rates, and what the device would need at its best, the estimate.
+local function finish_row(row, computing, peak)
+  row.share = computing > 0 and row.seconds / computing or 0
+  row.gflops, row.gbytes = row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9
+  row.label = (row.layer or row.where or "-") .. (row.backward and " (gradient)" or "")
+  if not peak or row.seconds == 0 then return end
+  local arithmetic, memory = row.flops / peak.flops, row.bytes / peak.bytes
+  row.estimate = math.max(arithmetic, memory)
+  row.peak = row.estimate / row.seconds
+  row.bound = bound_of(row, arithmetic, memory)
+end
+
+-- What bounds the whole: "data", "Lua", "devices", "memory", "arithmetic" or "launches".
+local function bound_of_all(self)
+  local share, best, sums = self.share, nil, {}
+  local lua = share.Lua + share.callbacks + share.tracing + share["making plans"] + share["starting steps"]
+  if share.data > math.max(lua, self.busy) then return "data" end
+  if lua > self.busy then return "Lua" end
+  for _, row in ipairs(self.rows) do
+    if row.bound then sums[row.bound] = (sums[row.bound] or 0) + row.seconds end
+  end
+  for _, name in ipairs { "arithmetic", "memory", "launches", "devices" } do
+    if sums[name] and (not best or sums[name] > sums[best]) then best = name end
+  end
+  return best or "Lua"
+end
+
+-- ---- as text ------------------------------------------------------------------------------------
+
+local function cell(format, value) return value and format:format(value) or "-" end
+
+local function time(seconds)
+  return seconds < 1e-3 and ("%.1f us"):format(seconds * 1e6) or seconds < 1 and ("%.2f ms"):format(seconds * 1e3)
+    or ("%.3f s"):format(seconds)
+end
+
+local function part_lines(self, lines)
+  for _, name in ipairs(PARTS) do
+    if self.parts[name] > 0 then
+      lines[#lines + 1] = ("  %-20s %10s %6.1f %%"):format(name, time(self.parts[name]), 100 * self.share[name])
+    end
+  end
+end
+
+local ROW = "%-28s %-22s %8s %10s %6s %9s %8s %7s %-10s %9s"
+
+local function row_lines(self, lines)
+  lines[#lines + 1] = ROW:format("layer", "op", "launches", "time", "share", "GFLOP/s", "GB/s", "of peak", "bound by",
+    "estimate")
+  for i, row in ipairs(self.rows) do
+    if i > MOST_ROWS then
+      lines[#lines + 1] = ("... and %d more rows"):format(#self.rows - MOST_ROWS)
+      break
+    end
+    lines[#lines + 1] = ROW:format(core.printable(row.label):sub(1, 28), row.op:sub(1, 22), row.calls,
+      time(row.seconds), ("%.1f %%"):format(100 * row.share), cell("%.2f", row.gflops), cell("%.2f", row.gbytes),
+      cell("%.0f %%", row.peak and 100 * row.peak), row.bound or "-", row.estimate and time(row.estimate) or "-")
+  end
+end
+
+-- The rows that take some of the time, and much more than estimated.
+local function wrong_line(self, lines)
+  local names = {}
+  for _, row in ipairs(self.rows) do
+    if row.estimate and not row.collective and row.share > 0.02 and row.seconds > OFF * row.estimate and #names < 3 then
+      names[#names + 1] = ("%s of %s (%.0f times)"):format(row.op, core.printable(row.label),
+        row.seconds / row.estimate)
+    end
+  end
+  if #names > 0 then lines[#lines + 1] = "much slower than estimated: " .. table.concat(names, ", ") end
+end
+
+local function text(self)
+  local lines = { ("a profile of %s%s on %s, bound by %s"):format(time(self.wall),
+    self.steps and (", %d steps"):format(self.steps) or "",
+    #self.devices > 0 and table.concat(self.devices, ", ") or "no device", self.bound) }
+  part_lines(self, lines)
+  if #self.rows > 0 then row_lines(self, lines) end
+  wrong_line(self, lines)
+  for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence) end
+  return table.concat(lines, "\n")
+end
+
+-- ---- making it ----------------------------------------------------------------------------------
+
+--- new(summary) -> the report of a summary (summary.lua); see mgpu.profile.table.
+function M.new(summary)
+  local self = { wall = summary.wall, steps = summary.steps, parts = summary.parts, calls = summary.calls, share = {},
+    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, computing = 0,
+    data_threads = summary.data_threads }
+  for name, seconds in pairs(self.parts) do self.share[name] = self.wall > 0 and seconds / self.wall or 0 end
+  for _, row in ipairs(self.rows) do self.computing = self.computing + row.seconds end
+  self.busy = self.wall > 0 and math.min(1, self.computing / math.max(1, #self.devices) / self.wall) or 0
+  self.peaks = reached(self.devices)
+  for _, row in ipairs(self.rows) do finish_row(row, self.computing, self.peaks) end
+  table.sort(self.rows, function(a, b)
+    return a.seconds > b.seconds or a.seconds == b.seconds and a.label .. a.op < b.label .. b.op
+  end)
+  self.bound, self.advice = bound_of_all(self), advice(self)
+  return setmetatable(self, { __tostring = text })
+end
+
+return M

@@ -1,0 +1,133 @@
+--- What a profile adds up to: the parts of the time of the script's thread, and a row for each layer and op.
+--
+-- Events come by their starts, outer ones first, so a stack finds what each contains. The time of a span less that of
+-- the spans inside it is its own time. In the script's thread the own times add up to the time of the whole.
+local core = require "mgpu.core"
+
+local Summary = {}
+Summary.__index = Summary
+
+-- Kind of span -> the part of the time that its own time belongs to.
+local PART = { script = "Lua", callback = "callbacks", data = "data", trace = "tracing", plan = "making plans",
+  step = "starting steps", launch = "computing", collective = "collectives", wait = "waiting for devices",
+  checkpoint = "checkpoints" }
+
+--- The parts, in the order of tables.
+local PARTS = { "computing", "collectives", "waiting for devices", "starting steps", "data", "callbacks", "checkpoints",
+  "tracing", "making plans", "Lua" }
+
+local M = { PARTS = PARTS }
+
+--- new(root, devices) -> a summary of no events. root: the text of the span that is the whole; devices[name]: the
+--- device has timed its launches itself, in a track of its own.
+function M.new(root, devices)
+  local parts, calls = {}, {}
+  for _, name in ipairs(PARTS) do parts[name], calls[name] = 0, 0 end
+  return setmetatable({ root = root, own_clock = devices, parts = parts, calls = calls, by_key = {}, rows = {},
+    callbacks = {}, devices = {}, data_threads = 0, wall = 0 }, Summary)
+end
+
+-- ---- rows ---------------------------------------------------------------------------------------
+
+-- The row of a layer and op, made at the first launch.
+local function row_of(self, e)
+  local key = ("%s\0%s\0%s"):format(e.layer or e.where or "", e.backward and "b" or "", e.what)
+  local row = self.by_key[key]
+  if not row then
+    row = { layer = e.layer, op = e.what, where = e.where, backward = e.backward, calls = 0, seconds = 0, flops = 0,
+      bytes = 0, collective = e.kind == "collective" }
+    self.by_key[key], self.rows[#self.rows + 1] = row, row
+  end
+  return row
+end
+
+local function count_launch(self, e, seconds)
+  if self.own_clock[e.device] and e.depth > 0 then return end -- the host's part of it
+  local row = row_of(self, e)
+  row.calls, row.seconds = row.calls + 1, row.seconds + seconds
+  row.flops, row.bytes = row.flops + e.flops, row.bytes + e.bytes
+  if e.device and not self.devices[e.device] then
+    self.devices[e.device], self.devices[#self.devices + 1] = true, e.device
+  end
+end
+
+-- ---- the script's thread ------------------------------------------------------------------------
+
+-- Host launches of a device with a clock of its own only enqueue work.
+local function part_of(self, e)
+  return e.kind == "launch" and self.own_clock[e.device] and "starting steps" or PART[e.kind]
+end
+
+local function count_own(self, e, seconds)
+  local part = part_of(self, e)
+  self.parts[part], self.calls[part] = self.parts[part] + seconds, self.calls[part] + 1
+  if e.kind == "callback" then self.callbacks[e.what] = (self.callbacks[e.what] or 0) + seconds end
+end
+
+-- ---- events -------------------------------------------------------------------------------------
+
+local function finish(self, e)
+  local own = (e.stop - e.start - e.inside) * 1e-6
+  if e.kind == "launch" or e.kind == "collective" then count_launch(self, e, own) end
+  if e.counts then count_own(self, e, own) end
+end
+
+local function pop(self, depth)
+  local stack = self.stack
+  while #stack > 0 and stack[#stack].depth >= depth do finish(self, table.remove(stack)) end
+end
+
+--- begin_track(name): the events that follow are of this thread.
+function Summary:begin_track(name)
+  self.stack = {}
+  if name == "data" then self.data_threads = self.data_threads + 1 end
+end
+
+--- add(event): event: {kind, what, start, stop, depth, device, layer, where, backward, number, flops, bytes}, times in
+--- microseconds. The table is kept.
+function Summary:add(e)
+  local stack = self.stack
+  pop(self, e.depth)
+  local outer = stack[#stack]
+  e.inside = 0
+  e.counts = outer and outer.counts or e.kind == "script" and e.what == self.root
+  if outer then outer.inside = outer.inside + e.stop - e.start end
+  if e.counts and not outer then self.wall = self.wall + (e.stop - e.start) * 1e-6 end
+  if e.counts and outer and e.kind == "script" and e.what == "batch" then self.batches = (self.batches or 0) + 1 end
+  if e.kind == "step" and e.what == "step" and e.counts then self.steps = (self.steps or 0) + 1 end
+  stack[#stack + 1] = e
+end
+
+--- end_track(): all its events were added.
+function Summary:end_track() pop(self, 0) end
+
+--- read(root) -> a summary of the profile that was recorded last, and the time from which on all threads have kept
+--- their events, in microseconds. sink(track, event), if given, gets each event too.
+function M.read(root, sink)
+  local from, own_clock, tracks = 0, {}, core.profile_tracks()
+  for _, track in ipairs(tracks) do
+    local first = math.huge
+    local lost = core.profile_each(track.index, function(kind, _, _, stop, depth, device)
+      first = math.min(first, stop)
+      if kind == "launch" and depth == 0 and device then own_clock[device] = true end
+    end)
+    if lost > 0 then from = math.max(from, first) end
+  end
+  local summary = M.new(root, own_clock)
+  for _, track in ipairs(tracks) do
+    summary:begin_track(track.name)
+    core.profile_each(track.index, function(kind, what, start, stop, depth, device, layer, where, backward, number,
+      flops, bytes)
+      if stop <= from then return end
+      local event = { kind = kind, what = what, start = math.max(start, from), stop = stop, depth = depth,
+        device = device, layer = layer, where = where, backward = backward, number = number, flops = flops,
+        bytes = bytes }
+      if sink then sink(track, event) end
+      summary:add(event)
+    end)
+    summary:end_track()
+  end
+  return summary, from
+end
+
+return M
