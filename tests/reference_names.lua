@@ -129,6 +129,7 @@ local OBJECTS = {
   image_data_generator = { { "mgpu.data.image_data_generator", { "mgpu.ImageDataGenerator", "generator:flow",
     "generator:flow_from_directory", "generator:fit", "generator:standardize", "generator:random_transform",
     "generator:get_random_transform", "generator:apply_transform" } } },
+  profile = { { "mgpu.profile", { "mgpu.profile" } } },
   parallel = { { "mgpu.parallel", { "strategy:scope" } },
     { "mgpu.parallel.keras_experiments", { "parallel.ModelMGPU" } } },
 }
@@ -261,6 +262,7 @@ function M.collect()
   models_page()
   parallel_page()
   function_page("mgpu.testing", "testing", introduction_of "mgpu.testing", { ["testing."] = mgpu.testing })
+  function_page("mgpu.profile", "profile", nil, { ["profile."] = mgpu.profile })
   function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
   for _, page in ipairs(pages) do
     for _, objects in ipairs(OBJECTS[page.file] or {}) do page:add_named(objects[2], objects[1]) end

@@ -61,9 +61,10 @@ end
 --- on stderr, by rank 0.
 function M.set_profile(path)
   if path == "" then error("--profile: the name of the file is empty", 0) end
-  local finish = require "mgpu".profile.start(path)
+  require "mgpu" -- joins the other processes
+  local running = require "mgpu.profile.recording".start()
   debug.getregistry()["mgpu.at_end"] = function() -- runtime/program/exit.c calls it
-    local report = finish()
+    local report = running:finish(path)
     if core.world().rank == 0 then io.stderr:write(tostring(report), "\ntrace: ", core.printable(report.path), "\n") end
   end
 end

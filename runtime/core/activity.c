@@ -114,6 +114,12 @@ static inline bool is_timed(mg_span_kind kind) {
     return kind != MG_SPAN_LAUNCH || LOAD(mg_profile_on);
 }
 
+static void forget_about(mg_activity_record *r, mg_open_span *o) {
+    pthread_mutex_lock(&r->lock);
+    o->describe = NULL;
+    pthread_mutex_unlock(&r->lock);
+}
+
 int mg_activity_enter(const mg_span *s) {
     mg_activity_record *r = get_own();
     const int depth = LOAD(r->depth);
@@ -128,6 +134,7 @@ int mg_activity_enter(const mg_span *s) {
         STORE(to->start, is_timed(s->kind) ? mg_nanoseconds() : 0);
         to->flops = s->flops;
         to->bytes = s->bytes;
+        if (to->describe) forget_about(r, to); /* of a thread that ended in a span */
     }
     atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
     return depth;
@@ -152,12 +159,6 @@ static void record(mg_activity_record *r, int depth) {
     if (e.start < mg_profile_from()) e.start = mg_profile_from();
     e.span = span_of(o);
     mg_profile_write(r, &e);
-}
-
-static void forget_about(mg_activity_record *r, mg_open_span *o) {
-    pthread_mutex_lock(&r->lock);
-    o->describe = NULL;
-    pthread_mutex_unlock(&r->lock);
 }
 
 void mg_activity_leave(int depth) {

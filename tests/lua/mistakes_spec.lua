@@ -12,10 +12,6 @@ local function dense(options)
   return model
 end
 
-local function run(options, code)
-  return check.run(("%s %s -e %q 2>&1"):format(check.program, options, code))
-end
-
 -- ---- classes ------------------------------------------------------------------------------------
 
 test("a class called with several arguments says that it wants one table", function()
@@ -129,7 +125,6 @@ end)
 
 test("layers that do not exist and options that do not exist yet say so", function()
   check.raises(function() return L.Lstmm end, "unknown layer", "usage")
-  check.matches(run("--profile out.json", "print(1)"), "not built yet: --profile")
 end)
 
 -- ---- devices ------------------------------------------------------------------------------------

@@ -7,10 +7,28 @@ local LEAST = 0.05 -- of the time: less is not worth a sentence
 
 local function percent(share) return ("%.0f %%"):format(100 * share) end
 
+-- The key with the largest number, and that number; nil and 0 for an empty table.
+local function largest(numbers)
+  local best, most = nil, 0
+  for key, number in pairs(numbers) do
+    if number > most then best, most = key, number end
+  end
+  return best, most
+end
+
 local rules = {}
 
+function rules.functions(report)
+  local name, seconds = largest(report.functions)
+  if not name then return nil end
+  return seconds / report.wall, ("%s of the time is in your Lua code for the data (%s), which runs between the steps: "
+    .. "rows of a source of mgpu.data are read by threads beside them"):format(percent(seconds / report.wall), name)
+end
+
 function rules.data(report)
-  local share = report.share.data
+  local own = 0
+  for _, seconds in pairs(report.functions) do own = own + seconds end
+  local share = report.share.data - own / report.wall
   if report.data_threads > 0 then
     return share, ("%s of the time waits for data, although %d thread%s read ahead: raise prefetch's threads, or keep "
       .. "the rows with :cache()"):format(percent(share), report.data_threads, report.data_threads == 1 and "" or "s")
@@ -26,10 +44,7 @@ function rules.lua(report)
 end
 
 function rules.callbacks(report)
-  local share, worst = report.share.callbacks
-  for name, seconds in pairs(report.callbacks) do
-    if not worst or seconds > report.callbacks[worst] then worst = name end
-  end
+  local share, worst = report.share.callbacks, largest(report.callbacks)
   return share, ("%s of the time is spent in callbacks, most of it in %s: do less after each batch"):format(
     percent(share), tostring(worst))
 end
@@ -63,16 +78,16 @@ end
 function rules.slowest(report)
   local worst, won = nil, 0
   for _, row in ipairs(report.rows) do
-    local wins = row.estimate and row.seconds - row.estimate or 0
+    local wins = row.estimate and row.steady - row.estimate or 0
     if wins > won and not row.collective then worst, won = row, wins end
   end
   if not worst or report.computing == 0 then return nil end
   local share = won / report.computing * report.busy
   if worst.bound == "launches" then
     return share, ("%s of %s takes %.0f us a launch, too short to use the device: larger batches cost little more")
-      :format(worst.op, worst.label, 1e6 * worst.seconds / worst.calls)
+      :format(worst.op, worst.label, 1e6 * worst.steady / worst.calls)
   end
-  return share, ("%s of %s takes %s of the computing at %s of what the device reaches: its sizes may suit the device "
+  return share, ("%s of %s takes %s of the computing, at %s of what the device reaches: its sizes may suit the device "
     .. "badly"):format(worst.op, worst.label, percent(worst.share), percent(worst.peak))
 end
 

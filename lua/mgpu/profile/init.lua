@@ -1,5 +1,5 @@
---- profile(fn, [path]) -> the report: calls fn and records what each thread and device does meanwhile; with a path, also
---- as a file in the Chrome trace format, which ui.perfetto.dev and chrome://tracing show.
+--- profile(fn, [path]) -> the report: calls fn and records what each thread and device does meanwhile; with a path,
+--- also as a file in the Chrome trace format, which ui.perfetto.dev and chrome://tracing show.
 --
 -- In the file there is an event for each epoch, batch, callback, wait for data, traced function, plan, step, phase and
 -- launch, with layer and line of the script, in one row for each thread. With several processes each writes its own,
@@ -14,39 +14,12 @@
 --     local report = mgpu.profile(function() return x:matmul(x):sum():item() end)
 --     print(report.rows[1].op, report.wall > 0)  --> matmul true
 local core = require "mgpu.core"
-local Report = require "mgpu.profile.report"
-local summary = require "mgpu.profile.summary"
-local trace_file = require "mgpu.profile.trace_file"
-
-local ROOT = "profile" -- the text of the span that is the whole
+local recording = require "mgpu.profile.recording"
 
 local profile = {}
 local last -- the report
 
 local function fail(message, ...) core.fail("usage", "profile: " .. message:format(...)) end
-
-local DAY = 86400
-
--- Ends the recording and makes the report and, with a path, the file.
-local function finish(depth, path)
-  core.span_end(depth)
-  local _, _, began = core.profile_end()
-  local world = core.world()
-  local file = path and trace_file.new(world.rank, world.size, began % DAY * 1e6)
-  local sums = summary.read(ROOT, file and function(track, event) file:add(track, event) end)
-  core.profile_drop()
-  last = Report.new(sums)
-  if file then
-    last.path = trace_file.path_of(path, world.rank, world.size)
-    core.write_file(last.path, file:text())
-  end
-  return last
-end
-
-local function begin(most)
-  core.profile_begin(most)
-  return core.span("script", ROOT)
-end
 
 --- profile.table() -> the report of the last profile; nil if there was none.
 --
@@ -64,29 +37,25 @@ end
 --     print(report.parts.computing < report.wall, #report.advice > 0)  --> true true
 function profile.table() return last end
 
--- start(path, [most]) -> a function that ends the profile and returns the report: for `mgpulua --profile`. most: the
--- most events that a thread keeps.
-function profile.start(path, most)
-  local depth = begin(most)
-  return function() return finish(depth, path) end
+local function check(fn, path)
+  local meta = getmetatable(fn)
+  if type(fn) ~= "function" and not (meta and meta.__call) then
+    fail("the first argument must be a function, got %s", type(fn))
+  elseif path ~= nil and (type(path) ~= "string" or path == "") then
+    fail("the path must be the name of a file, got %s", type(path) == "string" and "an empty one" or type(path))
+  end
 end
 
 return setmetatable(profile, {
   __call = function(_, fn, path)
-    local meta = getmetatable(fn)
-    if type(fn) ~= "function" and not (meta and meta.__call) then
-      fail("the first argument must be a function, got %s", type(fn))
-    elseif path ~= nil and (type(path) ~= "string" or path == "") then
-      fail("the path must be the name of a file, got %s", type(path) == "string" and "an empty one" or type(path))
-    end
-    local depth = begin()
+    check(fn, path)
+    local running = recording.start()
     local ok, message = pcall(fn)
     if not ok then
-      core.span_end(depth)
-      core.profile_end()
-      core.profile_drop()
+      running:drop()
       error(message, 0)
     end
-    return finish(depth, path)
+    last = running:finish(path)
+    return last
   end,
 })

@@ -22,19 +22,25 @@ end
 
 local function bound_of(row, arithmetic, memory)
   if row.collective then return "devices" end
-  if row.seconds / row.calls < SHORT and row.estimate < 0.5 * row.seconds then return "launches" end
+  if row.steady / row.calls < SHORT and row.estimate < 0.5 * row.steady then return "launches" end
   return arithmetic > memory and "arithmetic" or "memory"
 end
 
--- Adds the rates, and what the device would need at its best, the estimate.
+-- Adds the rates, and what the device would need at its best, the estimate. The first launch on a device, in which
+-- libraries make their threads and kernels, counts for the rates only if there is no other.
 local function finish_row(row, computing, peak)
   row.share = computing > 0 and row.seconds / computing or 0
-  row.gflops, row.gbytes = row.flops / row.seconds * 1e-9, row.bytes / row.seconds * 1e-9
   row.label = (row.layer or row.where or "-") .. (row.backward and " (gradient)" or "")
-  if not peak or row.seconds == 0 then return end
+  local later = row.calls > row.first_calls
+  row.steady = later and (row.seconds - row.first) * row.calls / (row.calls - row.first_calls) or row.seconds
+  row.first = later and row.first - row.steady * row.first_calls / row.calls or 0
+  row.seen, row.first_calls = nil, nil
+  if row.steady == 0 then return end
+  row.gflops, row.gbytes = row.flops / row.steady * 1e-9, row.bytes / row.steady * 1e-9
+  if not peak then return end
   local arithmetic, memory = row.flops / peak.flops, row.bytes / peak.bytes
   row.estimate = math.max(arithmetic, memory)
-  row.peak = row.estimate / row.seconds
+  row.peak = row.estimate / row.steady
   row.bound = bound_of(row, arithmetic, memory)
 end
 
@@ -90,9 +96,9 @@ end
 local function wrong_line(self, lines)
   local names = {}
   for _, row in ipairs(self.rows) do
-    if row.estimate and not row.collective and row.share > 0.02 and row.seconds > OFF * row.estimate and #names < 3 then
-      names[#names + 1] = ("%s of %s (%.0f times)"):format(row.op, core.printable(row.label),
-        row.seconds / row.estimate)
+    local off = row.estimate and not row.collective and row.steady > OFF * row.estimate
+    if off and row.share > 0.02 and #names < 3 then
+      names[#names + 1] = ("%s of %s (%.0f times)"):format(row.op, core.printable(row.label), row.steady / row.estimate)
     end
   end
   if #names > 0 then lines[#lines + 1] = "much slower than estimated: " .. table.concat(names, ", ") end
@@ -104,6 +110,9 @@ local function text(self)
     #self.devices > 0 and table.concat(self.devices, ", ") or "no device", self.bound) }
   part_lines(self, lines)
   if #self.rows > 0 then row_lines(self, lines) end
+  if self.warming > 0.02 * self.wall then
+    lines[#lines + 1] = ("of the computing, first launches took %s more than later ones"):format(time(self.warming))
+  end
   wrong_line(self, lines)
   for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence) end
   return table.concat(lines, "\n")
@@ -114,7 +123,7 @@ end
 --- new(summary) -> the report of a summary (summary.lua); see mgpu.profile.table.
 function M.new(summary)
   local self = { wall = summary.wall, steps = summary.steps, parts = summary.parts, calls = summary.calls, share = {},
-    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, computing = 0,
+    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, computing = 0, warming = 0, functions = summary.functions,
     data_threads = summary.data_threads }
   for name, seconds in pairs(self.parts) do self.share[name] = self.wall > 0 and seconds / self.wall or 0 end
   for _, row in ipairs(self.rows) do self.computing = self.computing + row.seconds end
@@ -124,6 +133,7 @@ function M.new(summary)
   table.sort(self.rows, function(a, b)
     return a.seconds > b.seconds or a.seconds == b.seconds and a.label .. a.op < b.label .. b.op
   end)
+  for _, row in ipairs(self.rows) do self.warming = self.warming + math.max(0, row.first) end
   self.bound, self.advice = bound_of_all(self), advice(self)
   return setmetatable(self, { __tostring = text })
 end

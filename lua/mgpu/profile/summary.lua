@@ -24,7 +24,7 @@ function M.new(root, devices)
   local parts, calls = {}, {}
   for _, name in ipairs(PARTS) do parts[name], calls[name] = 0, 0 end
   return setmetatable({ root = root, own_clock = devices, parts = parts, calls = calls, by_key = {}, rows = {},
-    callbacks = {}, devices = {}, data_threads = 0, wall = 0 }, Summary)
+    callbacks = {}, functions = {}, devices = {}, data_threads = 0, wall = 0 }, Summary)
 end
 
 -- ---- rows ---------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ local function row_of(self, e)
   local row = self.by_key[key]
   if not row then
     row = { layer = e.layer, op = e.what, where = e.where, backward = e.backward, calls = 0, seconds = 0, flops = 0,
-      bytes = 0, collective = e.kind == "collective" }
+      bytes = 0, collective = e.kind == "collective", first = 0, first_calls = 0, seen = {} }
     self.by_key[key], self.rows[#self.rows + 1] = row, row
   end
   return row
@@ -46,6 +46,9 @@ local function count_launch(self, e, seconds)
   local row = row_of(self, e)
   row.calls, row.seconds = row.calls + 1, row.seconds + seconds
   row.flops, row.bytes = row.flops + e.flops, row.bytes + e.bytes
+  if e.device and not row.seen[e.device] then
+    row.seen[e.device], row.first, row.first_calls = true, row.first + seconds, row.first_calls + 1
+  end
   if e.device and not self.devices[e.device] then
     self.devices[e.device], self.devices[#self.devices + 1] = true, e.device
   end
@@ -62,6 +65,7 @@ local function count_own(self, e, seconds)
   local part = part_of(self, e)
   self.parts[part], self.calls[part] = self.parts[part] + seconds, self.calls[part] + 1
   if e.kind == "callback" then self.callbacks[e.what] = (self.callbacks[e.what] or 0) + seconds end
+  if e.kind == "data" and e.what:find ": " then self.functions[e.what] = (self.functions[e.what] or 0) + seconds end
 end
 
 -- ---- events -------------------------------------------------------------------------------------

@@ -1,0 +1,294 @@
+-- mgpu.profile and mgpulua --profile: the trace is valid, the parts add up to the wall time, the table names layers.
+local check = require "check"
+local core = require "mgpu.core"
+local mgpu = require "mgpu"
+local test = check.test
+local L = mgpu.layers
+
+local SUM = 0.02 -- the parts of a profile are the wall time to 2 %
+
+local function model_on(devices)
+  mgpu.seed(1)
+  local model = mgpu.Sequential { L.Input { 12, 12, 1 }, L.Conv2D { 4, 3, name = "conv" }, L.Flatten {},
+    L.Dense { 3, name = "out" } }
+  model:compile { loss = "mse", optimizer = "adam", devices = devices }
+  return model
+end
+
+local function data_of(rows)
+  local x, y = mgpu.rand { rows, 12, 12, 1 }, mgpu.rand { rows, 3 }
+  mgpu.eval(x, y)
+  return x, y
+end
+
+-- Profiles fn; checks that the parts of the report add up to the time that a clock measures around it.
+local function profile(fn, path)
+  local inside
+  local report = mgpu.profile(function()
+    local start = core.clock()
+    fn()
+    inside = core.clock() - start
+  end, path)
+  local sum = 0
+  for _, seconds in pairs(report.parts) do sum = sum + seconds end
+  check.near(sum, report.wall, 1e-9)
+  check.truthy(math.abs(report.wall - inside) < SUM * inside + 1e-4, "the wall time") -- 0.1 ms: the calls around fn
+  return report
+end
+
+local function row_of(report, layer, op, backward)
+  for _, row in ipairs(report.rows) do
+    if row.layer == layer and row.op == op and row.backward == (backward or false) then return row end
+  end
+  check.fail(("there is no row for %s of %s"):format(op, layer))
+end
+
+-- ---- the trace ----------------------------------------------------------------------------------
+
+-- Reads a trace file and checks it: what Perfetto needs, nesting, and times that do not go back. RETURNS the complete
+-- events of each thread, by its name.
+local function read_trace(path)
+  local trace = core.json_decode(check.read(path))
+  local names, threads, open = {}, {}, {}
+  for _, e in ipairs(trace.traceEvents) do
+    local key = e.pid .. "/" .. e.tid
+    if e.ph == "M" then
+      if e.name == "thread_name" then
+        names[key] = e.args.name
+        check.falsy(threads[e.args.name], "two threads of one name")
+        threads[e.args.name], open[key] = {}, {}
+      end
+    else
+      check.equal(e.ph, "X")
+      check.truthy(e.ts >= 0 and e.dur >= 0, "times")
+      local list, stack = threads[names[key]], open[key]
+      check.truthy(#list == 0 or e.ts >= list[#list].ts - 1e-3, "events are in order") -- times have three digits
+      while #stack > 0 and e.ts >= stack[#stack].ts + stack[#stack].dur - 2e-3 do table.remove(stack) end
+      local outer = stack[#stack]
+      check.truthy(not outer or e.ts + e.dur <= outer.ts + outer.dur + 2e-3, "an event is inside the one around it")
+      list[#list + 1], stack[#stack + 1] = e, e
+    end
+  end
+  return threads
+end
+
+local function count(list, category, name)
+  local n = 0
+  for _, e in ipairs(list or {}) do
+    if e.cat == category and (not name or e.name == name) then n = n + 1 end
+  end
+  return n
+end
+
+-- ---- tests --------------------------------------------------------------------------------------
+
+test("a profile of fit has epochs, batches, callbacks and launches with layer and line", function()
+  local model, x, y = model_on(), data_of(40)
+  local path, calls = check.path "fit.json", 0
+  local report = profile(function()
+    model:fit(x, y, { epochs = 2, batch_size = 10, verbose = 0,
+      callbacks = { { on_epoch_end = function() calls = calls + 1 end } } })
+  end, path)
+  local main = read_trace(path).main
+  check.equal(calls, 2)
+  check.equal(count(main, "script", "profile"), 1)
+  check.equal(count(main, "script", "epoch"), 2)
+  check.equal(count(main, "callback", "callback:on_epoch_end"), 2)
+  check.equal(count(main, "launch", "conv2d"), 8)
+  check.truthy(count(main, "trace") >= 1 and count(main, "plan") >= 1, "trace and plan")
+  for _, phase in ipairs { "compute", "guards", "commit" } do
+    check.truthy(count(main, "step", phase) >= 8, phase)
+  end
+  for _, e in ipairs(main) do
+    if e.name == "conv2d" then
+      check.equal(e.args.layer, "conv")
+      check.matches(e.args.where, "profile_spec.lua:%d+$")
+      check.equal(e.args.device, mgpu.devices()[1])
+    end
+  end
+  local row = row_of(report, "conv", "conv2d")
+  check.equal(row.calls, 8)
+  check.equal(row.flops, 8 * 2 * 10 * 10 * 10 * 4 * 9) -- calls, batch, pixels, filters
+  row_of(report, "conv", "conv2d_grad_weight", true)
+  row_of(report, "out", "matmul")
+  row_of(report, "optimizer", "fused")
+  check.equal(mgpu.profile.table(), report)
+end)
+
+test("the time of launches and of the other parts is the wall time, eagerly, jitted and in fit", function()
+  local model, x, y = model_on(), data_of(64)
+  local a = mgpu.rand { 128, 128 }
+  mgpu.eval(a)
+  local step = mgpu.jit(function(t) return t:matmul(t):sum() end)
+  local cases = {
+    function() model:fit(x, y, { epochs = 3, batch_size = 16, verbose = 0 }) end,
+    function() for _ = 1, 30 do step(a):item() end end,
+    function() for _ = 1, 30 do (a:matmul(a) + 1):sum():item() end end,
+  }
+  for _, case in ipairs(cases) do
+    local report = profile(case)
+    local rows = 0
+    for _, row in ipairs(report.rows) do rows = rows + row.seconds end
+    check.near(rows, report.parts.computing, 1e-6) -- one device: its launches run in the script's thread
+    check.truthy(report.parts.computing > 0, "it computes")
+  end
+end)
+
+test("eager ops show the line that made them", function()
+  local x = mgpu.ones { 4 }
+  local report = profile(function() (x * 2):sum():item() end)
+  local found = false
+  for _, row in ipairs(report.rows) do found = found or (row.where or ""):find "profile_spec.lua:%d+$" end
+  check.truthy(found, "a row with the line")
+end)
+
+test("each device of a step is a thread of the trace, with its collectives", function()
+  local model, x, y = model_on { "ref:0", "ref:1" }, data_of(12)
+  local path = check.path "devices.json"
+  local report = profile(function() model:fit(x, y, { batch_size = 6, verbose = 0 }) end, path)
+  local threads = read_trace(path)
+  for _, name in ipairs { "ref:0", "ref:1" } do
+    check.equal(count(threads[name], "launch", "conv2d"), 2)
+    check.truthy(count(threads[name], "collective", "all_reduce") >= 2, "collectives")
+    check.truthy(count(threads[name], "wait") >= 2, "waits for the other device")
+  end
+  check.truthy(report.parts["waiting for devices"] > 0, "the script waits for devices")
+  check.equal(row_of(report, "conv", "conv2d").calls, 4)
+  table.sort(report.devices)
+  check.equal({ unpack(report.devices) }, { "ref:0", "ref:1" })
+end)
+
+test("threads that read ahead, and the writer of checkpoints, are in the trace", function()
+  local model = model_on()
+  local x, y = data_of(60)
+  local ds = mgpu.data.from_tensors { x, y }:batch(10):prefetch(2, { threads = 1 })
+  local path = check.path "data.json"
+  profile(function()
+    model:fit(ds, { epochs = 2, verbose = 0,
+      callbacks = { mgpu.callbacks.BackupAndRestore { check.path "backup", save_freq = 2 } } })
+  end, path)
+  local threads = read_trace(path)
+  check.equal(count(threads.data, "data", "reads rows"), 12)
+  check.truthy(count(threads.main, "data", "waits for a batch") >= 12, "waits for data")
+  check.truthy(count(threads.checkpoint, "checkpoint", "writes checkpoint") >= 1, "a checkpoint")
+end)
+
+test("what bounds a run is named, and advice is given", function()
+  local model = model_on()
+  local function slow() -- a generator that takes most of the time
+    local i = 0
+    return function()
+      i = i + 1
+      if i > 20 then return nil end
+      core.sleep(0.01)
+      return mgpu.ones { 12, 12, 1 }, mgpu.ones { 3 }
+    end
+  end
+  local data = mgpu.data.generator(slow):batch(5)
+  model:fit(data, { verbose = 0 }) -- plans are made
+  local report = profile(function() model:fit(data, { verbose = 0 }) end)
+  check.equal(report.bound, "data")
+  check.matches(report.advice[1], "^%d+ %% of the time is in your Lua code for the data %(generator: ")
+  local x, y = data_of(20)
+  report = profile(function()
+    model:fit(x, y, { batch_size = 5, verbose = 0,
+      callbacks = { { on_train_batch_end = function() core.sleep(0.05) end } } })
+  end)
+  check.matches(table.concat(report.advice, "\n"), "of the time is spent in callbacks, most of it in callback:on_train")
+  report = profile(function() core.sleep(0.05) end)
+  check.equal(report.bound, "Lua")
+  check.truthy(#report.advice <= 3, "at most three")
+  check.matches(tostring(report), "a profile of .*Lua .*advice: ")
+end)
+
+test("names of layers with quotes, control characters and bytes that are no text give a valid file", function()
+  local names = { 'a"b\\c', "</script>\27[31m\n", "caf\233" }
+  local path = check.path "names.json"
+  local model = mgpu.Sequential { L.Input { 3 } }
+  for _, name in ipairs(names) do model:add(L.Dense { 3, name = name }) end
+  local x = mgpu.ones { 2, 3 }
+  mgpu.eval(x)
+  local report = profile(function() mgpu.eval(model(x)) end, path)
+  local found = {}
+  for _, e in ipairs(read_trace(path).main) do found[e.args.layer or ""] = true end
+  for _, name in ipairs { 'a"b\\c', "</script>\27[31m\n", "caf?" } do check.truthy(found[name], name) end
+  check.falsy(tostring(report):find "\27", "control characters in the table")
+end)
+
+test("a long run keeps its last events, and report and file are about these", function()
+  local path = check.path "long.json"
+  local x = mgpu.ones { 4 }
+  mgpu.eval(x)
+  local step = mgpu.jit(function(t) return t * 2 end)
+  local start = core.clock()
+  local running = require "mgpu.profile.recording".start(256)
+  for _ = 1, 2000 do step(x) end
+  local report, lasted = running:finish(path), core.clock() - start
+  local sum = 0
+  for _, seconds in pairs(report.parts) do sum = sum + seconds end
+  check.near(sum, report.wall, 1e-9)
+  check.truthy(report.wall < lasted and report.steps < 256 and report.steps > 50, "the last steps")
+  check.equal(count(read_trace(path).main, "script", "profile"), 1)
+end)
+
+test("errors: of the function, of the path, and a profile inside a profile", function()
+  check.raises(function() mgpu.profile(3) end, "profile: the first argument must be a function, got number", "usage")
+  check.raises(function() mgpu.profile(print, {}) end, "profile: the path must be the name of a file", "usage")
+  check.raises(function() mgpu.profile(function() error "mine" end) end, "mine")
+  check.raises(function() mgpu.profile(function() mgpu.profile(print) end) end, "is being recorded already", "usage")
+  check.raises(function() mgpu.profile(function() end, check.path "none" .. "/x.json") end, "No such file", "io")
+  check.equal(mgpu.profile(function() end).steps, nil) -- the next one works
+end)
+
+-- ---- the program's option -----------------------------------------------------------------------
+
+local SCRIPT = [[
+  local mgpu = require "mgpu"
+  local x = mgpu.ones { 16, 16 }
+  for _ = 1, 5 do x = mgpu.tensor(x:matmul(x):totable()) * 0.01 end
+  mgpu.eval(x)
+]]
+
+test("mgpulua --profile writes the trace and prints the table, also after os.exit and an error", function()
+  check.write(check.path "run.lua", SCRIPT)
+  check.write(check.path "exit.lua", SCRIPT .. "os.exit(3)")
+  check.write(check.path "error.lua", SCRIPT .. 'error "wrong"')
+  for name, status in pairs { run = 0, exit = 3, error = 1 } do
+    local path = check.path(name .. ".json")
+    local output, code = check.run(("%s --profile %s %s"):format(check.program, path, check.path(name .. ".lua")))
+    check.equal(code, status)
+    check.matches(output, "a profile of .*matmul.*trace: ")
+    check.truthy(count(read_trace(path).main, "launch", "matmul") == 5, "launches")
+  end
+end)
+
+test("mgpulua --profile says what is wrong with its file", function()
+  check.write(check.path "run.lua", SCRIPT)
+  local run = ("%s --profile %%s %s"):format(check.program, check.path "run.lua")
+  local output, code = check.run(run:format(check.path "none" .. "/x.json"))
+  check.equal(code, 74)
+  check.matches(output, "cannot write .*none/x.json: No such file")
+  output, code = check.run(run:format "''")
+  check.equal(code, 1)
+  check.matches(output, "%-%-profile: the name of the file is empty")
+end)
+
+test("each of several processes writes a file of its own", function()
+  check.slow()
+  check.write(check.path "ranks.lua", [[
+    local mgpu = require "mgpu"
+    local L = mgpu.layers
+    local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 3 } }
+    model:compile { loss = "mse", optimizer = "sgd" }
+    model:fit(mgpu.ones { 8, 4 }, mgpu.ones { 8, 3 }, { batch_size = 4, verbose = 0 })
+  ]])
+  local output, code = check.run(("%s --np 2 --profile %s %s"):format(check.program, check.path "ranks.json",
+    check.path "ranks.lua"))
+  check.equal(code, 0)
+  check.matches(output, "a profile of .*trace: .*ranks%.0%.json")
+  for rank = 0, 1 do
+    local main = read_trace(check.path(("ranks.%d.json"):format(rank))).main
+    check.equal(main[1].pid, rank)
+    check.truthy(count(main, "collective") >= 2, "collectives")
+  end
+end)
