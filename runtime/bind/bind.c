@@ -8,6 +8,7 @@
 #include "core/profile.h"
 #include "core/threads.h"
 #include "graph/graph.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -258,10 +259,10 @@ static int core_did_you_mean(lua_State *L) {
 /* sleep(seconds): for loops that poll. */
 static int core_sleep(lua_State *L) {
     const double seconds = luaL_checknumber(L, 1);
-    const struct timespec nap = {.tv_sec = (time_t)seconds,
-                                 .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    struct timespec nap = {.tv_sec = (time_t)seconds,
+                           .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     bind_poll(L);
-    nanosleep(&nap, NULL);
+    while (nanosleep(&nap, &nap) != 0 && errno == EINTR && !mg_interrupt_pending()) continue;
     return 0;
 }
 

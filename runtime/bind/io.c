@@ -169,8 +169,9 @@ static int core_tfrecord_append(lua_State *L) {
  * see core/io.h. file_fault() removes it and returns whether a call has failed. */
 static int core_file_fault(lua_State *L) {
     static const char *const names[] = {"EIO",   "ENOSPC", "EINTR", "EOPNOTSUPP",
-                                        "short", "kill",   NULL};
-    static const int errors[] = {EIO, ENOSPC, EINTR, EOPNOTSUPP, MG_IO_SHORT, MG_IO_KILL};
+                                        "short", "kill",   "slow",  NULL};
+    static const int errors[] = {EIO,         ENOSPC,     EINTR,     EOPNOTSUPP,
+                                 MG_IO_SHORT, MG_IO_KILL, MG_IO_SLOW};
     if (lua_isnoneornil(L, 1)) {
         lua_pushboolean(L, mg_io_fail_stop());
         return 1;

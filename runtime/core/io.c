@@ -33,6 +33,10 @@ bool mg_io_fault(size_t *n) {
     atomic_store(&fail_hit, true);
     const int error = atomic_load(&fail_errno);
     if (error == MG_IO_KILL) raise(SIGKILL);
+    if (error == MG_IO_SLOW) {
+        nanosleep(&(struct timespec){.tv_sec = MG_IO_SLOW_SECONDS}, NULL);
+        return false;
+    }
     if (error == MG_IO_SHORT) {
         if (n) *n = (*n + 1) / 2;
         return false;

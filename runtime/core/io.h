@@ -116,9 +116,9 @@ mg_status mg_io_lock_folder(const char *path, mg_file **lock);
 
 /* Faults, for tests: the n-th file call from now fails with errno `error` (ENOSPC, say): only this
  * call (fail_after), or this and all later ones (fail_from). n = 0 switches faults off. MG_IO_SHORT
- * makes reads and writes transfer only half of the bytes; MG_IO_KILL ends the process with
- * SIGKILL. */
-enum { MG_IO_SHORT = -1, MG_IO_KILL = -2 };
+ * makes reads and writes transfer only half of the bytes; MG_IO_KILL ends the process with SIGKILL;
+ * MG_IO_SLOW makes the call take MG_IO_SLOW_SECONDS, as on a disk of another machine. */
+enum { MG_IO_SHORT = -1, MG_IO_KILL = -2, MG_IO_SLOW = -3, MG_IO_SLOW_SECONDS = 2 };
 void mg_io_fail_after(int64_t n, int error);
 void mg_io_fail_from(int64_t n, int error);
 /* Switches faults off. True if a call has failed by a fault. */

@@ -23,9 +23,11 @@
 #include <unistd.h>
 
 /* Seconds: what the Lua code has to tell where it is; in which a second signal is the first one
- * again, which a terminal and a launcher both send. */
-static const double LUA_WITHIN = 0.2, SAME_SIGNAL = 0.1;
+ * again, which a terminal and a launcher both send; that the end of the program waits for a report.
+ */
+static const double LUA_WITHIN = 0.2, SAME_SIGNAL = 0.1, AT_END = 1;
 
+static atomic_int n_asked;                         /* signals that are not answered yet */
 static sem_t asked, told;                          /* told: lua_text is complete */
 static atomic_bool closing, lua_asked, lua_wanted; /* asked: the script's thread has a hook */
 static char lua_text[4000];
@@ -88,6 +90,7 @@ static void *printer_main(void *unused) {
         if (atomic_load(&closing)) return unused;
         if (mg_seconds() - last > SAME_SIGNAL) print_report(&r);
         last = mg_seconds();
+        atomic_fetch_sub(&n_asked, 1);
     }
 }
 
@@ -108,6 +111,7 @@ static void on_quit(int number) {
         atomic_store(&lua_asked, true);
         mg_main_hook_soon();
     }
+    atomic_fetch_add(&n_asked, 1);
     sem_post(&asked);
     errno = before;
 }
@@ -135,5 +139,9 @@ void mg_main_report_start(void) {
 }
 
 void mg_main_report_stop(void) {
+    const double until = mg_seconds() + AT_END;
+    atomic_store(&lua_asked, false); /* no Lua code will run any more */
+    while (printing && atomic_load(&n_asked) && mg_seconds() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     atomic_store(&closing, true);
 }

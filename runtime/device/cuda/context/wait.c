@@ -5,6 +5,7 @@
  * GPU that does not answer within the deadline (MGPU_DEADLINE, MGPU_GRACE) is lost, like any other
  * device. */
 #include "device/cuda/context/context.h"
+#include "core/activity.h"
 #include "core/threads.h"
 #include "device/worker.h"
 #include <time.h>
@@ -25,10 +26,11 @@ static void pause_for(double waited) {
     nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
 }
 
-mg_status mg_cuda_wait(mg_device *d, CUevent event, const mg_cuda_stop *stop) {
+/* Polls the event until it has come: *r is then not CUDA_ERROR_NOT_READY. */
+static mg_status poll(mg_device *d, CUevent event, const mg_cuda_stop *stop, CUresult *result) {
     mg_cuda *s = d->state;
-    CUresult r = mg_cu.cuEventQuery(event);
-    const double start = r == CUDA_ERROR_NOT_READY ? mg_seconds() : 0;
+    CUresult r = *result;
+    const double start = mg_seconds();
     while (r == CUDA_ERROR_NOT_READY) {
         const double waited = mg_seconds() - start;
         if (stop && stop->is_asked(stop->context)) {
@@ -38,6 +40,20 @@ mg_status mg_cuda_wait(mg_device *d, CUevent event, const mg_cuda_stop *stop) {
         if (waited > mg_deadline() + mg_grace()) return mg_device_give_up(d, waited);
         if (waited > SPIN) pause_for(waited);
         r = mg_cu.cuEventQuery(event);
+    }
+    *result = r;
+    return MG_OK;
+}
+
+mg_status mg_cuda_wait(mg_device *d, CUevent event, const mg_cuda_stop *stop) {
+    mg_cuda *s = d->state;
+    CUresult r = mg_cu.cuEventQuery(event);
+    if (r == CUDA_ERROR_NOT_READY) {
+        const int depth =
+            mg_activity_enter(&(mg_span){.kind = MG_SPAN_WAIT, .what = "waits", .device = d->name});
+        const mg_status status = poll(d, event, stop, &r);
+        mg_activity_leave(depth);
+        if (status != MG_OK) return status;
     }
     s->interrupted = false;
     return mg_cuda_check(d, r, "wait for the GPU");
