@@ -30,9 +30,24 @@ mg_status mg_profile_begin(size_t room) {
     return MG_OK;
 }
 
+/* What to call at the end; protected by the lock of the table. */
+static struct flusher {
+    void (*flush)(void *of);
+    void *of;
+} flushers[MG_PROFILE_TRACKS];
+static int n_flushers;
+
+void mg_profile_at_end(void (*flush)(void *of), void *of) {
+    pthread_mutex_lock(&mg_activity_table);
+    if (n_flushers < MG_PROFILE_TRACKS) flushers[n_flushers++] = (struct flusher){flush, of};
+    pthread_mutex_unlock(&mg_activity_table);
+}
+
 void mg_profile_end(void) {
     if (!atomic_exchange(&mg_profile_on, false)) return;
     to = mg_nanoseconds();
+    for (int i = 0; i < n_flushers; i++) flushers[i].flush(flushers[i].of);
+    n_flushers = 0;
 }
 
 bool mg_profile_is_on(void) {

@@ -19,6 +19,9 @@ typedef struct mg_event { /* a span that has ended */
  * the oldest. MG_USAGE: a profile is being recorded already. */
 mg_status mg_profile_begin(size_t room);
 void mg_profile_end(void);
+/* Calls flush(of) at the end of the profile that is being recorded, for devices that add their
+ * events late. */
+void mg_profile_at_end(void (*flush)(void *of), void *of);
 bool mg_profile_is_on(void);
 /* The number of profiles begun: a different one for each. */
 unsigned mg_profile_number(void);

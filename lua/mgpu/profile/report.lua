@@ -123,8 +123,8 @@ end
 --- new(summary) -> the report of a summary (summary.lua); see mgpu.profile.table.
 function M.new(summary)
   local self = { wall = summary.wall, steps = summary.steps, parts = summary.parts, calls = summary.calls, share = {},
-    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, computing = 0, warming = 0, functions = summary.functions,
-    data_threads = summary.data_threads }
+    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, functions = summary.functions,
+    data_threads = summary.data_threads, computing = 0, warming = 0 }
   for name, seconds in pairs(self.parts) do self.share[name] = self.wall > 0 and seconds / self.wall or 0 end
   for _, row in ipairs(self.rows) do self.computing = self.computing + row.seconds end
   self.busy = self.wall > 0 and math.min(1, self.computing / math.max(1, #self.devices) / self.wall) or 0

@@ -18,12 +18,11 @@ local PARTS = { "computing", "collectives", "waiting for devices", "starting ste
 
 local M = { PARTS = PARTS }
 
---- new(root, devices) -> a summary of no events. root: the text of the span that is the whole; devices[name]: the
---- device has timed its launches itself, in a track of its own.
-function M.new(root, devices)
+--- new(root) -> a summary of no events. root: the text of the span that is the whole.
+function M.new(root)
   local parts, calls = {}, {}
   for _, name in ipairs(PARTS) do parts[name], calls[name] = 0, 0 end
-  return setmetatable({ root = root, own_clock = devices, parts = parts, calls = calls, by_key = {}, rows = {},
+  return setmetatable({ root = root, parts = parts, calls = calls, by_key = {}, rows = {},
     callbacks = {}, functions = {}, devices = {}, data_threads = 0, wall = 0 }, Summary)
 end
 
@@ -42,7 +41,6 @@ local function row_of(self, e)
 end
 
 local function count_launch(self, e, seconds)
-  if self.own_clock[e.device] and e.depth > 0 then return end -- the host's part of it
   local row = row_of(self, e)
   row.calls, row.seconds = row.calls + 1, row.seconds + seconds
   row.flops, row.bytes = row.flops + e.flops, row.bytes + e.bytes
@@ -56,13 +54,8 @@ end
 
 -- ---- the script's thread ------------------------------------------------------------------------
 
--- Host launches of a device with a clock of its own only enqueue work.
-local function part_of(self, e)
-  return e.kind == "launch" and self.own_clock[e.device] and "starting steps" or PART[e.kind]
-end
-
 local function count_own(self, e, seconds)
-  local part = part_of(self, e)
+  local part = PART[e.kind]
   self.parts[part], self.calls[part] = self.parts[part] + seconds, self.calls[part] + 1
   if e.kind == "callback" then self.callbacks[e.what] = (self.callbacks[e.what] or 0) + seconds end
   if e.kind == "data" and e.what:find ": " then self.functions[e.what] = (self.functions[e.what] or 0) + seconds end
@@ -108,16 +101,13 @@ function Summary:end_track() pop(self, 0) end
 --- read(root) -> a summary of the profile that was recorded last, and the time from which on all threads have kept
 --- their events, in microseconds. sink(track, event), if given, gets each event too.
 function M.read(root, sink)
-  local from, own_clock, tracks = 0, {}, core.profile_tracks()
+  local from, tracks = 0, core.profile_tracks()
   for _, track in ipairs(tracks) do
     local first = math.huge
-    local lost = core.profile_each(track.index, function(kind, _, _, stop, depth, device)
-      first = math.min(first, stop)
-      if kind == "launch" and depth == 0 and device then own_clock[device] = true end
-    end)
+    local lost = core.profile_each(track.index, function(_, _, _, stop) first = math.min(first, stop) end)
     if lost > 0 then from = math.max(from, first) end
   end
-  local summary = M.new(root, own_clock)
+  local summary = M.new(root)
   for _, track in ipairs(tracks) do
     summary:begin_track(track.name)
     core.profile_each(track.index, function(kind, what, start, stop, depth, device, layer, where, backward, number,

@@ -7,6 +7,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/context/context.h"
 #include "device/cuda/context/stage.h"
+#include "device/cuda/context/stamps.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include <stdio.h>
 
@@ -85,7 +86,8 @@ static const mg_kernel_set set = {.kernels = kernels,
                                   .reorder = &mg_cuda_reorder,
                                   .last_resort = &mg_cuda_host_fallback,
                                   .merge = mg_cuda_fuse_epilogues,
-                                  .copy = mg_cuda_copy};
+                                  .copy = mg_cuda_copy,
+                                  .stamp = mg_cuda_stamp};
 
 /* 0 without a driver or a GPU; opening a device then says which is missing. */
 static int count_gpus(void) {

@@ -124,20 +124,34 @@ static mg_status run_with_faults(const mg_program *p, const mg_program_call *k, 
     return status;
 }
 
+/* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
+static bool call_waits(const mg_program_call *k, const mg_run *run) {
+    if (k->kernel->waits) return true;
+    if (k->kernel == &mg_loop_kernel) return mg_loop_waits(&k->plan);
+    if (k->kernel != &mg_collective_kernel || !run->comm) return false;
+    return !mg_collective_comm(k->plan.step, run)->api->recorded;
+}
+
 /* The launch as a span of the thread. Collectives are numbered in the order of the program, which
  * is the same on all devices. */
 static mg_status run_as_span(const mg_program *p, const mg_program_call *k, const mg_run *run,
                              int64_t collective) {
     const mg_step *s = k->plan.step;
-    const mg_span span = {.kind = collective ? MG_SPAN_COLLECTIVE : MG_SPAN_LAUNCH,
-                          .what = step_name(s),
-                          .device = run->device->name,
-                          .origin = s ? s->origin : (mg_origin){0},
-                          .number = collective,
-                          .flops = k->flops,
-                          .bytes = k->bytes};
+    const bool loop = k->kernel == &mg_loop_kernel; /* its launches are spans in it */
+    mg_span span = {.kind = collective ? MG_SPAN_COLLECTIVE
+                            : loop     ? MG_SPAN_STEP
+                                       : MG_SPAN_LAUNCH,
+                    .what = step_name(s),
+                    .device = run->device->name,
+                    .origin = s ? s->origin : (mg_origin){0},
+                    .number = collective,
+                    .flops = k->flops,
+                    .bytes = k->bytes};
+    const bool enqueues =
+        p->set->stamp && mg_profile_is_on() && !loop && !call_waits(k, run) && !mg_fault_planned();
+    const bool stamped = enqueues && p->set->stamp(run->device, &span);
+    if (stamped) span.kind = MG_SPAN_STEP; /* here the launch is only begun */
     const int depth = mg_activity_enter(&span);
-    const bool stamped = p->set->stamp && mg_profile_is_on() && p->set->stamp(run->device, &span);
     const mg_status status = run_with_faults(p, k, run);
     if (stamped) p->set->stamp(run->device, NULL);
     mg_activity_leave(depth);
@@ -213,14 +227,6 @@ mg_status mg_program_run(mg_program *p, const mg_run *run) {
 }
 
 /* ---- queries for devices that record calls ---- */
-
-/* A collective waits for the other devices' threads, unless its communicator only enqueues work. */
-static bool call_waits(const mg_program_call *k, const mg_run *run) {
-    if (k->kernel->waits) return true;
-    if (k->kernel == &mg_loop_kernel) return mg_loop_waits(&k->plan);
-    if (k->kernel != &mg_collective_kernel || !run->comm) return false;
-    return !mg_collective_comm(k->plan.step, run)->api->recorded;
-}
 
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after) {
     for (int i = first; i < last; i = *after) {

@@ -9,6 +9,7 @@
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/codegen/module.h"
 #include "device/cuda/context/stage.h"
+#include "device/cuda/context/stamps.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -135,6 +136,7 @@ static void close_gpu(mg_cuda *s) {
         mg_cuda_stage_close(s);
         mg_cuda_channel_close(&s->in);
         mg_cuda_channel_close(&s->out);
+        mg_cuda_stamps_close(s);
         if (s->reached) mg_cu.cuEventDestroy(s->reached);
         if (s->answer) mg_cu.cuMemFreeHost(s->answer);
         for (int i = 0; i < MG_READBACKS; i++)

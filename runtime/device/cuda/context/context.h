@@ -75,6 +75,7 @@ typedef struct mg_cuda {
     CUevent answered[MG_READBACKS]; /* the byte is there */
     unsigned asked, told;           /* readbacks so far: begun, waited for */
     atomic_bool interrupted;        /* the last wait for the stream ended before it did */
+    struct mg_cuda_stamps *stamps;  /* times of launches: stamps.c; NULL: none yet */
     void *dnn, *blas;               /* handles of cuDNN and cuBLASLt, made on first use */
     bool dead;                      /* a fatal error happened: every call fails with MG_DEVICE */
     char death[200];                /* that error's message */

@@ -12,6 +12,7 @@
 #include "device/cuda/graph/cuda_graph.h"
 #include "core/alloc.h"
 #include "core/log.h"
+#include "core/profile.h"
 #include "core/threads.h"
 #include "device/cuda/kernels/params.h"
 #include "device/cuda/codegen/module.h"
@@ -261,7 +262,8 @@ mg_status mg_cuda_program_run(mg_program *calls, const mg_run *given) {
     drop_aborted(p, run);
     MG_TRY(mg_cuda_graph_inputs_copy_in(p->inputs, given, &own.external));
     mg_program_phase(p->calls, run->phase, &first, &last);
-    const bool captured = p->runs[run->phase]++ > 0 && p->mode != NO_CAPTURE;
+    /* A profile times each launch. */
+    const bool captured = p->runs[run->phase]++ > 0 && p->mode != NO_CAPTURE && !mg_profile_is_on();
     if (mg_fault_planned()) {
         MG_TRY(run_with_fault(p, run, first, last));
         first = last;
