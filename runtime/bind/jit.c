@@ -301,6 +301,25 @@ static int jit_report(lua_State *L) {
     return 1;
 }
 
+/* work() -> for each step of the plan used last, on its first device, {op, layer, where, backward,
+ * flops, bytes}: estimates of its arithmetic and of the memory of its operands. */
+static int jit_work(lua_State *L) {
+    const bind_jit_entry *last = last_used_entry(bind_check_jitted(L));
+    mg_step_report r;
+    lua_newtable(L);
+    for (int i = 0; last && mg_plan_describe_step(last->plan, 0, i, &r); i++) {
+        lua_createtable(L, 0, 6);
+        lua_pushstring(L, r.op), lua_setfield(L, -2, "op");
+        lua_pushstring(L, r.origin.layer), lua_setfield(L, -2, "layer");
+        lua_pushstring(L, r.origin.where), lua_setfield(L, -2, "where");
+        lua_pushboolean(L, r.origin.backward), lua_setfield(L, -2, "backward");
+        lua_pushnumber(L, r.flops), lua_setfield(L, -2, "flops");
+        lua_pushnumber(L, r.bytes), lua_setfield(L, -2, "bytes");
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
 /* No plan has a run in progress here, because the handle of a run keeps the jitted function
  * alive. */
 static int jit_gc(lua_State *L) {
@@ -410,6 +429,7 @@ void bind_open_jit(lua_State *L) {
     lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
     lua_pushcfunction(L, jit_prepare), lua_setfield(L, -2, "prepare");
     lua_pushcfunction(L, jit_report), lua_setfield(L, -2, "report");
+    lua_pushcfunction(L, jit_work), lua_setfield(L, -2, "work");
     lua_pushcfunction(L, jit_effects), lua_setfield(L, -2, "effects");
     lua_pushcfunction(L, bind_jit_submit), lua_setfield(L, -2, "submit");
     lua_setfield(L, -2, "__index");

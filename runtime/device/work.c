@@ -75,6 +75,10 @@ mg_work mg_step_work(const mg_kernel_graph *graph, const mg_step *s) {
         if (strcmp(s->op->name, "matmul") == 0) w.products = matmul_products(graph, s);
         if (strncmp(s->op->name, "conv2d", 6) == 0) w.products = conv_products(graph, s);
     }
+    if (s->op && strcmp(s->op->name, "reshape") == 0) { /* its result shares the memory */
+        w.bytes = 0;
+        return w;
+    }
     w.flops = w.products > 0 ? 2 * w.products : other_flops(graph, s);
     return w;
 }

@@ -134,6 +134,14 @@ int mg_plan_repeats(const mg_plan *p);
 /* How many devices the plan is on, and what number i of them does. */
 int mg_plan_devices(const mg_plan *p);
 mg_plan_report mg_plan_describe(const mg_plan *p, int i);
+/* Step number `step`, from 0, of what that device does. False: there are no more. The texts live as
+ * long as the plan. */
+typedef struct mg_step_report {
+    const char *op; /* "fused" for a chain of element-wise ops */
+    mg_origin origin;
+    double flops, bytes; /* estimates */
+} mg_step_report;
+bool mg_plan_describe_step(const mg_plan *p, int i, int step, mg_step_report *r);
 
 /* ---- trace.c: what mgpu.jit is made of ---- */
 

@@ -54,6 +54,15 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     return r;
 }
 
+bool mg_plan_describe_step(const mg_plan *p, int i, int step, mg_step_report *r) {
+    const mg_kernel_graph *graph = &p->parts[i].lowered.graph;
+    if (step >= graph->n_steps) return false;
+    const mg_step *s = &graph->steps[step];
+    const mg_work w = mg_step_work(graph, s);
+    *r = (mg_step_report){s->op ? s->op->name : "fused", s->origin, w.flops, w.bytes};
+    return true;
+}
+
 /* The part that stands for the whole plan in dumps: the first, or the central one, which has all
  * commit steps. */
 static const mg_lowered *dumped(const mg_plan *p) {

@@ -240,6 +240,27 @@ test("errors: of the function, of the path, and a profile inside a profile", fun
   check.equal(mgpu.profile(function() end).steps, nil) -- the next one works
 end)
 
+test("mgpu.explain shows the same rows before the first step, from estimates", function()
+  local model, x, y = model_on(), data_of(20)
+  local estimated = mgpu.explain(model, { batch_size = 10 }):table()
+  local report = profile(function() model:fit(x, y, { batch_size = 10, verbose = 0 }) end)
+  local found, sum = {}, 0
+  for _, row in ipairs(estimated.rows) do
+    found[row.label .. row.op], sum = row, sum + row.seconds
+  end
+  for _, row in ipairs(report.rows) do
+    local other = found[row.label .. row.op]
+    if row.layer == "conv" or row.layer == "out" then
+      check.near(other.flops * 2, row.flops) -- two steps
+      check.near(other.bytes * 2, row.bytes)
+    end
+  end
+  check.near(sum, estimated.seconds, 1e-12)
+  check.matches(tostring(estimated), "^about .* a step on a device with .*\nlayer .*conv %(gradient%) .*conv2d_grad_weight")
+  local given = mgpu.explain(model, { devices = "cuda:0", batch_size = 10, speeds = { compute = 1e6, memory = 1e6 } })
+  check.equal(given:table().peak, { flops = 1e6, bytes = 1e6 })
+end)
+
 -- ---- the program's option -----------------------------------------------------------------------
 
 local SCRIPT = [[

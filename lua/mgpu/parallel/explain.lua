@@ -14,6 +14,9 @@
 -- bound, advice = {same_batch, same_rows}, speeds}. It is a model of the step, no measurement. speeds: {compute =
 -- operations a second of a device, memory = bytes a second, link and network = bytes a second within and between hosts,
 -- latency = seconds of a message, input = rows a second that a host loads}; what is not given is assumed, and printed.
+-- `table()` returns what the step of one device computes, {seconds, peak, rows}, and prints as the table of a profile
+-- (mgpu.profile.table): a row for each layer and op, with its arithmetic, its memory, and the time that they take at
+-- the speeds of `speeds`, or else at those that are measured on the first device, if it is there, or assumed.
 -- Errors: a model that is not compiled or not built.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 10, input_shape = { 20 } } }
@@ -25,8 +28,10 @@ local asynchronous = require "mgpu.parallel.asynchronous"
 local batch_layout = require "mgpu.train.batch_layout"
 local core = require "mgpu.core"
 local devices = require "mgpu.parallel.devices"
+local estimate = require "mgpu.profile.estimate"
 local forecast = require "mgpu.parallel.forecast"
 local options = require "mgpu.options"
+local peaks = require "mgpu.profile.peaks"
 local placement = require "mgpu.train.placement"
 local train_step = require "mgpu.train.train_step"
 
@@ -130,11 +135,12 @@ local function async_reports(model, names, rows)
   local report, list = step:report()[1], {}
   report.rows = rows
   for i = 1, #names do list[i] = report end
-  return list
+  return list, step:work()
 end
 
--- The reports, one a device, on the plan of a training step of `rows` rows. The plan is made for null devices in place
--- of the named ones, but for the devices themselves where layers are placed on groups of them.
+-- RETURNS the reports, one a device, and the steps of the first, on the plan of a training step of `rows` rows. The plan
+-- is made for null devices in place of the named ones, but for the devices themselves where layers are placed on groups
+-- of them.
 local function reports(model, names, weights, chosen, rows)
   if chosen.strategy == "async" and #names > 1 then return async_reports(model, names, rows) end
   local compiled = setmetatable({}, { __index = model.compiled })
@@ -147,7 +153,7 @@ local function reports(model, names, weights, chosen, rows)
   local tensors, layout = batch_of(model, rows)
   local step = train_step.get(compiled, "train", model, train_step.plan_key(model))
   step:prepare(1, rows, layout, 0, nil, nil, unpack(tensors))
-  return step:report()
+  return step:report(), step:work()
 end
 
 local function bytes_of(variables)
@@ -216,7 +222,7 @@ end
 -- The entries of the devices that are listed, one for each.
 local function listed_devices(model, chosen, last_batch)
   local names, weights = planned(model, chosen.devices)
-  local full = reports(model, names, weights, chosen, chosen.batch_size)
+  local full, work = reports(model, names, weights, chosen, chosen.batch_size)
   local last = last_batch and reports(model, names, weights, chosen, last_batch)
   local central, central_name = central_of(model, names, chosen.strategy)
   local async, bytes, list = chosen.strategy == "async" and #names > 1, bytes_of_stages(model, chosen.stages), {}
@@ -229,12 +235,13 @@ local function listed_devices(model, chosen, last_batch)
       collectives = r.collectives, collective_bytes = r.collective_bytes,
       transfer_bytes = async and (i == 1 and 0 or own.weights + own.gradients) or nil }
   end
-  return list, full[1]
+  return list, full[1], work
 end
 
 -- The entries of a cluster of n devices. One of them is planned, of those with most rows.
 local function cluster_devices(model, chosen, last_batch, n)
-  local r = reports(model, { "null:0", absent = n - 1 }, nil, chosen, chosen.batch_size)[1]
+  local full, work = reports(model, { "null:0", absent = n - 1 }, nil, chosen, chosen.batch_size)
+  local r = full[1]
   local own, more, rows, list = bytes_of_stages(model)[1], chosen.batch_size % n, math.floor(chosen.batch_size / n), {}
   local function last_rows(i) return last_batch and math.floor(last_batch / n) + (i <= last_batch % n and 1 or 0) end
   local function add(first, last, count)
@@ -246,7 +253,7 @@ local function cluster_devices(model, chosen, last_batch, n)
   end
   add(1, more, rows + 1)
   add(more + 1, n, rows)
-  return list, r
+  return list, r, work
 end
 
 local function forecast_of(chosen, list, r)
@@ -262,6 +269,13 @@ local function forecast_of(chosen, list, r)
   return result
 end
 
+-- What a device reaches: as `speeds` says, as it is measured where the first device is there, or as it is assumed.
+local function peak_of(chosen, list)
+  local known = not chosen.speeds and pcall(core.device_info, list[1].name) and peaks.of(list[1].name)
+  local speeds = speeds_of(chosen.speeds)
+  return known or { flops = speeds.compute, bytes = speeds.memory }
+end
+
 --- explain(model, options) -> the report; see the top.
 return function(model, given)
   if type(model) ~= "table" or not model.compile then fail("the first argument must be a model") end
@@ -274,8 +288,8 @@ return function(model, given)
   local n = cluster_size(chosen)
   model.compiled.optimizer:build(model.trainable_variables)
   local last_batch = chosen.samples and (chosen.samples - 1) % chosen.batch_size + 1 or nil
-  local list, first = (n and cluster_devices or listed_devices)(model, chosen, last_batch, n)
+  local list, first, work = (n and cluster_devices or listed_devices)(model, chosen, last_batch, n)
   return setmetatable({ batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
     bn = chosen.bn, hosts = chosen.hosts, devices = list, forecast = forecast_of(chosen, list, first) },
-    { __tostring = text })
+    { __tostring = text, __index = { table = function() return estimate(work, peak_of(chosen, list)) end } })
 end

@@ -3,10 +3,9 @@ local advice = require "mgpu.profile.advice"
 local core = require "mgpu.core"
 local peaks = require "mgpu.profile.peaks"
 local PARTS = require "mgpu.profile.summary".PARTS
+local rows = require "mgpu.profile.rows"
 
-local SHORT = 5e-6 -- seconds of a launch in which starting it counts
-local OFF = 3      -- times the estimate: more is said
-local MOST_ROWS = 20
+local OFF = 3 -- times the estimate: more is said
 
 local M = {}
 
@@ -20,17 +19,11 @@ local function reached(devices)
   return { flops = peak.flops / shared, bytes = peak.bytes / shared }
 end
 
-local function bound_of(row, arithmetic, memory)
-  if row.collective then return "devices" end
-  if row.steady / row.calls < SHORT and row.estimate < 0.5 * row.steady then return "launches" end
-  return arithmetic > memory and "arithmetic" or "memory"
-end
-
 -- Adds the rates, and what the device would need at its best, the estimate. The first launch on a device, in which
 -- libraries make their threads and kernels, counts for the rates only if there is no other.
 local function finish_row(row, computing, peak)
   row.share = computing > 0 and row.seconds / computing or 0
-  row.label = (row.layer or row.where or "-") .. (row.backward and " (gradient)" or "")
+  row.label = rows.label(row)
   local later = row.calls > row.first_calls
   row.steady = later and (row.seconds - row.first) * row.calls / (row.calls - row.first_calls) or row.seconds
   row.first = later and row.first - row.steady * row.first_calls / row.calls or 0
@@ -38,13 +31,12 @@ local function finish_row(row, computing, peak)
   if row.steady == 0 then return end
   row.gflops, row.gbytes = row.flops / row.steady * 1e-9, row.bytes / row.steady * 1e-9
   if not peak then return end
-  local arithmetic, memory = row.flops / peak.flops, row.bytes / peak.bytes
-  row.estimate = math.max(arithmetic, memory)
+  rows.estimate(row, peak)
   row.peak = row.estimate / row.steady
-  row.bound = bound_of(row, arithmetic, memory)
 end
 
--- What bounds the whole: "data", "Lua", "devices", "memory", "arithmetic" or "launches".
+-- What bounds the whole: "data", "Lua", "devices", "memory", "arithmetic" or "launches"; "computing" if the speeds of
+-- the device are not known.
 local function bound_of_all(self)
   local share, best, sums = self.share, nil, {}
   local lua = share.Lua + share.callbacks + share.tracing + share["making plans"] + share["starting steps"]
@@ -56,41 +48,26 @@ local function bound_of_all(self)
   for _, name in ipairs { "arithmetic", "memory", "launches", "devices" } do
     if sums[name] and (not best or sums[name] > sums[best]) then best = name end
   end
-  return best or "Lua"
+  return best or self.busy > 0 and "computing" or "Lua"
 end
 
 -- ---- as text ------------------------------------------------------------------------------------
 
-local function cell(format, value) return value and format:format(value) or "-" end
-
-local function time(seconds)
-  return seconds < 1e-3 and ("%.1f us"):format(seconds * 1e6) or seconds < 1 and ("%.2f ms"):format(seconds * 1e3)
-    or ("%.3f s"):format(seconds)
-end
-
 local function part_lines(self, lines)
   for _, name in ipairs(PARTS) do
     if self.parts[name] > 0 then
-      lines[#lines + 1] = ("  %-20s %10s %6.1f %%"):format(name, time(self.parts[name]), 100 * self.share[name])
+      lines[#lines + 1] = ("  %-20s %10s %6.1f %%"):format(name, rows.time(self.parts[name]), 100 * self.share[name])
     end
   end
 end
 
-local ROW = "%-28s %-22s %8s %10s %6s %9s %8s %7s %-10s %9s"
-
-local function row_lines(self, lines)
-  lines[#lines + 1] = ROW:format("layer", "op", "launches", "time", "share", "GFLOP/s", "GB/s", "of peak", "bound by",
-    "estimate")
-  for i, row in ipairs(self.rows) do
-    if i > MOST_ROWS then
-      lines[#lines + 1] = ("... and %d more rows"):format(#self.rows - MOST_ROWS)
-      break
-    end
-    lines[#lines + 1] = ROW:format(core.printable(row.label):sub(1, 28), row.op:sub(1, 22), row.calls,
-      time(row.seconds), ("%.1f %%"):format(100 * row.share), cell("%.2f", row.gflops), cell("%.2f", row.gbytes),
-      cell("%.0f %%", row.peak and 100 * row.peak), row.bound or "-", row.estimate and time(row.estimate) or "-")
-  end
+-- The columns between time and bound.
+local function rates(row)
+  return rows.cell("%.2f", row.gflops), rows.cell("%.2f", row.gbytes),
+    rows.cell("%.0f %%", row.peak and 100 * row.peak)
 end
+
+local RATES = { "GFLOP/s", "GB/s", "of peak" }
 
 -- The rows that take some of the time, and much more than estimated.
 local function wrong_line(self, lines)
@@ -105,13 +82,14 @@ local function wrong_line(self, lines)
 end
 
 local function text(self)
-  local lines = { ("a profile of %s%s on %s, bound by %s"):format(time(self.wall),
+  local lines = { ("a profile of %s%s on %s, bound by %s"):format(rows.time(self.wall),
     self.steps and (", %d steps"):format(self.steps) or "",
     #self.devices > 0 and table.concat(self.devices, ", ") or "no device", self.bound) }
   part_lines(self, lines)
-  if #self.rows > 0 then row_lines(self, lines) end
+  rows.add_lines(lines, self.rows, RATES, rates)
   if self.warming > 0.02 * self.wall then
-    lines[#lines + 1] = ("of the computing, first launches took %s more than later ones"):format(time(self.warming))
+    lines[#lines + 1] = ("of the computing, first launches took %s more than later ones"):format(
+      rows.time(self.warming))
   end
   wrong_line(self, lines)
   for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence) end

@@ -3,6 +3,7 @@
 -- Events come by their starts, outer ones first, so a stack finds what each contains. The time of a span less that of
 -- the spans inside it is its own time. In the script's thread the own times add up to the time of the whole.
 local core = require "mgpu.core"
+local rows = require "mgpu.profile.rows"
 
 local Summary = {}
 Summary.__index = Summary
@@ -30,7 +31,8 @@ end
 
 -- The row of a layer and op, made at the first launch.
 local function row_of(self, e)
-  local key = ("%s\0%s\0%s"):format(e.layer or e.where or "", e.backward and "b" or "", e.what)
+  e.op = e.what
+  local key = rows.key(e)
   local row = self.by_key[key]
   if not row then
     row = { layer = e.layer, op = e.what, where = e.where, backward = e.backward, calls = 0, seconds = 0, flops = 0,

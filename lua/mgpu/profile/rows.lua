@@ -1,0 +1,54 @@
+--- Rows of layers and ops, {layer, op, where, backward, calls, seconds, flops, bytes, collective}: their estimates, and
+--- their lines in a table. A profile measures them, an estimate (estimate.lua) counts them.
+local core = require "mgpu.core"
+
+local SHORT = 5e-6 -- seconds of a launch in which starting it counts
+local MOST = 20    -- lines
+
+local M = {}
+
+--- label(row) -> the layer, or else the line of the script.
+function M.label(row) return (row.layer or row.where or "-") .. (row.backward and " (gradient)" or "") end
+
+--- key(row) -> equal for steps that are one row.
+function M.key(row) return ("%s\0%s\0%s"):format(row.layer or row.where or "", row.backward and "b" or "", row.op) end
+
+--- estimate(row, peak): sets `estimate`, the seconds that the row takes if the device reaches its peak {flops, bytes},
+--- and `bound`: "arithmetic", "memory", "devices" for collectives, or "launches" for steps too short to use the device.
+function M.estimate(row, peak)
+  local arithmetic, memory = row.flops / peak.flops, row.bytes / peak.bytes
+  local each = (row.steady or math.huge) / row.calls
+  row.estimate = math.max(arithmetic, memory)
+  row.bound = row.collective and "devices"
+    or each < SHORT and row.estimate < 0.5 * row.steady and "launches"
+    or arithmetic > memory and "arithmetic" or "memory"
+end
+
+--- cell(format, value) -> the value, "-" for nil.
+function M.cell(format, value) return value and format:format(value) or "-" end
+
+--- time(seconds) -> "1.20 ms".
+function M.time(seconds)
+  return seconds < 1e-3 and ("%.1f us"):format(seconds * 1e6) or seconds < 1 and ("%.2f ms"):format(seconds * 1e3)
+    or ("%.3f s"):format(seconds)
+end
+
+local ROW = "%-28s %-22s %8s %10s %6s %9s %8s %8s %-10s %9s"
+
+--- add_lines(lines, rows, titles, columns): the slowest rows. titles: of the three columns before the bound, which
+--- columns(row) returns.
+function M.add_lines(lines, rows, titles, columns)
+  if #rows == 0 then return end
+  lines[#lines + 1] = ROW:format("layer", "op", "launches", "time", "share", titles[1], titles[2], titles[3],
+    "bound by", "estimate")
+  for i = 1, math.min(MOST, #rows) do
+    local row = rows[i]
+    local a, b, c = columns(row)
+    lines[#lines + 1] = ROW:format(core.printable(row.label):sub(1, 28), row.op:sub(1, 22), row.calls,
+      M.time(row.seconds), ("%.1f %%"):format(100 * row.share), a, b, c, row.bound or "-",
+      row.estimate and M.time(row.estimate) or "-")
+  end
+  if #rows > MOST then lines[#lines + 1] = ("... and %d more rows"):format(#rows - MOST) end
+end
+
+return M
