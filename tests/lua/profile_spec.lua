@@ -256,7 +256,8 @@ test("mgpu.explain shows the same rows before the first step, from estimates", f
     end
   end
   check.near(sum, estimated.seconds, 1e-12)
-  check.matches(tostring(estimated), "^about .* a step on a device with .*\nlayer .*conv %(gradient%) .*conv2d_grad_weight")
+  check.matches(tostring(estimated), "^about .* a step on a device with .*\nlayer .*conv %(gradient%) "
+    .. ".*conv2d_grad_weight")
   local given = mgpu.explain(model, { devices = "cuda:0", batch_size = 10, speeds = { compute = 1e6, memory = 1e6 } })
   check.equal(given:table().peak, { flops = 1e6, bytes = 1e6 })
 end)

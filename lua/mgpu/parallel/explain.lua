@@ -138,8 +138,8 @@ local function async_reports(model, names, rows)
   return list, step:work()
 end
 
--- RETURNS the reports, one a device, and the steps of the first, on the plan of a training step of `rows` rows. The plan
--- is made for null devices in place of the named ones, but for the devices themselves where layers are placed on groups
+-- RETURNS the reports, one a device, and the steps of the first, on the plan of a training step of `rows` rows. It is
+-- made for null devices in place of the named ones, but for the devices themselves where layers are placed on groups
 -- of them.
 local function reports(model, names, weights, chosen, rows)
   if chosen.strategy == "async" and #names > 1 then return async_reports(model, names, rows) end

@@ -12,8 +12,8 @@ local function text(self)
   return table.concat(lines, "\n")
 end
 
---- estimate(steps, peak) -> {seconds, peak, rows}, which prints as a table. steps: of a jitted function's work(), of one
---- device; peak: {flops, bytes}, a second. A row's seconds are its estimate.
+--- estimate(steps, peak) -> {seconds, peak, rows}, which prints as a table. steps: of a jitted function's work(), on
+--- one device; peak: {flops, bytes}, a second. A row's seconds are its estimate.
 return function(steps, peak)
   local list, by_key, seconds = {}, {}, 0
   for _, step in ipairs(steps) do
