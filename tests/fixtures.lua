@@ -6,6 +6,17 @@ local mgpu = require "mgpu"
 
 local M = {}
 
+--- The beginning of a script that is sent a signal: ready() writes to the file arg[1] that it may come now.
+M.READY = [[
+  local core, mgpu = require "mgpu.core", require "mgpu"
+  local L = mgpu.layers
+  local function ready()
+    local file = io.open(arg[1], "w")
+    file:write "ready"
+    file:close()
+  end
+]]
+
 --- A copy of the table, with the fields of `more` in place of its own.
 function M.with(given, more)
   local copy = {}

@@ -4,14 +4,7 @@ local check = require "check"
 local core = require "mgpu.core"
 local test = check.test
 
-local START = [[
-  local core, mgpu = require "mgpu.core", require "mgpu"
-  local L = mgpu.layers
-  local function ready()
-    local file = io.open(arg[1], "w")
-    file:write "ready"
-    file:close()
-  end
+local START = require "fixtures".READY .. [[
   local function model_on(devices)
     local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 3, name = "first" }, L.Dense { 2, name = "second" } }
     model:compile { loss = "mse", optimizer = "adam", devices = devices }

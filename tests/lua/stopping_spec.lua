@@ -15,15 +15,7 @@ local function stopped(text, signal, arguments)
     .. "echo status $?"):format(check.program, path, ready, arguments or "", ready, signal)))
 end
 
-local START = [[
-  local core, mgpu = require "mgpu.core", require "mgpu"
-  local L = mgpu.layers
-  local function ready()
-    local file = io.open(arg[1], "w")
-    file:write "ready"
-    file:close()
-  end
-]]
+local START = require "fixtures".READY
 
 -- A device that hangs stands for a kernel that takes long.
 local HANG = START .. [[
