@@ -132,8 +132,8 @@ int mg_activity_enter(const mg_span *s) {
         STORE(to->number, s->number);
         STORE(to->kind, (unsigned)s->kind | (s->origin.backward ? BACKWARD : 0));
         STORE(to->start, is_timed(s->kind) ? mg_nanoseconds() : 0);
-        to->flops = s->flops;
-        to->bytes = s->bytes;
+        STORE(to->flops, s->flops);
+        STORE(to->bytes, s->bytes);
         if (to->describe) forget_about(r, to); /* of a thread that ended in a span */
     }
     atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
@@ -147,8 +147,8 @@ static mg_span span_of(const mg_open_span *o) {
                      .device = LOAD(o->device),
                      .origin = {LOAD(o->where), LOAD(o->layer), kind & BACKWARD},
                      .number = LOAD(o->number),
-                     .flops = o->flops,
-                     .bytes = o->bytes};
+                     .flops = LOAD(o->flops),
+                     .bytes = LOAD(o->bytes)};
 }
 
 /* Of a span that began before the profile, the part in it. */

@@ -15,7 +15,7 @@ typedef struct mg_open_span {
     atomic_int_least64_t number;
     atomic_uint kind;            /* and from bit 8 on mg_origin.backward */
     atomic_uint_least64_t start; /* ns; 0: not measured */
-    float flops, bytes;
+    _Atomic float flops, bytes;
     mg_activity_describer describe; /* by the lock; NULL: nothing more is known */
     const void *of;
     int64_t about;

@@ -238,6 +238,7 @@ test("errors: of the function, of the path, and a profile inside a profile", fun
   check.raises(function() mgpu.profile(function() mgpu.profile(print) end) end, "is being recorded already", "usage")
   check.raises(function() mgpu.profile(function() end, check.path "none" .. "/x.json") end, "No such file", "io")
   check.equal(mgpu.profile(function() end).steps, nil) -- the next one works
+  check.raises(function() core.profile_each(-1, print) end, "there is no track -1", "usage")
 end)
 
 test("mgpu.explain shows the same rows before the first step, from estimates", function()
