@@ -85,8 +85,8 @@ local function check_lazy(found, namespace, t)
 end
 
 local NAMESPACES = { "layers", "losses", "metrics", "optimizers", "schedules", "callbacks", "datasets", "data" }
-local TABLES = { "parallel", "profile", "testing", "mixed_precision", "activations", "regularizers", "constraints", "image",
-  "Layer", "Model", "Sequential" }
+local TABLES = { "parallel", "profile", "testing", "mixed_precision", "activations", "regularizers", "constraints",
+  "image", "Layer", "Model", "Sequential" }
 local BASES = { "nn.losses.loss", "nn.metrics.metric", "nn.optimizers.optimizer", "nn.schedules.schedule",
   "train.callbacks.callback", "nn.network", "data.dataset", "data.iterator", "options", "strict_table",
   "plot.history", "plot.model", "plot.report", "plot.svg" }

@@ -249,7 +249,7 @@ void mg_activity_describe(const char *name, char *to, size_t room) {
 }
 
 void mg_activity_report(void (*line)(const char *text, void *context), void *context) {
-    char said[1000], whole[1100];
+    char said[1000] = "", whole[1100];
     pthread_once(&once, set_up);
     for (int i = 0; i < atomic_load(&mg_activity_n_records); i++) {
         mg_activity_record *r = &mg_activity_records[i];

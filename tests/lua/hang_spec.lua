@@ -1,7 +1,6 @@
 -- A job that hangs explains itself: SIGQUIT prints what each thread is in, and the job goes on. Each kind of wait is
 -- made to last.
 local check = require "check"
-local core = require "mgpu.core"
 local test = check.test
 
 local START = require "fixtures".READY .. [[
@@ -17,14 +16,15 @@ local START = require "fixtures".READY .. [[
   end
 ]]
 
--- Runs the script until it calls ready(), sends it SIGQUIT half a second later, and waits for its end. Each line of the
--- report begins with "mgpulua:". RETURNS the output; its last line is the exit status.
-local function asked(text, environment)
+-- Runs the script, after these options, until it calls ready(), sends it SIGQUIT half a second later, and waits for its
+-- end. Each line of the report begins with "mgpulua:". RETURNS the output; its last line is the exit status.
+local function asked(text, environment, options)
   local path, ready = check.path "asked.lua", check.path "ready"
   check.write(path, START .. text)
   os.remove(ready)
-  return (check.run(("%s %s %s %s & p=$!; while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.5; kill -QUIT $p; wait $p; "
-    .. "echo status $?"):format(environment or "", check.program, path, ready, ready)))
+  return (check.run(("%s %s %s %s %s & p=$!; while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.5; "
+    .. "kill -QUIT $p; wait $p; echo status $?"):format(environment or "", check.program, options or "", path, ready,
+    ready)))
 end
 
 local function line_of(output, thread)
@@ -154,18 +154,14 @@ end)
 
 test("ranks say who they are and which rank they wait for, when the launcher gets the signal", function()
   check.slow()
-  check.write(check.path "ranks.lua", START .. [[
+  local output = asked([[
     local model, x, y = model_on(), data_of(8)
     model:fit(x, y, { batch_size = 4, verbose = 0 })
     if mgpu.world().rank == 1 then
       ready()
       core.sleep(1.5)
     end
-    model:fit(x, y, { batch_size = 4, verbose = 0 })]])
-  local ready = check.path "ready"
-  os.remove(ready)
-  local output = check.run(("%s --np 2 %s %s & p=$!; while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.5; kill -QUIT $p; "
-    .. "wait $p; echo status $?"):format(check.program, check.path "ranks.lua", ready, ready))
+    model:fit(x, y, { batch_size = 4, verbose = 0 })]], "", "--np 2")
   check.matches(output, "rank 0 of 2, at SIGQUIT:\n")
   check.matches(output, "rank 1 of 2, at SIGQUIT:\n")
   check.matches(output, "waits for rank 1, for ")
