@@ -27,10 +27,11 @@ static int core_set_layer(lua_State *L) {
 /* span(kind, what, [number]) -> depth: the script is in this from here on, until span_end(depth).
  * kind: "script", "callback", "data", "checkpoint" ... */
 static int core_span(lua_State *L) {
+    const double number = luaL_optnumber(L, 3, 0);
     const int kind = luaL_checkoption(L, 1, NULL, mg_span_kind_names);
     const mg_span s = {.kind = (mg_span_kind)kind,
                        .what = interned(L, 2),
-                       .number = (int64_t)luaL_optnumber(L, 3, 0)};
+                       .number = number >= 0 && number < 0x1p53 ? (int64_t)number : 0};
     lua_pushinteger(L, mg_activity_enter(&s));
     return 1;
 }
@@ -52,7 +53,7 @@ static int core_profile_begin(lua_State *L) {
     enum { MOST = 1 << 19 };
     const double most = luaL_optnumber(L, 1, MOST);
     size_t room = 16;
-    while (room < (size_t)most && room < MOST) room *= 2;
+    while ((double)room < most && room < MOST) room *= 2;
     bind_check(L, mg_profile_begin(room));
     return 0;
 }

@@ -164,6 +164,8 @@ static void record(mg_activity_record *r, int depth) {
 void mg_activity_leave(int depth) {
     mg_activity_record *r = get_own();
     const bool on = atomic_load_explicit(&mg_profile_on, memory_order_acquire) && r != &spare;
+    if (depth < 0) depth = 0;
+    if (depth >= LOAD(r->depth)) return; /* it was ended with a span around it */
     for (int d = LOAD(r->depth) - 1; d >= depth; d--) {
         if (d >= MG_MOST_SPANS) continue;
         if (on) record(r, d);

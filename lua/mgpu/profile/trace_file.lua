@@ -10,6 +10,8 @@ Writer.__index = Writer
 
 local M = {}
 
+local HEAD = '{"displayTimeUnit":"ms","traceEvents":[\n'
+
 -- A string in JSON, each distinct one made once.
 local function quoted(self, text)
   local known = self.texts[text]
@@ -21,7 +23,15 @@ local function quoted(self, text)
   return known
 end
 
-local function put(self, format, ...) self.lines[#self.lines + 1] = format:format(...) end
+local CHUNK = 1000 -- lines that are put together: LuaJIT's memory would not hold a whole large file twice
+
+local function put(self, format, ...)
+  local lines = self.lines
+  lines[#lines + 1] = format:format(...)
+  if #lines < CHUNK then return end
+  self.chunks[#self.chunks + 1] = table.concat(lines, ",\n")
+  self.lines, self.chunks[#self.chunks + 1] = {}, ",\n"
+end
 
 local function name_of(self, what, tid, name)
   put(self, '{"name":"%s","ph":"M","pid":%d,"tid":%d,"args":{"name":%s}}', what, self.rank, tid, quoted(self, name))
@@ -30,7 +40,7 @@ end
 --- new(rank, size, began) -> a writer without events. began: the time of day at which the profile began, in
 --- microseconds since midnight.
 function M.new(rank, size, began)
-  local self = setmetatable({ rank = rank, began = began, lines = {}, texts = {}, named = {}, of_name = {} }, Writer)
+  local self = setmetatable({ rank = rank, began = began, chunks = { HEAD }, lines = {}, texts = {}, named = {}, of_name = {} }, Writer)
   name_of(self, "process_name", 0, size > 1 and ("rank %d of %d"):format(rank, size) or "mgpulua")
   return self
 end
@@ -64,9 +74,13 @@ function Writer:add(track, e)
     arguments(self, e))
 end
 
---- text() -> the file.
+--- text() -> the file, as an array of strings.
 function Writer:text()
-  return '{"displayTimeUnit":"ms","traceEvents":[\n' .. table.concat(self.lines, ",\n") .. "\n]}\n"
+  local chunks = self.chunks
+  if #self.lines == 0 then chunks[#chunks] = nil end -- the last comma
+  chunks[#chunks + 1], self.lines = table.concat(self.lines, ",\n"), {}
+  chunks[#chunks + 1] = "\n]}\n"
+  return chunks
 end
 
 --- path_of(path, rank, size) -> the file of a rank: of several, "trace.json" becomes "trace.0.json".
