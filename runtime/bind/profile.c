@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/context.h"
 #include "core/profile.h"
+#include "device/device.h"
 #include <string.h>
 
 /* The text at index, interned for as long as the Lua state lives; NULL for nil. */
@@ -55,6 +56,16 @@ static int core_profile_begin(lua_State *L) {
     size_t room = 16;
     while ((double)room < most && room < MOST) room *= 2;
     bind_check(L, mg_profile_begin(room));
+    return 0;
+}
+
+/* profile_settle(): waits for the devices that work on their own, so that their work is in the
+ * profile. A device that fails says so at its next use. */
+static int core_profile_settle(lua_State *L) {
+    (void)L;
+    for (mg_device *d = mg_device_first(); d; d = d->next)
+        if (d->api->readback_wait && !mg_device_is_lost(d) && d->api->sync(d) != MG_OK)
+            mg_error_clear();
     return 0;
 }
 
@@ -140,14 +151,10 @@ static int core_profile_each(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_profile[] = {{"set_layer", core_set_layer},
-                                    {"span", core_span},
-                                    {"span_end", core_span_end},
-                                    {"span_depth", core_span_depth},
-                                    {"profile_begin", core_profile_begin},
-                                    {"profile_end", core_profile_end},
-                                    {"profile_is_on", core_profile_is_on},
-                                    {"profile_drop", core_profile_drop},
-                                    {"profile_tracks", core_profile_tracks},
-                                    {"profile_each", core_profile_each},
-                                    {NULL, NULL}};
+const luaL_Reg mg_bind_profile[] = {
+    {"set_layer", core_set_layer},         {"span", core_span},
+    {"span_end", core_span_end},           {"span_depth", core_span_depth},
+    {"profile_begin", core_profile_begin}, {"profile_settle", core_profile_settle},
+    {"profile_end", core_profile_end},     {"profile_is_on", core_profile_is_on},
+    {"profile_drop", core_profile_drop},   {"profile_tracks", core_profile_tracks},
+    {"profile_each", core_profile_each},   {NULL, NULL}};

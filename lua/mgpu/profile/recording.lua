@@ -28,6 +28,7 @@ end
 
 --- recording:finish([path]) -> the report, with the field `path` if it was written to a file.
 function Recording:finish(path)
+  core.profile_settle()
   core.span_end(self.depth)
   local _, _, began = core.profile_end()
   local world = core.world()
