@@ -154,6 +154,12 @@ test("each device of a step is a thread of the trace, with its collectives", fun
   end
   check.truthy(report.parts["waiting for devices"] > 0, "the script waits for devices")
   check.equal(row_of(report, "conv", "conv2d").calls, 4)
+  local exchanged, waited = 0, 0 -- rows of collectives have the waits in them
+  for _, row in ipairs(report.rows) do exchanged = exchanged + (row.collective and row.seconds or 0) end
+  for _, name in ipairs { "ref:0", "ref:1" } do
+    for _, e in ipairs(threads[name]) do waited = waited + (e.cat == "wait" and e.dur * 1e-6 or 0) end
+  end
+  check.truthy(exchanged >= waited - 1e-6, "waits for other devices belong to collectives")
   table.sort(report.devices)
   check.equal({ unpack(report.devices) }, { "ref:0", "ref:1" })
 end)

@@ -24,7 +24,7 @@ function M.new(root)
   local parts, calls = {}, {}
   for _, name in ipairs(PARTS) do parts[name], calls[name] = 0, 0 end
   return setmetatable({ root = root, parts = parts, calls = calls, by_key = {}, rows = {},
-    callbacks = {}, functions = {}, devices = {}, data_threads = 0, wall = 0 }, Summary)
+    callbacks = {}, functions = {}, devices = {}, has_device = {}, data_threads = 0, wall = 0 }, Summary)
 end
 
 -- ---- rows ---------------------------------------------------------------------------------------
@@ -49,8 +49,8 @@ local function count_launch(self, e, seconds)
   if e.device and not row.seen[e.device] then
     row.seen[e.device], row.first, row.first_calls = true, row.first + seconds, row.first_calls + 1
   end
-  if e.device and not self.devices[e.device] then
-    self.devices[e.device], self.devices[#self.devices + 1] = true, e.device
+  if e.device and not self.has_device[e.device] then
+    self.has_device[e.device], self.devices[#self.devices + 1] = true, e.device
   end
 end
 
@@ -67,7 +67,7 @@ end
 
 local function finish(self, e)
   local own = (e.stop - e.start - e.inside) * 1e-6
-  if e.kind == "launch" or e.kind == "collective" then count_launch(self, e, own) end
+  if e.kind == "launch" or e.kind == "collective" then count_launch(self, e, own + e.waited * 1e-6) end
   if e.counts then count_own(self, e, own) end
 end
 
@@ -88,9 +88,12 @@ function Summary:add(e)
   local stack = self.stack
   pop(self, e.depth)
   local outer = stack[#stack]
-  e.inside = 0
+  e.inside, e.waited = 0, 0 -- waited: of a collective, for the other devices
   e.counts = outer and outer.counts or e.kind == "script" and e.what == self.root
-  if outer then outer.inside = outer.inside + e.stop - e.start end
+  if outer then
+    outer.inside = outer.inside + e.stop - e.start
+    if e.kind == "wait" and outer.kind == "collective" then outer.waited = outer.waited + e.stop - e.start end
+  end
   if e.counts and not outer then self.wall = self.wall + (e.stop - e.start) * 1e-6 end
   if e.counts and outer and e.kind == "script" and e.what == "batch" then self.batches = (self.batches or 0) + 1 end
   if e.kind == "step" and e.what == "step" and e.counts then self.steps = (self.steps or 0) + 1 end

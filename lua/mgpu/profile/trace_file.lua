@@ -40,7 +40,8 @@ end
 --- new(rank, size, began) -> a writer without events. began: the time of day at which the profile began, in
 --- microseconds since midnight.
 function M.new(rank, size, began)
-  local self = setmetatable({ rank = rank, began = began, chunks = { HEAD }, lines = {}, texts = {}, named = {}, of_name = {} }, Writer)
+  local self = setmetatable({ rank = rank, began = began, chunks = { HEAD }, lines = {}, texts = {}, named = {},
+    of_name = {} }, Writer)
   name_of(self, "process_name", 0, size > 1 and ("rank %d of %d"):format(rank, size) or "mgpulua")
   return self
 end
