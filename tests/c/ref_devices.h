@@ -15,11 +15,20 @@ static inline void open_ref_devices(mg_device **devices, int n) {
     }
 }
 
-/* A group's teardown: closes all devices; fails (not 0) if a block of memory is left. */
+/* The same for ref:0, which becomes the default device. A group's setup returns whether it failed.
+ */
+static inline int open_default_ref(mg_device **device) {
+    open_ref_devices(device, 1);
+    if (*device) mg_device_set_default(*device);
+    return *device == NULL;
+}
+
+/* A group's teardown: closes all devices; fails (not 0) if a block of memory or a tensor is left.
+ */
 static inline int close_devices(void **state) {
     (void)state;
     mg_devices_close();
-    return mg_alloc_get_stats().live_blocks != 0;
+    return mg_alloc_get_stats().live_blocks != 0 || mg_tensor_live_count() != 0;
 }
 
 #endif

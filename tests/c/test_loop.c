@@ -12,8 +12,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "ref_devices.h"
 
 static mg_device *ref;
+
+static int open_ref(void **state) {
+    (void)state;
+    return open_default_ref(&ref);
+}
 
 /* A float64 tensor {rows, columns} of 1, 2, 3, ... Owned. */
 static mg_tensor *matrix(int rows, int columns) {
@@ -121,25 +127,11 @@ static void parts_of_a_split_are_read_in_any_order(void **state) {
     mg_tensor_release(x);
 }
 
-static int open_ref(void **state) {
-    (void)state;
-    ref = mg_device_find("ref:0");
-    if (ref) mg_device_set_default(ref);
-    return ref ? 0 : -1;
-}
-
-/* Teardown: fails if a block of memory or a tensor is left. */
-static int close_all(void **state) {
-    (void)state;
-    mg_devices_close();
-    return mg_alloc_get_stats().live_blocks == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_scan_survives_every_failing_allocation),
         cmocka_unit_test(results_are_computed_each_for_itself_or_together),
         cmocka_unit_test(parts_of_a_split_are_read_in_any_order),
     };
-    return cmocka_run_group_tests(tests, open_ref, close_all);
+    return cmocka_run_group_tests(tests, open_ref, close_devices);
 }

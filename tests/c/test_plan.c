@@ -11,9 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "ref_devices.h"
 
-/* The device ref:0. */
 static mg_device *ref;
+
+static int open_ref(void **state) {
+    (void)state;
+    return open_default_ref(&ref);
+}
 
 /* A float64 vector of n numbers. Owned. */
 static mg_tensor *values(int n, const double *v) {
@@ -294,21 +299,6 @@ static void an_interrupt_stops_the_making_of_a_plan(void **state) {
     mg_variable_release(v);
 }
 
-/* Setup: makes ref:0 the default device. */
-static int open_ref(void **state) {
-    (void)state;
-    ref = mg_device_find("ref:0");
-    if (ref) mg_device_set_default(ref);
-    return ref ? 0 : -1;
-}
-
-/* Teardown: fails if a block of memory or a tensor is left. */
-static int close_all(void **state) {
-    (void)state;
-    mg_devices_close();
-    return mg_alloc_get_stats().live_blocks == 0 && mg_tensor_live_count() == 0 ? 0 : -1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_expression_is_computed_when_it_is_read),
@@ -323,5 +313,5 @@ int main(void) {
         cmocka_unit_test(a_traced_tensor_is_refused_after_the_trace),
         cmocka_unit_test(elementwise_ops_fuse_unless_a_path_leaves_the_group),
     };
-    return cmocka_run_group_tests(tests, open_ref, close_all);
+    return cmocka_run_group_tests(tests, open_ref, close_devices);
 }
