@@ -95,25 +95,33 @@ static mg_status take_text(onnx_reader *r, int64_t end, char **text, size_t *n) 
     return *text ? MG_OK : mg_error_code();
 }
 
-/* A StringStringEntryProto of external_data: what it says about place and length. */
-static mg_status read_external(onnx_reader *r, tensor *t, int64_t end) {
-    char *key = NULL, *value = NULL;
-    mg_status status = MG_OK;
-    while (status == MG_OK && r->at < end) {
+/* Replaces *text by a text without zero bytes. */
+static mg_status take_plain_text(onnx_reader *r, const tensor *t, int64_t end, char **text) {
+    size_t n;
+    MG_TRY(take_text(r, end, text, &n));
+    return strlen(*text) == n ? MG_OK : fail_tensor(r, t, "its place has a zero byte");
+}
+
+/* A StringStringEntryProto: owned texts, NULL where one is missing, also on failure. */
+static mg_status read_pair(onnx_reader *r, const tensor *t, int64_t end, char **key, char **value) {
+    *key = *value = NULL;
+    while (r->at < end) {
         uint64_t number;
         int wire;
         int64_t field_end;
-        size_t n;
-        status = onnx_read_key(r, end, &number, &wire, &field_end);
-        if (status != MG_OK) break;
-        if (wire == ONNX_BYTES && (number == 1 || number == 2))
-            status = take_text(r, field_end, number == 1 ? &key : &value, &n);
+        MG_TRY(onnx_read_key(r, end, &number, &wire, &field_end));
+        if (wire == ONNX_BYTES && number <= 2)
+            MG_TRY(take_plain_text(r, t, field_end, number == 1 ? key : value));
         else
-            status = onnx_skip(r, wire, field_end);
-        if (status == MG_OK && wire == ONNX_BYTES && number <= 2 &&
-            strlen(number == 1 ? key : value) != n)
-            status = fail_tensor(r, t, "its place has a zero byte");
+            MG_TRY(onnx_skip(r, wire, field_end));
     }
+    return MG_OK;
+}
+
+/* An entry of external_data: what it says about place and length. */
+static mg_status read_external(onnx_reader *r, tensor *t, int64_t end) {
+    char *key, *value;
+    const mg_status status = read_pair(r, t, end, &key, &value);
     char **place = !key || !value                 ? NULL
                    : strcmp(key, "location") == 0 ? &t->path
                    : strcmp(key, "offset") == 0   ? &t->offset

@@ -159,14 +159,19 @@ def export_torch():
 def export_sklearn():
     from skl2onnx import to_onnx
     from sklearn.datasets import load_iris
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+    from sklearn.tree import DecisionTreeRegressor
 
     x, classes = load_iris(return_X_y=True)
     x, two, y = x.astype(np.float32), (classes == 1).astype(int), x[:, :1] - x[:, 2:3]
     models = {
+        "forest": RandomForestClassifier(4, max_depth=4, random_state=0).fit(x, classes),
+        "boosted_two": GradientBoostingClassifier(n_estimators=5, random_state=0).fit(x, two),
+        "tree": DecisionTreeRegressor(max_depth=4, random_state=0).fit(x, np.concatenate([y, 2 * y], 1)),
         "linear": LinearRegression().fit(x, y[:, 0]),
         "ridge": Ridge().fit(x, np.concatenate([y, 2 * y], 1)),
         "logistic": LogisticRegression().fit(x, classes),

@@ -170,6 +170,53 @@ refused("LinearClassifier", with({ coefficients = floats(1, 2), classlabels_stri
 wrong("LinearClassifier", with({ coefficients = floats(1, 2) }, ml), { 2, 2 }, "classlabels_ints are missing")
 wrong("LinearClassifier", with({ coefficients = floats(1, 2), intercepts = floats(1),
   classlabels_ints = ints(1, 2, 3) }, ml), { 2, 2 }, "3 labels for 1 rows of coefficients")
+-- A tree of three nodes; changes: other attributes.
+local function tree(changes)
+  local given = { nodes_treeids = ints(0, 0, 0), nodes_nodeids = ints(0, 1, 2), nodes_featureids = ints(0, 0, 0),
+    nodes_values = floats(0.5, 0, 0), nodes_modes = { "texts", { "BRANCH_LEQ", "LEAF", "LEAF" } },
+    nodes_truenodeids = ints(1, 0, 0), nodes_falsenodeids = ints(2, 0, 0), target_treeids = ints(0, 0),
+    target_nodeids = ints(1, 2), target_ids = ints(0, 0), target_weights = floats(1, 2) }
+  for name, value in pairs(changes) do given[name] = value end
+  return with(given, ml)
+end
+local function texts(...) return { "texts", { ... } } end
+local FOREST = "TreeEnsembleRegressor"
+wrong(FOREST, tree { nodes_values = floats(1) }, { 2, 2 }, "nodes_values has 1 entries for 3 nodes")
+wrong(FOREST, tree { nodes_nodeids = ints(0, 1, 1) }, { 2, 2 }, "the node 1 of tree 0 is there twice")
+refused(FOREST, tree { nodes_modes = texts("BRANCH_ODD", "LEAF", "LEAF") }, { 2, 2 }, 'the mode "BRANCH_ODD"')
+wrong(FOREST, tree { nodes_truenodeids = ints(7, 0, 0) }, { 2, 2 }, "a node leads to node 7, which its tree lacks")
+wrong(FOREST, tree { nodes_truenodeids = ints(2, 0, 0) }, { 2, 2 }, "two nodes lead to node 2")
+wrong(FOREST, tree { nodes_featureids = ints(2, 0, 0) }, { 2, 2 }, "a node asks for column 2 of 2")
+wrong(FOREST, tree { target_ids = ints(0) }, { 2, 2 }, "target_weights has another length")
+wrong(FOREST, tree { target_ids = ints(0, 1) }, { 2, 2 }, "target_weights has an entry for no leaf or target")
+wrong(FOREST, tree { base_values = floats(1, 2) }, { 2, 2 }, "2 base_values")
+wrong(FOREST, tree {}, { 2, 2, 2 }, "an input of 3 axes, expected rows and columns")
+refused(FOREST, tree { n_targets = int(2 ^ 40) }, { 2, 2 }, "1099511627776 results of 3 nodes")
+refused(FOREST, tree { aggregate_function = text "ODD" }, { 2, 2 }, 'aggregate_function = "ODD"')
+wrong(FOREST, tree { nodes_treeids = ints(), nodes_nodeids = ints(), nodes_featureids = ints(),
+  nodes_values = floats(), nodes_modes = texts(), nodes_truenodeids = ints(), nodes_falsenodeids = ints() }, { 2, 2 },
+  "there are no nodes")
+local function classes(changes)
+  local given = tree(changes)
+  for _, name in ipairs { "treeids", "nodeids", "ids", "weights" } do
+    given.attributes["class_" .. name], given.attributes["target_" .. name] = given.attributes["target_" .. name], nil
+  end
+  return given
+end
+refused("TreeEnsembleClassifier", classes { classlabels_strings = texts "a" }, { 2, 2 }, "texts are no tensors")
+wrong("TreeEnsembleClassifier", classes {}, { 2, 2 }, "classlabels_int64s are missing")
+case("TreeEnsembleRegressor: too deep", function()
+  local n, given = 600, { {}, {}, {}, {}, {}, {}, {} }
+  for i = 0, 2 * n do -- inner nodes 0, 2, 4 ...; each has a leaf and the next one
+    local leaf = i % 2 == 1 or i == 2 * n
+    for k, value in ipairs { 0, i, 0, 0, leaf and "LEAF" or "BRANCH_LEQ", leaf and 0 or i + 1, leaf and 0 or i + 2 } do
+      given[k][i + 1] = value
+    end
+  end
+  node(FOREST, tree { nodes_treeids = { "ints", given[1] }, nodes_nodeids = { "ints", given[2] },
+    nodes_featureids = { "ints", given[3] }, nodes_values = { "floats", given[4] }, nodes_modes = { "texts", given[5] },
+    nodes_truenodeids = { "ints", given[6] }, nodes_falsenodeids = { "ints", given[7] } }, { 2, 2 })
+end, "a tree of more than 512 levels", "unsupported")
 wrong("Gemm", nil, { 2, 2, 2 }, zeros(2, 2), "the factors must be matrices")
 
 -- ---- movement -----------------------------------------------------------------------------------

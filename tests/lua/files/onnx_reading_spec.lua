@@ -19,8 +19,8 @@ for _, program in ipairs { "attention", "encoder", "images", "mlp", "movement", 
   "keras_attention", "keras_causal", "keras_convolutions", "keras_recurrent", "keras_two" } do
   for _, exporter in ipairs { "old", "new" } do names[#names + 1] = program .. "_" .. exporter end
 end
-for _, name in ipairs { "linear", "logistic", "logistic_two", "mlp_regressor", "mlp_two", "normalized", "ridge",
-  "scaled" } do
+for _, name in ipairs { "boosted_two", "forest", "linear", "logistic", "logistic_two", "mlp_regressor", "mlp_two",
+  "normalized", "ridge", "scaled", "tree" } do
   names[#names + 1] = "sklearn_" .. name
 end
 
@@ -130,6 +130,21 @@ test("the statistics of batch normalization are not trained", function()
   source:save(check.path "norm.onnx")
   local model = mgpu.load_model(check.path "norm.onnx", { trainable = true })
   check.equal({ #model.variables, #model.trainable_variables }, { 6, 4 })
+end)
+
+test("a weight that is not finite is named, a mask with infinities is not trained", function()
+  local path = onnx_files.write(check.path "odd.onnx", function(g)
+    local x = g:add_input("x", { -1, 2 }, "float32").plain
+    local masked = g:op("Add", { x, g:tensor("mask", mgpu.tensor { 0, -math.huge }) })
+    local y = g:op("MatMul", { g:op("Relu", { masked }), g:tensor("kernel", mgpu.tensor { { 1, 0 / 0 }, { 1, 1 } }) })
+    g:add_output("y", g.value(y, { -1, 2 }, "float32"))
+  end)
+  check.write(check.path "script.lua", ("local mgpu = require 'mgpu'\n"
+    .. "local m = mgpu.load_model(%q, { trainable = true })\n"
+    .. "print(#m.variables, #m.trainable_variables)"):format(path))
+  local out = check.run(check.program .. " " .. check.path "script.lua" .. " 2>&1")
+  check.matches(out, 'odd.onnx: warning: NaN or infinite numbers in "kernel"\n')
+  check.matches(out, "2\t1\n")
 end)
 
 test("trainable = false freezes a model of any file", function()

@@ -198,12 +198,14 @@ local function read_on_host(file)
   return unpack(results, 2)
 end
 
--- Says which weights have a NaN or an infinity; constants may well have one.
-local function warn_nonfinite(path, graph, tensors, entries)
+-- Says which weights of layers have a NaN or an infinity. Other tensors with one are masks, and not trained.
+local function check_finite(path, graph, tensors, entries)
   local bad, names = {}, {}
   for _, entry in ipairs(entries) do bad[entry] = true end
   for _, weight in ipairs(graph.weights) do
-    if bad[tensors[weight.name].entry] then names[#names + 1] = weight.name end
+    local tensor = tensors[weight.name]
+    if bad[tensor.entry] and tensor.in_layer then names[#names + 1] = weight.name end
+    if bad[tensor.entry] and not tensor.in_layer then weight.trainable = false end
   end
   matching.warn_nonfinite(path, names)
 end
@@ -215,7 +217,7 @@ function M.load_model(path)
   model_config.guarded(path, check.check, graph, true)
   local read, nonfinite = read_on_host(file)
   file:close()
-  warn_nonfinite(path, graph, tensors, nonfinite)
+  check_finite(path, graph, tensors, nonfinite)
   local model = blank_weights.with_room(count_numbers(graph), path, function()
     return model_config.guarded(path, make_model, path, graph, tensors, read)
   end)

@@ -189,6 +189,11 @@ local function uses_of(graph)
   return uses, maker
 end
 
+local function is_in_layer(uses)
+  for _, use in ipairs(uses) do if LAYERS[use[1].op] then return true end end
+  return false
+end
+
 local function is_weight(tensor, uses, maker)
   local count = 1
   for _, size in ipairs(tensor.shape) do count = count * size end
@@ -230,7 +235,7 @@ local function sort_tensors(file, graph, needed)
   for _, name in ipairs(file.names) do
     local tensor, own = file.tensors[name], uses[name] or {}
     if is_weight(tensor, own, maker) then
-      tensor.kernel = is_kernel(tensor, own)
+      tensor.kernel, tensor.in_layer = is_kernel(tensor, own), is_in_layer(own)
       local weight = { name = name, dtype = tensor.dtype, kernel = tensor.kernel or nil,
         shape = tensor.kernel and kernel_shape(tensor.shape) or tensor.shape }
       if is_statistic(own) then weight.trainable = false end
@@ -285,7 +290,7 @@ local function read_opsets(model, out)
 end
 
 --- graph(path, model, entries) -> the graph, and the tensors of the file by name: {entry = of the file, or values =,
---- dtype =, shape =, kernel = whether to bring it into our order}.
+--- dtype =, shape =, kernel = whether to bring it into our order, in_layer = whether a layer reads it}.
 -- ARGS model: the decoded note "model"; entries: of the open file, its tensors().
 function M.graph(path, model, entries)
   local file = new_file(path, entries)

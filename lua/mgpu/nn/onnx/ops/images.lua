@@ -15,9 +15,8 @@ local function fail(message, ...) core.fail("data", message:format(...)) end
 -- ---- where an element of the result lies --------------------------------------------------------
 
 -- (i, from, to, back, roi) -> the position on the source's axis; back(u) = u / scale, exact where that is a whole
--- number.
--- align_corners is the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which need not be
--- whole.
+-- number. align_corners is the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which
+-- need not be whole.
 local COORDINATES = {
   half_pixel = function(i, _, _, back) return back(i + 0.5) - 0.5 end,
   pytorch_half_pixel = function(i, _, to, back) return to > 1 and back(i + 0.5) - 0.5 or 0 end,

@@ -11,7 +11,7 @@
 local M = {}
 
 local DOMAINS = { [""] = { "elementwise", "reductions", "movement", "picking", "windows", "normalizations", "matrices",
-  "recurrent", "images", "attention" }, ["ai.onnx.ml"] = { "learners" } }
+  "recurrent", "images", "attention" }, ["ai.onnx.ml"] = { "learners", "trees" } }
 
 -- The value that a default stands for.
 local function default_of(kind, text)

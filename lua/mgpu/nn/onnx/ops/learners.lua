@@ -1,6 +1,7 @@
 --- Ops of the domain ai.onnx.ml: what converters of scikit-learn write for scalers and linear models; see init.lua.
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
+local transformed = require "mgpu.nn.onnx.post_transform"
 local values = require "mgpu.nn.onnx.values"
 
 local ops, plain = core.ops, values.plain
@@ -66,18 +67,6 @@ local function scores(t, coefficients, intercepts, targets)
   if not intercepts or #intercepts == 0 then return y end
   if #intercepts ~= targets then fail("%d intercepts for %d results", #intercepts, targets) end
   return y + row(intercepts, t)
-end
-
-local function transformed(name, t)
-  if name == "NONE" then return t end
-  if name == "LOGISTIC" then return ops.sigmoid(t) end
-  if name == "SOFTMAX" then return ops.softmax(t, { axis = -1 }) end
-  if name == "SOFTMAX_ZERO" then -- scores of 0 stay 0
-    local kept = ops.ne(t, 0)
-    local e = ops.where(kept, ops.exp(t - ops.max(t, { axis = -1, keepdims = true })), 0)
-    return e / ops.sum(e, { axis = -1, keepdims = true })
-  end
-  core.fail("unsupported", ("post_transform = %q"):format(name))
 end
 
 M.LinearRegressor = { '1 | coefficients:floats intercepts:floats? post_transform:text="NONE" targets:int=1',
