@@ -55,6 +55,17 @@ const char *mg_reason_limits(int error) {
     return text;
 }
 
+uint64_t mg_memory_limit(void) {
+    static const __rlimit_resource_t limits[] = {RLIMIT_AS, RLIMIT_DATA};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct rlimit r;
+        if (getrlimit(limits[i], &r) != 0 || r.rlim_cur == RLIM_INFINITY) continue;
+        if (r.rlim_cur < least) least = r.rlim_cur;
+    }
+    return least;
+}
+
 static _Thread_local sigset_t unheld; /* the mask before mg_file_limit_hold */
 
 static void only_file_limit(sigset_t *set) {

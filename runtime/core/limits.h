@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The text of an errno, followed by the limits that are set and may be its cause: "File too large
@@ -13,6 +14,9 @@
 const char *mg_reason(int error);
 /* Only the part in parentheses, with a space before it; "" if no such limit is set. */
 const char *mg_reason_limits(int error);
+
+/* The bytes of memory that the process may have (ulimit -v, -d); UINT64_MAX: no limit is set. */
+uint64_t mg_memory_limit(void);
 
 /* While SIGXFSZ is held, a call that would exceed the limit on file sizes fails with EFBIG; without
  * that, the signal ends the process. Its disposition, which belongs to the host program, is not

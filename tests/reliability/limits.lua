@@ -37,7 +37,7 @@ local SCRIPT = [[
     local x, y = mgpu.rand { 48, 12, 12, 3 }, mgpu.rand { 48, 4 }
     local model, three
     step("train", function()
-      model = make {}
+      model = make()
       model:fit(x, y, { batch_size = 16, verbose = 0 })
     end)
     step("devices", function()

@@ -8,6 +8,7 @@
 #include "device/cpu/onednn/onednn.h"
 #include "core/alloc.h"
 #include "core/limits.h"
+#include "core/limits.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,9 +65,13 @@ static void limit_vectors(void) {
         if (strcmp(mg_simd_used->name, limits[i].set) == 0) dnnl_set_max_cpu_isa(limits[i].isa);
 }
 
+/* The library ends the process where it can make no memory for code, or throws in a thread where
+ * nobody catches. mg_dnnl_room is no help if several devices begin at once, so the library is not
+ * used at all under a tight limit. */
 static bool is_refused(void) {
+    const uint64_t tight = (uint64_t)1 << 30; /* bytes */
     const char *use = getenv("MGPU_ONEDNN");
-    return use && strcmp(use, "no") == 0;
+    return (use && strcmp(use, "no") == 0) || mg_memory_limit() < tight;
 }
 
 bool mg_dnnl_is_avx2(void) {
