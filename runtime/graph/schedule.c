@@ -289,6 +289,40 @@ static mg_status split_phases(scheduler *s) {
     return MG_OK;
 }
 
+/* ---- checks ---- */
+
+/* Whether a unit of the compute phase is an all_finite that only the commit phase reads, of values
+ * that live on until then: the commit phase reads them, too, or they are inputs or results of the
+ * plan. */
+static bool is_late_check(const scheduler *s, int u) {
+    if (group_of(s, u) || !mg_is_op(&s->ir->nodes[u], "all_finite")) return false;
+    for (int e = 0; e < s->units[u].n_edges; e++)
+        if (!s->units[s->edges[s->units[u].edge + e]].commit) return false;
+    for (int i = 0; i < input_count(s, u); i++) {
+        const int node = input_node(s, u, i), p = unit_of(s, node);
+        bool lives_on = p < 0 || s->is_early[node];
+        for (int e = 0; p >= 0 && e < s->units[p].n_edges; e++)
+            lives_on |= s->units[s->edges[s->units[p].edge + e]].commit;
+        if (!lives_on) return false;
+    }
+    return true;
+}
+
+/* Moves the checks of gradients to the end of the compute phase, where a device can run them as one
+ * launch. The gradients stay in memory for the commit phase anyway. */
+static mg_status move_checks(scheduler *s) {
+    mg_schedule *o = s->order;
+    int *late = mg_ir_alloc(s->ir, (size_t)o->n_compute * sizeof *late), n_late = 0, n = 0;
+    if (!late) return MG_OOM;
+    for (int i = 0; i < o->n_compute; i++)
+        if (is_late_check(s, o->units[i]))
+            late[n_late++] = o->units[i];
+        else
+            o->units[n++] = o->units[i];
+    memcpy(o->units + n, late, (size_t)n_late * sizeof *late);
+    return MG_OK;
+}
+
 /* ---- buckets ---- */
 
 /* Moves the reductions of a bucket to the place of the last one. Buckets do not overlap, so only
@@ -472,6 +506,7 @@ mg_status mg_schedule_order(mg_ir *ir, const mg_groups *groups, mg_schedule *ord
     MG_TRY(build_edges(&s));
     MG_TRY(list_schedule(&s, ready));
     MG_TRY(split_phases(&s));
+    MG_TRY(move_checks(&s));
     MG_TRY(sort_by_depth(&s));
     for (int i = 0; i < order->n; i++) order->batch_count[i] = 1;
     close_buckets(&s);

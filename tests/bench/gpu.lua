@@ -93,12 +93,31 @@ local function start_compiling(seconds)
   end
 end
 
--- What the compiling processes have not done yet they leave out from now on.
+local function is_ready(precision)
+  return not race.is_served(server(precision))
+    or select(2, race.shell(("grep -q ^ready %s.err"):format(server(precision)))) == 0
+end
+
+local function all_are_ready()
+  local all = true
+  for _, precision in ipairs(PRECISIONS) do all = all and is_ready(precision) end
+  return all
+end
+
+-- What the compiling processes have not done yet they leave out from now on. One that does not stop is ended.
 local function stop_compiling()
+  for second = 1, 15 do
+    if all_are_ready() then break end
+    for _, precision in ipairs(PRECISIONS) do
+      if not is_ready(precision) then
+        race.shell(("kill -%s $(cat %s.pid)"):format(second == 15 and "9" or "USR1", server(precision)))
+      end
+    end
+    os.execute "sleep 1"
+  end
   for _, precision in ipairs(PRECISIONS) do
-    if race.is_served(server(precision)) then race.shell(("kill -USR1 $(cat %s.pid)"):format(server(precision))) end
     print(("compiled for %s: %s"):format(precision,
-      race.shell(("grep -s ^prepared %s.err | cut -c 10- | tr '\n' ';'"):format(server(precision)))))
+      (race.shell(("grep -s ^prepared %s.err | cut -c 10- | tr '\n' ';'"):format(server(precision))))))
   end
 end
 
@@ -130,16 +149,7 @@ local function prepare()
       end
     end
     start_compiling(all)
-    while left() > 0.45 * all do
-      os.execute "sleep 1"
-      local done = true
-      for _, precision in ipairs(PRECISIONS) do
-        local _, status = race.shell(("! kill -0 $(cat %s.pid) || grep -q ^ready %s.err"):format(server(precision),
-          server(precision)))
-        done = done and status == 0
-      end
-      if done then break end
-    end
+    while left() > 0.45 * all and not all_are_ready() do os.execute "sleep 1" end
   end
   stop_compiling()
   race.serve(server "eager", torch(all))

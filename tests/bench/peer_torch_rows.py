@@ -10,8 +10,8 @@ It answers, besides the requests of peer_protocol.py:
 MODE: eager; graph (the whole step recorded by hand in one CUDA graph); compiled (the network by
 torch.compile in the mode max-autotune, which records CUDA graphs). Steps are channels-last, with
 cudnn.benchmark and the precisions of peer_torch.py. Only the compiled steps of --prepare can be
-used: they are made before the first answer, in that order, until the signal SIGUSR1 tells to stop;
-those that are missing then answer an error. The process ends after --seconds in any case.
+used: they are made before the first answer, in that order, until the signal SIGUSR1 tells to stop
+(again, if it goes on); those that are missing then answer an error. The process ends after --seconds in any case.
 """
 
 import argparse
@@ -29,9 +29,7 @@ import peer_torch  # noqa: E402
 
 
 class Enough(Exception):
-    """Ends a compilation; compilers wrap it into exceptions of theirs."""
-
-    asked = False
+    """Ends a compilation. Compilers wrap it into exceptions of theirs, or drop it."""
 
 
 def make(device, net, batch, precision, mode):
@@ -44,24 +42,35 @@ def make(device, net, batch, precision, mode):
     return step
 
 
+def compile_all(device, steps, asked):
+    """Puts the compiled steps, or the reason why there is none, into `steps`."""
+    for row in steps:
+        if asked:
+            return
+        try:
+            steps[row] = make(device, *row, "compiled")
+            print("prepared", *row, file=sys.stderr, flush=True)
+        except Exception as problem:  # the others may compile
+            if not asked:
+                steps[row] = f"{type(problem).__name__}: {problem}".split("\n", maxsplit=1)[0]
+
+
 def prepare(device, rows):
     """The compiled steps by row, or the reason why there is none."""
     steps = {tuple(row.split(":")): "it was not compiled in time" for row in rows}
+    asked, ends = [], []
 
     def enough(*_):
-        Enough.asked = True
-        raise Enough
+        asked.append(True)
+        if not ends:
+            raise Enough
 
     signal.signal(signal.SIGUSR1, enough)
-    for row in steps:
-        try:
-            if not Enough.asked:
-                steps[row] = make(device, *row, "compiled")
-                print("prepared", *row, file=sys.stderr, flush=True)
-        except Exception as problem:  # the others may compile
-            if not Enough.asked:
-                steps[row] = f"{type(problem).__name__}: {problem}".split("\n", maxsplit=1)[0]
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        compile_all(device, steps, asked)
+    except Enough:
+        pass
+    ends.append(True)
     print("ready", file=sys.stderr, flush=True)
     return steps
 

@@ -236,3 +236,74 @@ test("all_finite finds one infinite or NaN element among many tensors", function
   check.equal(finite(ops.where(at, last / 0, last)), false)
   check.equal(finite(ops.where(at, last / 0 - last / 0, last)), false)
 end)
+
+-- Steps of a variable for each shape, whose gradients are checked; a gradient is the row of x for it.
+local function step_of(shapes, dtypes)
+  local variables = {}
+  for i, shape in ipairs(shapes) do variables[i] = mgpu.variable(mgpu.zeros(shape, { dtype = dtypes[i] })) end
+  local optimizer = mgpu.optimizers.SGD { 1 }
+  return mgpu.jit(function(...)
+    local x = { ... }
+    local _, gradients = mgpu.value_and_grad(function()
+      local sum
+      for i, v in ipairs(variables) do
+        local part = (v:value() * x[i]):sum():to "float32"
+        sum = sum and sum + part or part
+      end
+      return sum
+    end, variables)()
+    optimizer:apply(gradients, variables)
+    return mgpu.zeros {}
+  end), variables
+end
+
+test("checks of gradients in one launch find an infinite or NaN element of each, and tell which", function()
+  local shapes = { { 5 }, { 3, 1000 }, { 1 }, { 8 }, { 40001 }, { 0 }, { 7, 9 } }
+  local dtypes = { "float32", "float16", "float32", "float64", "float32", "float32", "float16" }
+  local step, variables = step_of(shapes, dtypes)
+  local function ones(i, bad, at)
+    local x = tensor(shapes[i], dtypes[i]) * 0 + 1
+    if not bad then return x end
+    local n = x:count()
+    local where = ops.eq(ops.iota { shape = { n }, dtype = "int32" }, at == "first" and 0 or n - 1):reshape(shapes[i])
+    return ops.where(where, (x * 0 + bad), x)
+  end
+  local good = 0
+  for i = 0, #shapes do
+    for _, at in ipairs { "first", "last" } do
+      local list = {}
+      for k = 1, #shapes do list[k] = ones(k, k == i and i ~= 6 and (at == "first" and 0 / 0 or -1 / 0), at) end
+      if i == 0 or i == 6 then
+        step(unpack(list)):item()
+        good = good + 1
+      else
+        local message = check.raises(function() step(unpack(list)):item() mgpu.eval(variables[1]:value()) end,
+          "is not finite")
+        check.matches(message, variables[i].name)
+      end
+      check.equal(variables[1]:value():totable()[1], -good)
+    end
+  end
+end)
+
+test("the checks of a step's gradients are one launch", function()
+  if os.getenv "MGPU_TEST_GPU" then check.skip "the fake CUDA counts launches" end
+  local script, log = check.path "checks.lua", check.path "checks.log"
+  check.write(script, [[
+    local mgpu = require "mgpu"
+    require("mgpu.core").default_device "cuda:0"
+    local L = mgpu.layers
+    local model = mgpu.Sequential { mgpu.Input { 6 }, L.Dense { 8 }, L.Dense { 5 }, L.Dense { 1 } }
+    local optimizer, x = mgpu.optimizers.SGD {}, mgpu.ones { 4, 6 }
+    local step = mgpu.jit(function(inputs)
+      local loss, gradients = mgpu.value_and_grad(function() return model(inputs):square():mean() end,
+        model.trainable_variables)()
+      optimizer:apply(gradients, model.trainable_variables)
+      return loss
+    end)
+    for _ = 1, 2 do step(x):item() end]])
+  local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_FAKE_CUDA_LOG=%s %s %s"):format(log,
+    check.program, script))
+  check.equal(status, 0, output)
+  check.matches(check.read(log), "kernel all_finite in graph: 2\n") -- gradients; new values
+end)

@@ -88,9 +88,9 @@ since() { tail -n +$(($1 + 1)) "$LOG"; }
 # Adds up the lines `N passed, N failed` of a part.
 count() { awk '/^[0-9]+ passed, [0-9]+ failed/ { p += $1; f += $3 } END { print p + 0, f + 0 }'; }
 
-# The lines that the output shows of a part: failures, figures, and the end.
+# The lines that the output shows of a part: failures and figures, not what was not reached.
 digest() {
-  awk '/^FAIL / || /^     FAIL: / { if (shown++ < 30) print substr($0, 1, 200) }
+  awk '/ out of time$/ { next } /^FAIL / || /^     FAIL: / { if (shown++ < 30) print substr($0, 1, 200) }
     /^= / { print substr($0, 1, 200) }'
 }
 

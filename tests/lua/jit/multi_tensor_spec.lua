@@ -57,6 +57,22 @@ test("the updates of one optimizer are one row of the plan", function()
   check.equal(lines, 3)
 end)
 
+test("the checks of gradients follow one another before the commit phase", function()
+  local variables = variables_and_gradients { { 3 }, { 2, 3 }, { 3 } }
+  local step = mgpu.jit(function(x)
+    local _, grads = mgpu.value_and_grad(function()
+      local y = x + variables[1]:value()
+      return ((y * variables[2]:value()):sum { axis = 1 } * variables[3]:value()):square():mean()
+    end, variables)()
+    mgpu.optimizers.SGD {}:apply(grads, variables)
+  end)
+  step(mgpu.ones { 2, 3 })
+  local steps, at = step:dump() .. "commit", {}
+  steps = steps:sub(1, steps:find "commit" - 1)
+  for line in steps:gmatch "[^\n]+" do at[#at + 1] = line:find "all_finite" and "check" or "other" end
+  check.equal({ unpack(at, #at - 3) }, { "other", "check", "check", "check" })
+end)
+
 test("groups with different broadcast operands do not form a row", function()
   local a, b = core.variable(mgpu.ones { 2, 3 }), core.variable(mgpu.ones { 4, 3 })
   local step = mgpu.jit(function(x, y)

@@ -1,6 +1,10 @@
 /* all_finite: whether all elements of up to MG_FINITE_TENSORS tensors of one dtype are finite, in
- * one launch. Generated text (finite.c) defines IN, VECTOR and WIDE and includes this. The host
- * sets the result to 1; any thread that meets NaN or infinity sets it to 0. */
+ * one launch: one result for all, or one for each. Generated text (finite.c) defines IN, VECTOR and
+ * WIDE and includes this.
+ *
+ * One result: the host sets it to 1; any thread that meets NaN or infinity sets it to 0. One for
+ * each: a thread marks the tensor, and the block that is done last writes all results. So the
+ * host clears one piece of memory instead of one for each result. */
 #include "device/cuda/kernels/elements.h"
 #include "device/cuda/kernels/params.h"
 
@@ -26,7 +30,21 @@ DEVICE int own_part_is_finite(const finite_tensor *t) {
     return good;
 }
 
+/* Whether the calling block is the last one; what the others have written is then visible. */
+DEVICE int is_last_block(unsigned *done) {
+    __shared__ int last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(done, 1u) == gridDim.x - 1;
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
 KERNEL(all_finite, finite_params) {
     for (int i = 0; i < p.tensors; i++)
-        if (!own_part_is_finite(&p.t[i])) *p.out = 0;
+        if (!own_part_is_finite(&p.t[i])) *(p.done ? p.bad + i : p.t[i].out) = p.done != 0;
+    if (!p.done || !is_last_block(p.done)) return;
+    for (int i = threadIdx.x; i < p.tensors; i += blockDim.x)
+        *p.t[i].out = !((const volatile unsigned char *)p.bad)[i];
 }

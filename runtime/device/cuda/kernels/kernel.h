@@ -22,11 +22,12 @@
  *         for (int64_t i = FIRST; i < p.n; i += STEP) ((uint32_t *)p.out)[i] = p.value;
  *     }
  *
- * A kernel may use blockIdx, threadIdx, blockDim and gridDim (x, y, z), __syncthreads, shuffles and
- * votes with a full mask and no width, __shared__ arrays, SHARED memory, and atomicAdd, atomicMin,
- * atomicMax, atomicExch and atomicCAS. All threads of a block must reach each barrier and all
- * threads of a warp each shuffle, so kernels with shuffles are launched with whole warps. 16-bit
- * floats are uint16_t in memory and are computed with as float. */
+ * A kernel may use blockIdx, threadIdx, blockDim and gridDim (x, y, z), __syncthreads,
+ * __threadfence, shuffles and votes with a full mask and no width, __shared__ arrays, SHARED
+ * memory, and atomicAdd, atomicMin, atomicMax, atomicExch and atomicCAS. All threads of a block
+ * must reach each barrier and all threads of a warp each shuffle, so kernels with shuffles are
+ * launched with whole warps. 16-bit floats are uint16_t in memory and are computed with as float.
+ */
 #ifndef MG_DEVICE_CUDA_KERNEL_H
 #define MG_DEVICE_CUDA_KERNEL_H
 

@@ -59,12 +59,17 @@ enum { MG_FINITE_TENSORS = 64 }; /* tensors of one launch of all_finite (finite.
 
 typedef struct finite_tensor {
     const void *in;
+    unsigned char *out; /* one byte, the same for all tensors of a check */
     long long n,
         vectors; /* elements; whole vectors, 0 if the address does not allow vector access */
 } finite_tensor;
 
 typedef struct finite_params {
-    unsigned char *out; /* one byte: 1 until a kernel finds an element that is not finite */
+    /* One check: NULL; out is 1 until a kernel finds an element that is not finite. A check for
+     * each tensor: the number of blocks that are done, and a byte for each tensor that is not
+     * finite, all 0 at first. */
+    unsigned *done;
+    unsigned char *bad;
     long long tensors;
     finite_tensor t[MG_FINITE_TENSORS];
 } finite_params;
