@@ -185,6 +185,7 @@ int main(int argc, char **argv) {
     }
     lua_atpanic(L, panic);
     run_call call = {.line = &m};
+    mg_main_begin();
     int status = lua_cpcall(L, protected_main, &call);
     if (status) call.exit_status = mg_main_report(L, status);
     mg_main_report_stop();

@@ -62,10 +62,12 @@ end
 function M.set_profile(path)
   if path == "" then error("--profile: the name of the file is empty", 0) end
   require "mgpu" -- joins the other processes
-  local running = require "mgpu.profile.recording".start()
+  local running = require "mgpu.profile.recording".start { path = path }
   debug.getregistry()["mgpu.at_end"] = function() -- runtime/program/exit.c calls it
-    local report = running:finish(path)
-    if core.world().rank == 0 then io.stderr:write(tostring(report), "\ntrace: ", core.printable(report.path), "\n") end
+    local report, problem = running:finish()
+    if core.world().rank == 0 then io.stderr:write(tostring(report), "\n") end
+    if problem then error(problem, 0) end
+    if core.world().rank == 0 then io.stderr:write("trace: ", core.printable(report.path, true), "\n") end
   end
 end
 

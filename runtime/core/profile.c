@@ -21,7 +21,8 @@ uint64_t mg_nanoseconds(void) {
 
 mg_status mg_profile_begin(size_t room) {
     if (atomic_load(&mg_profile_on))
-        return mg_fail(MG_USAGE, "a profile is being recorded already: end it first");
+        return mg_fail(MG_USAGE, "a profile is being recorded already, by mgpu.profile or "
+                                 "mgpulua --profile");
     wanted_room = room;
     atomic_fetch_add(&number, 1);
     clock_gettime(CLOCK_REALTIME, &time_of_day);

@@ -52,7 +52,7 @@ static bool picks(const mg_step *s) {
 /* An op that is no product counts one operation for each element of its largest operand. */
 static double other_flops(const mg_kernel_graph *graph, const mg_step *s) {
     double most = 0;
-    for (int k = 0; k < s->n_in; k++) most = fmax(most, elements(graph, s->in[k]));
+    for (int k = picks(s) ? 1 : 0; k < s->n_in; k++) most = fmax(most, elements(graph, s->in[k]));
     for (int k = 0; k < s->n_out; k++) most = fmax(most, elements(graph, s->out[k]));
     return s->fused ? most * s->fused->n_instrs : most;
 }

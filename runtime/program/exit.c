@@ -31,9 +31,15 @@ void mg_main_end(int status) {
     exit(status);
 }
 
+static pid_t process; /* that runs the script */
+
+void mg_main_begin(void) {
+    process = getpid();
+}
+
 int mg_main_at_end(lua_State *L) {
     lua_getfield(L, LUA_REGISTRYINDEX, "mgpu.at_end");
-    if (!lua_isfunction(L, -1)) {
+    if (!lua_isfunction(L, -1) || getpid() != process) {
         lua_pop(L, 1);
         return EXIT_SUCCESS;
     }

@@ -58,10 +58,14 @@ static void stop_soon(lua_State *L) {
     lua_sethook(L, raise_interrupted, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
+/* The profiler has no handler after a script has used and stopped it; SIGPROF would end the
+ * process. */
 void mg_main_hook_soon(void) {
+    struct sigaction profiler;
     if (!running) return;
     stop_soon(running); /* for interpreted code */
-    raise(SIGPROF);     /* for compiled code: sets the profiler's flag, so on_tick is called */
+    if (sigaction(SIGPROF, NULL, &profiler) == 0 && profiler.sa_handler != SIG_DFL)
+        raise(SIGPROF); /* for compiled code: sets the profiler's flag, so on_tick is called */
 }
 
 static void interrupt(int signal_number) {

@@ -138,8 +138,11 @@ void mg_main_set_up_packages(lua_State *L);
 /* Ends the process with `status`, or with MG_EXIT_FILE instead of 0 if standard output could not be
  * written. Does not return. */
 void mg_main_end(int status) __attribute__((noreturn));
+/* The script is about to run in this process. */
+void mg_main_begin(void);
 /* Calls the function that an option has put into the registry as "mgpu.at_end", if there is one:
- * when the script has ended, by os.exit or an error, too. Returns an exit status. */
+ * when the script has ended, by os.exit or an error, too; but not in a copy of the process that the
+ * script has made by fork. Returns an exit status. */
 int mg_main_at_end(lua_State *L);
 /* os.exit([status [, close]]), as luajit's (a lua_CFunction). */
 int mg_main_os_exit(lua_State *L);

@@ -152,6 +152,18 @@ test("a hook of the script is in place again after the report", function()
   check.matches(output, "main, in Lua: .*mask l\nstatus 0\n$")
 end)
 
+test("a script that has stopped LuaJIT's profiler goes on after the report", function()
+  local output = asked [[
+    local profiler = require "jit.profile"
+    profiler.start("f", function() end)
+    profiler.stop()
+    ready()
+    local until_then = core.clock() + 1
+    while core.clock() < until_then do end
+    print "went on"]]
+  check.matches(output, "at SIGQUIT:.*went on\nstatus 0\n$")
+end)
+
 test("ranks say who they are and which rank they wait for, when the launcher gets the signal", function()
   check.slow()
   local output = asked([[

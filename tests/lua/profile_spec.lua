@@ -219,6 +219,21 @@ test("names of layers with quotes, control characters and bytes that are no text
   for _, e in ipairs(read_trace(path).main) do found[e.args.layer or ""] = true end
   for _, name in ipairs { 'a"b\\c', "</script>\27[31m\n", "caf?" } do check.truthy(found[name], name) end
   check.falsy(tostring(report):find "\27", "control characters in the table")
+  for line in tostring(report):gmatch "[^\n]+" do
+    if line:find "script" then check.matches(line, "^</script>\\27%[31m\\n +%a+ +%d") end -- a row is one line
+  end
+end)
+
+test("columns are as wide for names in any script", function()
+  local row = { op = "matmul", calls = 1, seconds = 1, share = 1 }
+  local function line_of(label)
+    local lines = {}
+    row.label = label
+    require "mgpu.profile.rows".add_lines(lines, { row }, { "", "", "" }, function() return "", "", "" end)
+    return lines[2]
+  end
+  check.matches(line_of(("\195\164"):rep(40)), "^" .. ("\195\164"):rep(28) .. " matmul ")
+  check.matches(line_of "\195\164", "^\195\164" .. (" "):rep(27) .. " matmul ")
 end)
 
 test("a long run keeps its last events, and report and file are about these", function()
@@ -227,14 +242,53 @@ test("a long run keeps its last events, and report and file are about these", fu
   mgpu.eval(x)
   local step = mgpu.jit(function(t) return t * 2 end)
   local start = core.clock()
-  local running = require "mgpu.profile.recording".start(256)
+  local running = require "mgpu.profile.recording".start { most = 256, path = path }
+  local inside = core.clock()
   for _ = 1, 2000 do step(x) end
-  local report, lasted = running:finish(path), core.clock() - start
+  inside = core.clock() - inside
+  local report = running:finish()
+  local around = core.clock() - start
   local sum = 0
   for _, seconds in pairs(report.parts) do sum = sum + seconds end
   check.near(sum, report.wall, 1e-9)
-  check.truthy(report.wall < lasted and report.steps < 256 and report.steps > 50, "the last steps")
+  check.truthy(report.wall < inside and report.steps < 256 and report.steps > 50, "the last steps")
+  check.truthy(report.lost + report.wall >= inside and report.lost + report.wall <= around, "the whole")
+  check.matches(tostring(report), "^a profile of [^ ]+ [mu]?s, the end of [^ ]+ [mu]?s, %d+ steps on ")
   check.equal(count(read_trace(path).main, "script", "profile"), 1)
+end)
+
+test("a batch that is gathered counts for what it takes of the data", function()
+  local x, rows = mgpu.rand { 1000, 8 }, mgpu.tensor({ 3, 5 }, { dtype = "int32" })
+  mgpu.eval(x, rows)
+  local report = profile(function() mgpu.eval(x:gather(rows)) end)
+  for _, row in ipairs(report.rows) do
+    if row.op == "gather" then check.equal({ row.flops, row.bytes }, { 16, 4 * (16 + 16 + 2) }) end
+  end
+  check.matches(tostring(report), "gather")
+end)
+
+test("nothing is concluded from the first launch of an op, and from a function without steps", function()
+  local x = mgpu.ones { 300, 2 }
+  mgpu.eval(x)
+  local report = profile(function() mgpu.eval(x:transpose():matmul(x)) end)
+  local text = tostring(report)
+  check.falsy(text:find "what the device reaches" or text:find "slower than", text)
+  report = profile(function() core.sleep(0.01) end)
+  check.equal(report.advice, { "100 % of the time is Lua code, and no device computes" })
+end)
+
+test("a file that cannot be written is named before the function runs, or does not take the report along", function()
+  local path, ran = check.path "none" .. "/x.json", false
+  check.raises(function() mgpu.profile(function() ran = true end, path) end, "cannot write to the folder", "io")
+  check.falsy(ran, "it ran")
+  path = check.path "full.json"
+  check.raises(function()
+    mgpu.profile(function()
+      mgpu.ones({ 2 }):sum():item()
+      core.file_fault { at = 1, error = "ENOSPC" }
+    end, path)
+  end, "full.json", "io")
+  check.equal({ mgpu.profile.table().rows[1].calls, mgpu.profile.table().path }, { 1 })
 end)
 
 test("errors: of the function, of the path, and a profile inside a profile", function()
@@ -296,10 +350,28 @@ test("mgpulua --profile says what is wrong with its file", function()
   local run = ("%s --profile %%s %s"):format(check.program, check.path "run.lua")
   local output, code = check.run(run:format(check.path "none" .. "/x.json"))
   check.equal(code, 74)
-  check.matches(output, "cannot write .*none/x.json: No such file")
+  check.matches(output, "cannot write to the folder .*none: No such file")
+  check.write(check.path "full.lua", SCRIPT .. 'require "mgpu.core".file_fault { at = 1, error = "ENOSPC" }')
+  output, code = check.run(("%s --profile %s %s"):format(check.program, check.path "full.json", check.path "full.lua"))
+  check.equal(code, 74)
+  check.matches(output, "a profile of .*matmul.*full.json.*No space left")
   output, code = check.run(run:format "''")
   check.equal(code, 1)
   check.matches(output, "%-%-profile: the name of the file is empty")
+end)
+
+test("a copy of the process that the script makes by fork writes no trace", function()
+  local path = check.path "fork.json"
+  check.write(check.path "fork.lua", [[
+    local ffi = require "ffi"
+    ffi.cdef "int fork(void); int waitpid(int, int *, int);"
+    local child = ffi.C.fork()
+    if child == 0 then os.exit(0) end
+    ffi.C.waitpid(child, nil, 0)
+    print(io.open(arg[1]) and "written" or "not yet")]])
+  local output = check.run(("%s --profile %s %s %s"):format(check.program, path, check.path "fork.lua", path))
+  check.matches(output, "not yet")
+  check.truthy(count(read_trace(path).main, "script", "profile") == 1, "the trace of the script")
 end)
 
 test("each of several processes writes a file of its own", function()

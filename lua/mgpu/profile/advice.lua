@@ -39,6 +39,9 @@ end
 
 function rules.lua(report)
   local share = report.share.Lua
+  if not report.steps then
+    return share, ("%s of the time is Lua code, and no device computes"):format(percent(share))
+  end
   return share, ("%s of the time is Lua code between the steps: put what computes into mgpu.jit, or give compile "
     .. "steps_per_execution = 10"):format(percent(share))
 end
@@ -74,12 +77,18 @@ function rules.exchange(report)
     .. "devices the batch"):format(percent(share))
 end
 
+function rules.first_launches(report)
+  local share = report.computing > 0 and report.warming / report.computing * report.busy or 0
+  return share, ("%s of the time goes into first launches, which make threads and kernels: a longer run pays for them")
+    :format(percent(share))
+end
+
 -- The op that could win most at the speed that the device reaches.
 function rules.slowest(report)
   local worst, won = nil, 0
   for _, row in ipairs(report.rows) do
     local wins = row.estimate and row.steady - row.estimate or 0
-    if wins > won and not row.collective then worst, won = row, wins end
+    if wins > won and not row.collective and not row.unsteady then worst, won = row, wins end
   end
   if not worst or report.computing == 0 then return nil end
   local share = won / report.computing * report.busy

@@ -8,7 +8,8 @@
 -- The report prints as a table; its fields are those of mgpu.profile.table(). Each thread keeps its last 500,000
 -- events; of a longer run the report and the file show the end. On GPUs, steps are not replayed as CUDA graphs while a
 -- profile is recorded, and kernels are timed by events.
--- Errors: fn's own, after which there is no report; a profile inside a profile; a file that cannot be written.
+-- Errors: fn's own, after which there is no report; a profile inside a profile; a file that cannot be written, before
+-- fn is called where that can be known, else when mgpu.profile.table() has the report.
 -- Example:
 --     local x = mgpu.rand { 64, 64 }
 --     local report = mgpu.profile(function() return x:matmul(x):sum():item() end)
@@ -23,8 +24,8 @@ local function fail(message, ...) core.fail("usage", "profile: " .. message:form
 
 --- profile.table() -> the report of the last profile; nil if there was none.
 --
--- Fields: wall, in seconds; steps; parts[name]: seconds of the script's thread, which add up to wall (computing,
--- collectives, "waiting for devices", "starting steps", data, callbacks, checkpoints, tracing, "making plans", Lua);
+-- Fields: wall, in seconds; lost: the seconds before these, of which not all events were kept, or 0; steps;
+-- parts[name]: seconds of the script's thread, which add up to wall (computing, collectives, "waiting for devices", "starting steps", data, callbacks, checkpoints, tracing, "making plans", Lua);
 -- share[name]: of wall; devices; rows: for each layer and op {layer, op, where, backward, calls, seconds, share,
 -- gflops, gbytes, estimate, peak, bound}, the slowest first; bound: what limits the whole, "data", "Lua", "arithmetic",
 -- "memory", "launches" or "devices"; advice: at most three sentences.
@@ -49,13 +50,14 @@ end
 return setmetatable(profile, {
   __call = function(_, fn, path)
     check(fn, path)
-    local running = recording.start()
+    local running = recording.start { path = path }
     local ok, message = pcall(fn)
     if not ok then
       running:drop()
       error(message, 0)
     end
-    last = running:finish(path)
+    last, message = running:finish()
+    if message then error(message, 0) end
     return last
   end,
 })

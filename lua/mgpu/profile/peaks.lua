@@ -60,6 +60,7 @@ local known = {}
 function M.of(device)
   if known[device] == nil then
     local ok, flops, bytes = pcall(function() return products(device), copies(device) end)
+    if not ok and core.error_code() == "interrupted" then error(flops, 0) end
     known[device] = ok and { flops = flops, bytes = bytes } or false
   end
   return known[device] or nil

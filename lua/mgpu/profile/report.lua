@@ -20,19 +20,22 @@ local function reached(devices)
 end
 
 -- Adds the rates, and what the device would need at its best, the estimate. The first launch on a device, in which
--- libraries make their threads and kernels, counts for the rates only if there is no other.
+-- libraries make their threads and kernels, counts for the rates only if there is no other; then nothing is concluded
+-- from them (`unsteady`).
 local function finish_row(row, computing, peak)
   row.share = computing > 0 and row.seconds / computing or 0
   row.label = rows.label(row)
   local later = row.calls > row.first_calls
   row.steady = later and (row.seconds - row.first) * row.calls / (row.calls - row.first_calls) or row.seconds
   row.first = later and row.first - row.steady * row.first_calls / row.calls or 0
+  row.unsteady = not later
   row.seen, row.first_calls = nil, nil
   if row.steady == 0 then return end
   row.gflops, row.gbytes = row.flops / row.steady * 1e-9, row.bytes / row.steady * 1e-9
   if not peak then return end
   rows.estimate(row, peak)
   row.peak = row.estimate / row.steady
+  if row.unsteady then row.first = row.steady - row.estimate end
 end
 
 -- What bounds the whole: "data", "Lua", "devices", "memory", "arithmetic" or "launches"; "computing" if the speeds of
@@ -69,39 +72,44 @@ end
 
 local RATES = { "GFLOP/s", "GB/s", "of peak" }
 
--- The rows that take some of the time, and much more than estimated.
+-- The rows that take some of the time, and much more than estimated: not by starting launches, which no estimate has
+-- in it.
 local function wrong_line(self, lines)
   local names = {}
   for _, row in ipairs(self.rows) do
-    local off = row.estimate and not row.collective and row.steady > OFF * row.estimate
-    if off and row.share > 0.02 and #names < 3 then
-      names[#names + 1] = ("%s of %s (%.0f times)"):format(row.op, core.printable(row.label), row.steady / row.estimate)
+    local off = row.estimate and row.steady > OFF * row.estimate
+    local judged = not row.collective and not row.unsteady and row.bound ~= "launches"
+    if off and judged and row.share > 0.02 and #names < 3 then
+      names[#names + 1] = ("%s of %s (%.0f times)"):format(row.op, core.printable(row.label, true),
+        row.steady / row.estimate)
     end
   end
   if #names > 0 then lines[#lines + 1] = "much slower than estimated: " .. table.concat(names, ", ") end
 end
 
 local function text(self)
-  local lines = { ("a profile of %s%s on %s, bound by %s"):format(rows.time(self.wall),
+  local lines = { ("a profile of %s%s%s on %s, bound by %s"):format(rows.time(self.wall),
+    self.lost > 0 and (", the end of %s"):format(rows.time(self.lost + self.wall)) or "",
     self.steps and (", %d steps"):format(self.steps) or "",
     #self.devices > 0 and table.concat(self.devices, ", ") or "no device", self.bound) }
   part_lines(self, lines)
   rows.add_lines(lines, self.rows, RATES, rates)
   if self.warming > 0.02 * self.wall then
-    lines[#lines + 1] = ("of the computing, first launches took %s more than later ones"):format(
+    lines[#lines + 1] = ("of the computing, %s went into first launches, which make threads and kernels"):format(
       rows.time(self.warming))
   end
   wrong_line(self, lines)
-  for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence) end
+  for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence, true) end
   return table.concat(lines, "\n")
 end
 
 -- ---- making it ----------------------------------------------------------------------------------
 
---- new(summary) -> the report of a summary (summary.lua); see mgpu.profile.table.
-function M.new(summary)
-  local self = { wall = summary.wall, steps = summary.steps, parts = summary.parts, calls = summary.calls, share = {},
-    rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, functions = summary.functions,
+--- new(summary, lost) -> the report of a summary (summary.lua); see mgpu.profile.table. lost: the seconds before it, of
+--- which not all events were kept.
+function M.new(summary, lost)
+  local self = { wall = summary.wall, lost = lost, steps = summary.steps, parts = summary.parts, calls = summary.calls,
+    share = {}, rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, functions = summary.functions,
     data_threads = summary.data_threads, computing = 0, warming = 0 }
   for name, seconds in pairs(self.parts) do self.share[name] = self.wall > 0 and seconds / self.wall or 0 end
   for _, row in ipairs(self.rows) do self.computing = self.computing + row.seconds end

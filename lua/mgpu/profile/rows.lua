@@ -33,18 +33,29 @@ function M.time(seconds)
     or ("%.3f s"):format(seconds)
 end
 
-local ROW = "%-28s %-22s %8s %10s %6s %9s %8s %8s %-10s %9s"
+-- Text for a column of so many characters: in one line, and cut between characters.
+local function fit(text, width)
+  local characters, n = {}, 0
+  for character in core.printable(text, true):gmatch "[^\128-\191][\128-\191]*" do
+    if n == width then break end
+    n = n + 1
+    characters[n] = character
+  end
+  return table.concat(characters) .. (" "):rep(width - n)
+end
+
+local ROW = "%s %s %8s %10s %6s %9s %8s %8s %-10s %9s"
 
 --- add_lines(lines, rows, titles, columns): the slowest rows. titles: of the three columns before the bound, which
 --- columns(row) returns.
 function M.add_lines(lines, rows, titles, columns)
   if #rows == 0 then return end
-  lines[#lines + 1] = ROW:format("layer", "op", "launches", "time", "share", titles[1], titles[2], titles[3],
-    "bound by", "estimate")
+  lines[#lines + 1] = ROW:format(fit("layer", 28), fit("op", 22), "launches", "time", "share",
+    titles[1], titles[2], titles[3], "bound by", "estimate")
   for i = 1, math.min(MOST, #rows) do
     local row = rows[i]
     local a, b, c = columns(row)
-    lines[#lines + 1] = ROW:format(core.printable(row.label):sub(1, 28), row.op:sub(1, 22), row.calls,
+    lines[#lines + 1] = ROW:format(fit(row.label, 28), fit(row.op, 22), row.calls,
       M.time(row.seconds), ("%.1f %%"):format(100 * row.share), a, b, c, row.bound or "-",
       row.estimate and M.time(row.estimate) or "-")
   end
