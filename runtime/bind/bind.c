@@ -34,16 +34,28 @@ bool bind_is_ours(lua_State *L, const char *source) {
     return zoo;
 }
 
-/* Pushes "file:line: " of the innermost Lua frame that is the user's, or "" if there is none. */
+static bool is_line(const bind_line *l, const lua_Debug *frame) {
+    return l->text && l->line == frame->currentline && strcmp(l->file, frame->short_src) == 0;
+}
+
+/* Finds the innermost Lua frame that is the user's, as that of the line `known` is, or NULL. False:
+ * there is none. */
+static bool find_user_line(lua_State *L, const bind_line *known, lua_Debug *frame) {
+    for (int level = 0; lua_getstack(L, level, frame); level++) {
+        lua_getinfo(L, "Sl", frame);
+        if (frame->currentline < 0) continue;
+        if ((known && is_line(known, frame)) || !bind_is_ours(L, frame->source)) return true;
+    }
+    return false;
+}
+
+/* Pushes its "file:line: ", or "" if there is none. */
 static void push_user_line(lua_State *L) {
     lua_Debug frame;
-    for (int level = 0; lua_getstack(L, level, &frame); level++) {
-        lua_getinfo(L, "Sl", &frame);
-        if (frame.currentline < 0 || bind_is_ours(L, frame.source)) continue;
+    if (find_user_line(L, NULL, &frame))
         lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
-        return;
-    }
-    lua_pushliteral(L, "");
+    else
+        lua_pushliteral(L, "");
 }
 
 /* The message is an argument of lua_pushstring, never a format.
@@ -117,17 +129,26 @@ const char *bind_intern(lua_State *L) {
     return text;
 }
 
-void bind_note_caller(lua_State *L) {
-    size_t n;
-    push_user_line(L);
-    const char *line = lua_tolstring(L, -1, &n);
-    lua_pushlstring(L, line, n > 2 ? n - 2 : 0); /* without ": " */
-    mg_context_get()->origin.where = n ? bind_intern(L) : (lua_pop(L, 1), NULL);
-    lua_pop(L, 1);
+/* Making a string costs as much as a small step. */
+void bind_note_caller(lua_State *L, bind_line *last) {
+    lua_Debug frame;
+    const char **where = &mg_context_get()->origin.where;
+    if (!find_user_line(L, last, &frame)) {
+        *where = NULL;
+        return;
+    }
+    if (!is_line(last, &frame)) {
+        lua_pushfstring(L, "%s:%d", frame.short_src, frame.currentline);
+        last->text = bind_intern(L);
+        last->line = frame.currentline;
+        memcpy(last->file, frame.short_src, sizeof last->file);
+    }
+    *where = last->text;
 }
 
 void bind_note_line(lua_State *L) {
-    if (mg_trace_current() || mg_profile_is_on()) bind_note_caller(L);
+    bind_line none = {.text = NULL};
+    if (mg_trace_current() || mg_profile_is_on()) bind_note_caller(L, &none);
 }
 
 /* luaL_register would look for a table in package.loaded. */

@@ -44,8 +44,14 @@ void bind_poll(lua_State *L);
 /* Remembers the user's line for the tensors made from here on, which plans, profiles and reports
  * show. Does nothing outside of traces, unless a profile is recorded. */
 void bind_note_line(lua_State *L);
-/* The same, always: for a call that may take long. */
-void bind_note_caller(lua_State *L);
+/* The same, always: for a call that may take long. *last: zeros, or of the call before, in the same
+ * state, which is likely to come from the same line. */
+typedef struct bind_line {
+    char file[LUA_IDSIZE];
+    int line;
+    const char *text; /* "file:line", interned */
+} bind_line;
+void bind_note_caller(lua_State *L, bind_line *last);
 /* Pops the string on top of the stack, and keeps it as long as the state lives. */
 const char *bind_intern(lua_State *L);
 /* True if the source of a function (lua_Debug) is this project's: a Lua file in lua/mgpu/ or in the

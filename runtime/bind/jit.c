@@ -165,7 +165,7 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
  * A run that fails with MG_OOM has committed nothing, so it may be repeated after a collection. */
 static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
     bind_results *r = bind_new_results(L, e->n_outputs);
-    bind_note_caller(L);
+    bind_note_caller(L, &e->caller);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);

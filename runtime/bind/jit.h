@@ -116,6 +116,7 @@ typedef struct bind_jit_entry {
     int n_outputs, n_results; /* tensors that the plan computes; values that fn returned */
     int template;             /* registry reference to the template of the results */
     char *dump;               /* the plan as text, under MGPU_CHECK=retrace; owned */
+    bind_line caller;         /* of the last call */
 } bind_jit_entry;
 
 /* The userdata of a jitted function. Its environment table holds fn at 1, so that the collector

@@ -126,7 +126,7 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) bytes += t[i]->buffer ? 0 : mg_tensor_bytes(t[i]);
     bind_account(L, bytes);
-    if (bytes) bind_note_caller(L);
+    if (bytes) bind_note_caller(L, &(bind_line){.text = NULL});
     mg_status status = mg_eval(t, n);
     if (status == MG_OOM) {
         lua_gc(L, LUA_GCCOLLECT, 0);

@@ -25,7 +25,8 @@ local function fail(message, ...) core.fail("usage", "profile: " .. message:form
 --- profile.table() -> the report of the last profile; nil if there was none.
 --
 -- Fields: wall, in seconds; lost: the seconds before these, of which not all events were kept, or 0; steps;
--- parts[name]: seconds of the script's thread, which add up to wall (computing, collectives, "waiting for devices", "starting steps", data, callbacks, checkpoints, tracing, "making plans", Lua);
+-- parts[name]: seconds of the script's thread, which add up to wall (computing, collectives,
+-- "waiting for devices", "starting steps", data, callbacks, checkpoints, tracing, "making plans", Lua);
 -- share[name]: of wall; devices; rows: for each layer and op {layer, op, where, backward, calls, seconds, share,
 -- gflops, gbytes, estimate, peak, bound}, the slowest first; bound: what limits the whole, "data", "Lua", "arithmetic",
 -- "memory", "launches" or "devices"; advice: at most three sentences.

@@ -109,8 +109,8 @@ end
 --- which not all events were kept.
 function M.new(summary, lost)
   local self = { wall = summary.wall, lost = lost, steps = summary.steps, parts = summary.parts, calls = summary.calls,
-    share = {}, rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks, functions = summary.functions,
-    data_threads = summary.data_threads, computing = 0, warming = 0 }
+    share = {}, rows = summary.rows, devices = summary.devices, callbacks = summary.callbacks,
+    functions = summary.functions, data_threads = summary.data_threads, computing = 0, warming = 0 }
   for name, seconds in pairs(self.parts) do self.share[name] = self.wall > 0 and seconds / self.wall or 0 end
   for _, row in ipairs(self.rows) do self.computing = self.computing + row.seconds end
   self.busy = self.wall > 0 and math.min(1, self.computing / math.max(1, #self.devices) / self.wall) or 0
