@@ -1,7 +1,8 @@
 # Builds, tests and installs mgpulua. `make help` lists the targets, `V=1` shows the commands.
 #
 # Objects go to build/<hash of the compiler and its flags>/, products to build/ (those of the
-# sanitizer builds stay beside their objects), so that changing a flag never mixes two builds.
+# sanitizer builds stay beside their objects), so that changing a flag never mixes two builds. The rules for tests, and
+# for checking the sources, are in tests/rules.mk.
 
 # ---- settings ------------------------------------------------------------------------------------
 
