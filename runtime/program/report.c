@@ -88,8 +88,10 @@ static void *printer_main(void *unused) {
     for (;;) {
         if (sem_wait(&asked) != 0) continue;
         if (atomic_load(&closing)) return unused;
-        if (mg_seconds() - last > SAME_SIGNAL) print_report(&r);
-        last = mg_seconds();
+        if (mg_seconds() - last > SAME_SIGNAL) {
+            print_report(&r);
+            last = mg_seconds();
+        }
         atomic_fetch_sub(&n_asked, 1);
     }
 }
