@@ -274,7 +274,19 @@ test("nothing is concluded from the first launch of an op, and from a function w
   local text = tostring(report)
   check.falsy(text:find "what the device reaches" or text:find "slower than", text)
   report = profile(function() core.sleep(0.01) end)
-  check.equal(report.advice, { "100 % of the time is Lua code, and no device computes" })
+  check.equal(report.advice, { "100 % of the time is the script's own, Lua code and files, and no device computes" })
+end)
+
+test("an op is called slow from half of the device's speed on", function()
+  local function advice_for(seconds)
+    local row = { op = "matmul", label = "dense", estimate = 1, steady = seconds, share = 1, bound = "arithmetic",
+      peak = 1 / seconds, calls = 10 }
+    local share = setmetatable({}, { __index = function() return 0 end })
+    return table.concat(require "mgpu.profile.advice" { rows = { row }, share = share, functions = {}, callbacks = {},
+      calls = share, data_threads = 0, steps = 10, wall = seconds, computing = seconds, busy = 1, warming = 0 })
+  end
+  check.matches(advice_for(1.9), "nothing stands out")
+  check.matches(advice_for(2.1), "matmul of dense takes 100 % of the computing, at 48 % of what")
 end)
 
 test("a file that cannot be written is named before the function runs, or does not take the report along", function()

@@ -40,7 +40,8 @@ end
 function rules.lua(report)
   local share = report.share.Lua
   if not report.steps then
-    return share, ("%s of the time is Lua code, and no device computes"):format(percent(share))
+    return share, ("%s of the time is the script's own, Lua code and files, and no device computes"):format(
+      percent(share))
   end
   return share, ("%s of the time is Lua code between the steps: put what computes into mgpu.jit, or give compile "
     .. "steps_per_execution = 10"):format(percent(share))
@@ -83,12 +84,14 @@ function rules.first_launches(report)
     :format(percent(share))
 end
 
--- The op that could win most at the speed that the device reaches.
+-- The op that could win most at the speed that the device reaches, of those that take twice as long as then:
+-- it is the speed of the best of some runs.
 function rules.slowest(report)
   local worst, won = nil, 0
   for _, row in ipairs(report.rows) do
     local wins = row.estimate and row.steady - row.estimate or 0
-    if wins > won and not row.collective and not row.unsteady then worst, won = row, wins end
+    local judged = not row.collective and not row.unsteady and wins > (row.estimate or 0)
+    if judged and wins > won then worst, won = row, wins end
   end
   if not worst or report.computing == 0 then return nil end
   local share = won / report.computing * report.busy
