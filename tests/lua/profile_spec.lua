@@ -372,6 +372,24 @@ test("mgpulua --profile says what is wrong with its file", function()
   check.matches(output, "%-%-profile: the name of the file is empty")
 end)
 
+test("Ctrl-C while the speeds of the device are measured stops the script", function()
+  check.write(check.path "stop.lua", [[
+    local core, ffi, mgpu = require "mgpu.core", require "ffi", require "mgpu"
+    ffi.cdef "int raise(int);"
+    local x, place = mgpu.ones { 4 }, core.place
+    mgpu.eval(x)
+    core.place = function(...) -- tensors are placed for the measurement
+      core.place = place
+      ffi.C.raise(2)
+      return place(...)
+    end
+    mgpu.profile(function() x:sum():item() end)
+    print "went on"]])
+  local output, code = check.run(check.program .. " " .. check.path "stop.lua")
+  check.equal(code, 130, output)
+  check.falsy(output:find "went on", output)
+end)
+
 test("a copy of the process that the script makes by fork writes no trace", function()
   local path = check.path "fork.json"
   check.write(check.path "fork.lua", [[

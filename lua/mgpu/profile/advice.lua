@@ -80,8 +80,8 @@ end
 
 function rules.first_launches(report)
   local share = report.computing > 0 and report.warming / report.computing * report.busy or 0
-  return share, ("%s of the time goes into first launches, which make threads and kernels: a longer run pays for them")
-    :format(percent(share))
+  return share, ("%s of the time goes into the first launch of each op, which may make threads and kernels: a "
+    .. "longer run pays for them"):format(percent(share))
 end
 
 -- The op that could win most at the speed that the device reaches, of those that take twice as long as then:

@@ -95,8 +95,8 @@ local function text(self)
   part_lines(self, lines)
   rows.add_lines(lines, self.rows, RATES, rates)
   if self.warming > 0.02 * self.wall then
-    lines[#lines + 1] = ("of the computing, %s went into first launches, which make threads and kernels"):format(
-      rows.time(self.warming))
+    lines[#lines + 1] = ("of the computing, %s went into the first launch of each op, which may make threads and "
+      .. "kernels"):format(rows.time(self.warming))
   end
   wrong_line(self, lines)
   for _, sentence in ipairs(self.advice) do lines[#lines + 1] = "advice: " .. core.printable(sentence, true) end
