@@ -9,6 +9,7 @@
  * the first step, the hook makes the printing thread. */
 #define _GNU_SOURCE /* sem_clockwait */
 #include "core/activity.h"
+#include "core/printable.h"
 #include "core/threads.h"
 #include "program/program.h"
 #include "world/world.h"
@@ -43,7 +44,9 @@ typedef struct report {
 
 static void add_line(const char *line, void *context) {
     report *r = context;
-    const int n = snprintf(r->text + r->n, sizeof r->text - r->n, "mgpulua:   %s\n", line);
+    char shown[1200]; /* names may have anything in them */
+    mg_printable(line, strlen(line), true, shown, sizeof shown);
+    const int n = snprintf(r->text + r->n, sizeof r->text - r->n, "mgpulua:   %s\n", shown);
     if (n > 0 && r->n + (size_t)n < sizeof r->text) r->n += (size_t)n;
 }
 

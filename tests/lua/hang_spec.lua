@@ -152,6 +152,14 @@ test("a hook of the script is in place again after the report", function()
   check.matches(output, "main, in Lua: .*mask l\nstatus 0\n$")
 end)
 
+test("a report has no control characters of names in it", function()
+  local output = asked [[
+    ready()
+    load("local until_then = require 'mgpu.core'.clock() + 1\nwhile require 'mgpu.core'.clock() < until_then do end",
+      "@a\27[31mb")()]]
+  check.matches(line_of(output, "main, in Lua"), "^a\\27%[31mb:2: ")
+end)
+
 test("a script that has stopped LuaJIT's profiler goes on after the report", function()
   local output = asked [[
     local profiler = require "jit.profile"
