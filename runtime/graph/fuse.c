@@ -287,6 +287,18 @@ static void compact_groups(fuser *f) {
     groups->n = kept;
 }
 
+/* What reads one reduction of a bucket waits for all of them, so a bucket counts as one unit. */
+static void join_buckets(const fuser *f) {
+    int last = -1; /* reduction */
+    for (int i = 0; i < f->ir->n; i++) {
+        const int64_t bucket = mg_ir_bucket(&f->ir->nodes[i]);
+        if (!bucket) continue;
+        if (last >= 0 && mg_ir_bucket(&f->ir->nodes[last]) == bucket)
+            mg_unit_order_join(f->order, last, i);
+        last = i;
+    }
+}
+
 /* Every element-wise op becomes a member of a group, if only a group of one: devices run all of
  * them as expressions. */
 mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
@@ -295,6 +307,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     f.reader = mg_ir_alloc(ir, (size_t)ir->n * sizeof *f.reader);
     f.order = fuse ? mg_unit_order_new(ir) : NULL;
     if (!f.reader || (fuse && !f.order)) return MG_OOM;
+    if (fuse) join_buckets(&f);
     MG_TRY(find_commit_only(&f));
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;

@@ -211,3 +211,8 @@ bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n) {
         if (!ir->nodes[n->in[i]].new_value) return false;
     return true;
 }
+
+int64_t mg_ir_bucket(const mg_node *n) {
+    if (!mg_is_live(n) || n->kind != MG_NODE_OP || n->op->collective != MG_ALL_REDUCE) return 0;
+    return ((const mg_collective_attrs *)n->attrs)->bucket;
+}

@@ -139,6 +139,9 @@ void mg_ir_find_results(mg_ir *ir);
 /* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);
 
+/* The number of the bucket that the node is a reduction of, or 0. */
+int64_t mg_ir_bucket(const mg_node *n);
+
 /* simplify.c: constants are folded, equal nodes merged, identities vanish, conv2d and matmul take
  * bias and relu as epilogues. */
 mg_status mg_simplify(mg_ir *ir);

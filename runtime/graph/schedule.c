@@ -116,9 +116,7 @@ static void count_users(scheduler *s) {
 
 /* The number of the bucket that unit u is a reduction of, or 0. */
 static int64_t bucket_of(const scheduler *s, int u) {
-    const mg_node *n = u < s->ir->n && s->units[u].exists ? &s->ir->nodes[u] : NULL;
-    if (!n || n->kind != MG_NODE_OP || n->op->collective != MG_ALL_REDUCE) return 0;
-    return ((const mg_collective_attrs *)n->attrs)->bucket;
+    return u < s->ir->n && s->units[u].exists ? mg_ir_bucket(&s->ir->nodes[u]) : 0;
 }
 
 /* Walks from the last unit to the first, so that the last reduction of each bucket is found first.

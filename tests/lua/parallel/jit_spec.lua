@@ -33,3 +33,14 @@ test("a step that shards rows, or has one device, gives no warning", function()
     check.equal(text, "")
   end
 end)
+
+test("what reads one sum of a bucket is not fused with what another sum of it is made of", function()
+  local f = mgpu.jit(function(x, z)
+    x, z = x:shard(), z:shard()
+    local a = z:sum { axis = 1 }
+    return (x * 2 + 1):sum { axis = 1 }, (x * a):sum { axis = 1 } -- the two terms would share the reading of x
+  end, { devices = { "cpu:0", "cpu:1" } })
+  local b, y = f(mgpu.ones { 4, 3 }, mgpu.full({ 4, 3 }, 2))
+  check.equal(b:totable(), { 12, 12, 12 })
+  check.equal(y:totable(), { 32, 32, 32 })
+end)
