@@ -131,7 +131,7 @@ mg_ir_loop *mg_ir_new_loop(mg_ir *ir);
 /* Makes the loops of the scan nodes, once all nodes of the IR exist. */
 mg_status mg_ir_collect_loops(mg_ir *ir);
 /* Once uses are counted: removes what no live result of a scan needs from its body, and inputs that
- * the body does not read. */
+ * the body does not read; then all dead nodes of the IR. */
 mg_status mg_ir_prune_loops(mg_ir *ir);
 /* Sets mg_ir_result.node of all results, once uses are counted. */
 void mg_ir_find_results(mg_ir *ir);

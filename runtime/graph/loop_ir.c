@@ -134,6 +134,23 @@ static mg_status drop_roots(mg_ir *ir, int i, const bool *kept) {
     return MG_OK;
 }
 
+/* Dead nodes go: sharding.c and partition.c take every node for one that some root needs. */
+static mg_status drop_dead(mg_ir *ir) {
+    int *number = mg_ir_alloc(ir, (size_t)(ir->n + 1) * sizeof *number), to = 0;
+    if (!number) return MG_OOM;
+    for (int i = 0; i < ir->n; i++) {
+        const mg_node n = ir->nodes[i];
+        if (!mg_is_live(&n)) continue;
+        for (int k = 0; k < n.n_in; k++) n.in[k] = number[n.in[k]];
+        number[i] = to;
+        ir->nodes[to++] = n;
+    }
+    for (int r = 0; r < ir->n_roots; r++) ir->roots[r].node = number[ir->roots[r].node];
+    ir->n = to;
+    mg_ir_find_results(ir);
+    return MG_OK;
+}
+
 /* Inputs that no node of the body reads go. */
 static mg_status drop_operands(mg_ir *ir, mg_node *n) {
     mg_ir_loop *l = n->loop;
@@ -141,7 +158,7 @@ static mg_status drop_operands(mg_ir *ir, mg_node *n) {
     if (!number) return MG_OOM;
     for (int i = 0; i < l->body.n; i++) {
         const mg_node *p = &l->body.nodes[i];
-        if (p->kind == MG_NODE_PARAMETER && mg_is_live(p)) number[p->operand] = 1;
+        if (p->kind == MG_NODE_PARAMETER) number[p->operand] = 1;
     }
     for (int k = 0; k < n->n_in; k++) {
         if (!number[k]) continue;
@@ -152,7 +169,7 @@ static mg_status drop_operands(mg_ir *ir, mg_node *n) {
     n->n_in = to;
     for (int i = 0; i < l->body.n; i++) {
         mg_node *p = &l->body.nodes[i];
-        if (p->kind == MG_NODE_PARAMETER) p->operand = mg_is_live(p) ? number[p->operand] : 0;
+        if (p->kind == MG_NODE_PARAMETER) p->operand = number[p->operand];
     }
     return MG_OK;
 }
@@ -182,5 +199,5 @@ mg_status mg_ir_prune_loops(mg_ir *ir) {
         mg_ir_count_uses(ir);
         mg_ir_find_results(ir);
     }
-    return MG_OK;
+    return drop_dead(ir);
 }

@@ -119,3 +119,16 @@ test("matrices of {steps, rows, width} are contracted over both axes without a g
     return (flat:matmul(w) * mgpu.arange(30):to("float64"):reshape { 30, 1 }):tanh():mean()
   end, { w }, mgpu.rand({ 6, 5, 3 }, F64), "gathers")
 end)
+
+test("what only unread results of a loop need is not computed, nor gathered", function()
+  local w = v { 3 }
+  compare(function(x)
+    local _, ys = mgpu.scan(function(c, xt)
+      return { c[2], c[1], c[3] * 0.5 }, { xt + c[3], xt:cumsum { axis = 1 } } -- the latter needs all rows
+    end, { x[1], x[1], mgpu.ones({ 6, 3 }, F64) }, by_steps(x))
+    local h = mgpu.scan(function(c, xt)
+      return { used = (c.used + xt.x * w):tanh(), unread = c.unread + xt.all }
+    end, { used = mgpu.zeros({ 6, 3 }, F64), unread = mgpu.zeros({ 6, 3 }, F64) }, { x = ys[1], all = ys[2] })
+    return h.used:mean()
+  end, { w }, mgpu.rand({ 6, 5, 3 }, F64))
+end)
