@@ -117,6 +117,10 @@ static mg_tensor *matmul_grad(mg_tensor *y, mg_tensor *dy, int i) {
         return NULL;
     }
     mg_tensor *a, *b, *g;
+    /* The rows of stacked matrices that meet one matrix stay on the device that has them. */
+    if (i == 0 && y->inputs[0]->shape.rank > 2 && y->inputs[1]->shape.rank == 2 &&
+        !attrs->transpose_a)
+        return matmul(dy, y->inputs[1], false, !attrs->transpose_b);
     const matmul_dims p = as_matrices(y, &a, &b, &dy);
     if (i == 0)
         g = p.turn_a ? matmul(b, dy, p.turn_b, true) : matmul(dy, b, false, !p.turn_b);

@@ -51,6 +51,20 @@ test("a recurrence with weights, bias and a learned first state needs sums of gr
   end, { w, u, b, h0 }, mgpu.rand({ 6, 5, 3 }, F64))
 end)
 
+test("a recurrence over the steps of another, each with a product of all steps, gathers nothing", function()
+  local w, u = v { 3, 4 }, v { 4, 2 }
+  compare(function(x)
+    local function layer(xs, kernel, width)
+      local _, hs = mgpu.scan(function(h, xt)
+        local new = (h * 0.5 + xt):tanh()
+        return new, new
+      end, mgpu.zeros({ 6, width }, F64), xs:matmul(kernel:value()))
+      return hs
+    end
+    return layer(layer(by_steps(x), w, 4), u, 2):mean()
+  end, { w, u }, mgpu.rand({ 6, 5, 3 }, F64))
+end)
+
 test("a sum over the rows is carried as terms, which are added up after the loop", function()
   local w = v { 3 }
   compare(function(x)
