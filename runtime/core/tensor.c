@@ -132,7 +132,7 @@ void mg_tensor_release(mg_tensor *t) {
 /* n_inputs becomes 0 before the inputs are given up, because their release may look at this tensor.
  */
 void mg_tensor_drop_history(mg_tensor *t) {
-    if (t->kind != MG_LAZY || !t->buffer) return;
+    if (t->kind != MG_LAZY || !t->buffer || t->body_constant) return;
     t->kind = MG_VALUE;
     t->op = NULL;
     const int n = t->n_inputs;

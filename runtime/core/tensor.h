@@ -44,7 +44,7 @@ void mg_buffer_release(mg_buffer *b);
 /* ---- tensors ---- */
 
 typedef enum mg_tensor_kind {
-    MG_LAZY,     /* op and inputs; may also have a buffer while a recording holds its history */
+    MG_LAZY,     /* op and inputs; may also have a buffer while its history is needed */
     MG_VALUE,    /* a buffer, no history */
     MG_ARGUMENT, /* placeholder of a trace: the index-th tensor argument of the call */
     MG_VARREAD,  /* placeholder of a trace: the value of `variable` at entry */
@@ -57,14 +57,15 @@ typedef struct mg_tensor {
     uint16_t trace; /* serial number of the trace it was made in and is usable in; 0: outside */
     int32_t n_inputs;
     mg_shape shape;
-    mg_device *device; /* where it lies; devices live as long as the runtime */
-    bool any_device;   /* made of constants and random draws only: computed wherever it is used */
-    bool in_loop;      /* depends on a parameter of a loop: has no value of its own */
-    bool made_in_loop; /* made while the body of a loop was traced */
-    mg_buffer *buffer; /* owned, or NULL */
-    const mg_op *op;   /* of MG_LAZY */
-    void *attrs;       /* op->attrs_size bytes, in the same block as the tensor */
-    mg_origin origin;  /* the line: while tracing only */
+    mg_device *device;  /* where it lies; devices live as long as the runtime */
+    bool any_device;    /* made of constants and random draws only: computed wherever it is used */
+    bool in_loop;       /* depends on a parameter of a loop: has no value of its own */
+    bool made_in_loop;  /* made while the body of a loop was traced */
+    bool body_constant; /* of the body of a loop, which needs its history as long as it lives */
+    mg_buffer *buffer;  /* owned, or NULL */
+    const mg_op *op;    /* of MG_LAZY */
+    void *attrs;        /* op->attrs_size bytes, in the same block as the tensor */
+    mg_origin origin;   /* the line: while tracing only */
     mg_variable *variable; /* of MG_VARREAD, retained */
     mg_loop *loop;         /* of a scan, retained */
     int32_t index;         /* of MG_ARGUMENT */
@@ -90,7 +91,8 @@ mg_tensor *mg_tensor_retain(mg_tensor *t);
 /* Accepts NULL. */
 void mg_tensor_release(mg_tensor *t);
 
-/* Turns a lazy tensor that has a buffer into a plain value: releases its inputs. */
+/* Turns a lazy tensor that has a buffer into a plain value: releases its inputs. Not a constant of
+ * a loop's body. */
 void mg_tensor_drop_history(mg_tensor *t);
 
 /* MG_USAGE if one of t[0 .. n-1] is NULL, as after a failed call in a host program. `who` begins

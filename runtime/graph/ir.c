@@ -62,9 +62,9 @@ static const mg_ir_end *find_end(const mg_ir_ends *ends, const mg_tensor *t) {
 }
 
 /* For mg_toposort_collect: the history of an evaluated tensor is not followed, nor that of an end.
- */
+ * The body of a loop, which has ends, makes its constants itself, whether evaluated or not. */
 static bool descend(const mg_tensor *t, void *ends) {
-    return t->kind == MG_LAZY && !t->buffer && !find_end(ends, t);
+    return t->kind == MG_LAZY && (!t->buffer || (ends && t->body_constant)) && !find_end(ends, t);
 }
 
 /* ---- nodes ---- */
@@ -129,7 +129,7 @@ static mg_status make_node(mg_ir *ir, mg_node *node, mg_tensor *t, uint16_t trac
     }
     MG_TRY(check_placeholder(t, trace));
     /* A lazy tensor is an op; all others are given to the plan. */
-    if (descend(t, NULL)) return op_node(ir, node, t);
+    if (descend(t, (void *)(uintptr_t)ends)) return op_node(ir, node, t);
     if (t->kind == MG_ARGUMENT) {
         node->kind = MG_NODE_ARGUMENT;
     } else {

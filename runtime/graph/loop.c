@@ -200,6 +200,11 @@ static bool is_constant(const mg_tensor *t) {
     }
 }
 
+static void keep_history(mg_tensor *constant) {
+    constant->body_constant = true;
+    if (constant->n_inputs) keep_history(constant->inputs[0]);
+}
+
 /* A body runs on one device, and its steps are not shared out by rows of their own. */
 static mg_status check_op(const mg_tensor *t) {
     if (t->kind != MG_LAZY) return MG_OK;
@@ -225,8 +230,13 @@ static mg_status add_given(mg_loop *l, const mg_toposort *walk, const parameters
         for (int k = 0; k < t->n_inputs; k++)
             if (!depends[t->inputs[k]->position]) taken[t->inputs[k]->position] = true;
     }
-    for (int i = 0; i < walk->n && status == MG_OK; i++)
-        if (taken[i] && !is_constant(walk->items[i])) status = mg_loop_add_given(l, walk->items[i]);
+    for (int i = 0; i < walk->n && status == MG_OK; i++) {
+        if (!taken[i]) continue;
+        if (is_constant(walk->items[i]))
+            keep_history(walk->items[i]);
+        else
+            status = mg_loop_add_given(l, walk->items[i]);
+    }
     mg_free(taken);
     return status;
 }

@@ -508,14 +508,16 @@ static int make_root(partition *p, int r, bool split) {
 }
 
 /* Every device must meet every collective, whether or not it reads the result. Each takes the
- * previous one as an input, so a root on the last keeps all alive. */
+ * previous one as an input, so a root on the last keeps all alive. That a scan reads it is not
+ * enough: the input goes if the scan's results that need it are not read on this device. */
 static mg_status keep_collectives_alive(partition *p) {
     mg_ir *part = p->part;
     bool *live = mg_ir_alloc(part, (size_t)part->n + 1);
     if (!live) return MG_OOM;
     for (int r = 0; r < part->n_roots; r++) live[part->roots[r].node] = true;
     for (int i = part->n - 1; i >= 0; i--)
-        for (int k = 0; k < part->nodes[i].n_in && live[i]; k++) live[part->nodes[i].in[k]] = true;
+        for (int k = 0; k < part->nodes[i].n_in && live[i] && !part->nodes[i].loop; k++)
+            live[part->nodes[i].in[k]] = true;
     if (p->last_collective >= 0 && !live[p->last_collective])
         part->roots[part->n_roots++] = (mg_root){p->last_collective, false, false};
     return MG_OK;

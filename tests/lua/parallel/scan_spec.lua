@@ -146,3 +146,16 @@ test("what only unread results of a loop need is not computed, nor gathered", fu
     return h.used:mean()
   end, { w }, mgpu.rand({ 6, 5, 3 }, F64))
 end)
+
+test("a device without rows meets a reduction that only a loop's results with rows need", function()
+  local function step(x)
+    local most = x:max() -- the only collective
+    local count, ys = mgpu.scan(function(n, xt) return n + 1, xt - most end, mgpu.zeros({}, F64), by_steps(x))
+    return ys:permute { 2, 1, 3 }, count -- by rows, so each device has its part
+  end
+  local x = mgpu.rand({ 3, 4, 2 }, F64)
+  local wanted = step(x)
+  local ys, count = mgpu.jit(function(rows) return step(rows:shard()) end, { devices = cpus(5) })(x)
+  check.equal(count:item(), 4)
+  check.equal(ys:to "cpu:0":totable(), wanted:totable())
+end)

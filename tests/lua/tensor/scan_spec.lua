@@ -335,3 +335,13 @@ test("a jitted function within a loop is a part of it", function()
   local double = mgpu.jit(function(t) return t * 2 end)
   check.equal(mgpu.scan(function(c, x) return c + double(x) end, mgpu.zeros {}, mgpu.arange(4)):item(), 12)
 end)
+
+test("a constant of a step may be read outside before the loop runs", function()
+  local kept
+  local sum = mgpu.scan(function(c, x)
+    kept = mgpu.full({ 2 }, 0.5):to "float64"
+    return c + x * kept
+  end, mgpu.zeros({ 2 }, F64), mgpu.ones({ 3, 2 }, F64))
+  check.equal(kept:totable(), { 0.5, 0.5 })
+  check.equal(sum:totable(), { 1.5, 1.5 })
+end)
