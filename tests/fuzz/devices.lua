@@ -3,10 +3,11 @@
 --     build/mgpulua tests/fuzz/devices.lua [SECONDS = 20] [SEED = the time]
 --     build/mgpulua tests/fuzz/devices.lua --cases FIRST COUNT      those cases, in this process
 --
--- A case is an op with inputs and attributes (random_cases.lua) or a training step of a small network
--- (random_networks.lua); the number of the case is its seed. Its result and gradients are computed on ref and twice on
--- cpu: ref and cpu must agree within the tolerance of the case, and both cpu results bit for bit. Cases run in separate
--- processes, 100 in each, in turn with every instruction set that this processor has and with 1, 2 and 3 threads.
+-- A case is an op with inputs and attributes (random_cases.lua), a training step of a small network
+-- (random_networks.lua), or a loop, written out on ref (random_loops.lua); the number of the case is its seed. Its
+-- result and gradients are computed on ref and twice on cpu: ref and cpu must agree within the tolerance of the case,
+-- and both cpu results bit for bit. Cases run in separate processes, 100 in each, in turn with every instruction set
+-- that this processor has and with 1, 2 and 3 threads.
 -- After a failure, a crash or a hang it prints the command that repeats the case.
 package.path = "tests/?.lua;" .. package.path
 local check = require "check"
@@ -65,6 +66,7 @@ end
 
 local core = require "mgpu.core"
 local cases = require "ops.cases"
+local loops = require "fuzz.random_loops"
 local networks = require "fuzz.random_networks"
 local random_case = require "fuzz.random_cases"
 
@@ -106,6 +108,7 @@ local function sum_error(dtype, n) return dtype == "float64" and 4 * 2 ^ -53 * (
 -- The result on a device: shape, dtype, numbers and gradients.
 local function compute(case, dtype, device)
   return cases.with_device(device, function()
+    if case[1] == "loop" then return loops.compute(case, device) end
     if case[1] == "network" then return networks.compute(case) end
     local list = cases.inputs(case, dtype, device)
     local y = cases.apply(case, list)
@@ -122,6 +125,7 @@ local function compare(case, dtype)
   if ok ~= fine or not ok and got ~= expected then
     error(("ref: %s, cpu: %s"):format(ok and "computed" or expected, fine and "computed" or got), 0)
   end
+  if not ok and case[1] == "loop" then error(expected, 0) end -- all drawn loops are right
   if not ok then return print("  refused: " .. expected) end
   check.equal({ got.shape, got.dtype }, { expected.shape, expected.dtype })
   local tolerance = cases.tolerance(case, dtype) + sum_error(dtype, expected.longest)

@@ -3,6 +3,7 @@
 --     salt     shifts the numbers of the inputs
 --     scale    results are compared relative to at least this number
 local check = require "check"
+local draw_loop = require "fuzz.random_loops".draw
 local draw_network = require "fuzz.random_networks".draw
 local rows = dofile "tests/ops/rows.lua"
 
@@ -298,7 +299,7 @@ end
 -- ---- the draw -----------------------------------------------------------------------------------
 
 local KINDS = { resized, resized, resized, resized, reduction, permutation, slice, reshape, matmul, matmul, convolution,
-  convolution, convolution, pool, draw_network, resized_image, transformed_image, along_axis }
+  convolution, convolution, pool, draw_network, draw_loop, draw_loop, resized_image, transformed_image, along_axis }
 
 --- The case that belongs to a seed, and the dtype to run it with.
 return function(seed, dtypes_of)
