@@ -178,3 +178,16 @@ test("an optimizer that stands in the map twice is one after loading", function(
   for _, each in ipairs { model, again } do each:train_on_batch(x, y) end
   for i, w in ipairs(model:get_weights()) do check.near(again:get_weights()[i], w, 0) end
 end)
+
+test("an optimizer that stands in the map twice is two with the same state in a .keras file", function()
+  local sgd = O.SGD { 0.1, momentum = 0.9 }
+  local map = O.OptimizerMap { sgd, { ["head/kernel"] = O.Adam {}, ["head/bias"] = sgd } }
+  local model, path = train(O.MultiOptimizer { map }), check.path "twice.keras"
+  model:save(path)
+  local again = mgpu.load_model(path)
+  check.equal(again.optimizer:steps_taken(), model.optimizer:steps_taken())
+  check.equal(#again.optimizer.optimizers, 3)
+  local x, y = mgpu.ones { 4, 2 }, mgpu.ones { 4, 1 }
+  for _, each in ipairs { model, again } do each:train_on_batch(x, y) end
+  for i, w in ipairs(model:get_weights()) do check.near(again:get_weights()[i], w, 1e-6) end -- the rate is float32
+end)

@@ -130,7 +130,8 @@ local function in_order(keys, text)
 end
 
 -- The optimizers of a MultiOptimizer in the order of the file: {class_name =, config =, positions = of their variables,
--- prefix = of their names}; nil if that is not known. text: of the file's configuration; nil: the order is ours.
+-- prefix = of their names}; nil if that is not known. One that stands in the map twice is two, as training.lua writes
+-- it. text: of the file's configuration; nil: the order is ours.
 local function parts_of(model, optimizer, text)
   local config, made = optimizer.config.optimizer_map.config, made_of(optimizer)
   made:train_model(model)
@@ -138,24 +139,22 @@ local function parts_of(model, optimizer, text)
   local keys = ordered_keys(config.optimizer_map)
   if text then keys = in_order(keys, text) end
   if not keys then return nil end
-  local parts, numbers = {}, {}
+  local parts, of_key = {}, {}
   local function add(entry, own)
-    if entry.same_as then return false end
+    entry = entry.same_as and config.optimizer_map[entry.same_as] or entry
+    local part = { class_name = entry.class_name, config = entry.config, positions = {} }
     for i, each in ipairs(made.optimizers) do
-      if each == own then numbers[i] = #parts + 1 end
-      if each == own then
-        parts[#parts + 1] = { class_name = entry.class_name, config = entry.config, positions = {},
-          prefix = ("inner_%d_"):format(i) }
-      end
+      if each == own then part.prefix = ("inner_%d_"):format(i) end
     end
-    return true
+    parts[#parts + 1] = part
+    return part
   end
-  for _, key in ipairs(keys) do
-    if not add(config.optimizer_map[key], made.map[key]) then return nil end
-  end
-  if not add(config.default_optimizer, made.map.default_optimizer) then return nil end
-  for i, position in ipairs(trained_positions(model)) do
-    table.insert(parts[numbers[made:index_of(model.trainable_variables[i])]].positions, position)
+  for _, key in ipairs(keys) do of_key[key] = add(config.optimizer_map[key], made.map[key]) end
+  local default = add(config.default_optimizer, made.map.default_optimizer)
+  for _, position in ipairs(trained_positions(model)) do
+    local v = model.variables[position]
+    local _, key = made.map:find(v, made.paths[v])
+    table.insert((key and of_key[key] or default).positions, position)
   end
   return parts
 end
