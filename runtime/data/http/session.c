@@ -2,6 +2,7 @@
 #include "data/http/session.h"
 #include "core/threads.h"
 #include <pthread.h>
+#include <string.h>
 
 /* A transfer slower than STALL_BYTES per second for STALL_SECONDS is aborted. */
 enum { CONNECT_SECONDS = 20, STALL_SECONDS = 30, STALL_BYTES = 100 };
@@ -23,14 +24,14 @@ static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off
     return 1;
 }
 
-/* Allows only the expected protocols, and redirects only to https: not to local files or
- * unencrypted connections. libcurl 7.85 renamed the options. */
-static void set_protocols(CURL *curl) {
+/* libcurl 7.85 has new options for protocols. */
+void http_allow(CURL *curl, const char *protocols) {
 #if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, protocols);
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
 #else
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE);
+    const long files = strstr(protocols, "file") ? CURLPROTO_FILE : 0;
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS | files);
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTPS);
 #endif
 }
@@ -40,7 +41,7 @@ mg_status http_open(http_session *s, const char *url) {
     *s = (http_session){.curl = curl_easy_init()};
     if (!s->curl) return mg_fail(MG_INTERNAL, "cannot start libcurl");
     curl_easy_setopt(s->curl, CURLOPT_URL, url);
-    set_protocols(s->curl);
+    http_allow(s->curl, "http,https,file");
     curl_easy_setopt(s->curl, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(s->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(s->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);

@@ -5,7 +5,7 @@
 -- It writes its port to PORT_FILE, answers N requests, and ends. /body is "hello"; /slow is the same, but "lo" comes
 -- only when a file PORT_FILE.go is there; /endless has no end (16 MiB, in truth); everything else is a redirect to
 -- /body. What is posted is written to PORT_FILE.1, PORT_FILE.2, ..., headers and body, and answered with OK, or with
--- the error 503 if the path ends with /fail.
+-- the error 503 if the path ends with /fail, a redirect if it ends with /moved, or more than 1 MiB if it ends with /long.
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -63,8 +63,10 @@ for i = 1, requests do
   local function say(text) return ffi.C.send(connection, text, #text, NO_SIGNAL) >= 0 end
   if posted then
     keep(arg[1] .. "." .. i, rest_of(connection, request))
-    local status = posted:find "/fail$" and "503 Service Unavailable" or "200 OK"
-    say(("HTTP/1.1 %s\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"):format(status))
+    local status = posted:find "/fail$" and "503 Service Unavailable"
+      or posted:find "/moved$" and "302 Found\r\nLocation: /other" or "200 OK"
+    local answer = posted:find "/long$" and ("x"):rep(2 ^ 20 + 1) or "ok"
+    say(("HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"):format(status, #answer, answer))
   elseif path == "/body" then
     say "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
   elseif path == "/slow" then

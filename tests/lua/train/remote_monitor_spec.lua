@@ -61,6 +61,24 @@ test("a server that fails, or is not there, causes one warning, and training goe
   check.matches(text, "^mgpulua: warning: RemoteMonitor: cannot post to [^\n]*\n$")
 end)
 
+test("a redirect, an answer without end and an address that is no server's cause a warning", function()
+  local server = start_server("moved_port", 4)
+  local reasons = { moved = "the server answers 302, a redirect", long = "the answer has more than 1048576 bytes" }
+  for path, reason in pairs(reasons) do
+    check.matches(fixtures.stderr_of(fit, RemoteMonitor { server .. "/", path = path }), reason)
+  end
+  local file = check.path "file"
+  check.write(file, "text")
+  check.matches(fixtures.stderr_of(fit, RemoteMonitor { "file://" .. file, path = "" }), "cannot post to file://")
+end)
+
+test("a header may be empty", function()
+  local server, request = start_server("empty_port", 2)
+  fit(RemoteMonitor { server, headers = { ["X-Empty"] = "" } })
+  local _, head = request(1)
+  check.matches(head, "x%-empty:\r?\n")
+end)
+
 test("values that are no numbers of JSON are null, and vectors are arrays", function()
   local server, request = start_server("values_port", 1)
   local monitor = RemoteMonitor { server, send_as_json = true, headers = { ["content-type"] = "text/plain" } }

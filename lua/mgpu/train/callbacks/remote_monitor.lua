@@ -3,8 +3,8 @@
 --
 -- What is sent is JSON of the epoch and of the logs by name, {"epoch": 1, "loss": 0.5}, as the field `field` of a form,
 -- or with send_as_json as the body. headers: a table {["X-Key"] = "text"} of further headers. Infinite values and NaN
--- are null. A server that cannot be reached, that answers with an error, or not within a minute, causes a warning, and
--- training goes on. Errors, before the first step: the plug-in for downloads, mgpu-fetch.so, is not installed.
+-- are null. A server that cannot be reached, that answers with an error or a redirect, or not within a minute, causes a
+-- warning, and training goes on. Errors, before the first step: the plug-in for downloads, mgpu-fetch.so, is not installed.
 -- Source: Keras's RemoteMonitor; here epochs count from 1, and an answer with an error is told, too.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }
@@ -43,8 +43,9 @@ function RemoteMonitor:init()
       core.fail("usage", ('RemoteMonitor: option "headers" must be a table of one line of text by name, as in '
         .. '{["X-Key"] = "text"}, got %q = %q'):format(tostring(name), tostring(value)))
     end
-    list[#list + 1], stated = line, stated or name:lower() == "content-type"
+    list[#list + 1], stated = value:find "%S" and line or name .. ";", stated or name:lower() == "content-type"
   end
+  -- "Name;" is libcurl's form of a header without a value
   if not stated then list[#list + 1] = "Content-Type: " .. (self.send_as_json and JSON or FORM) end
   self.lines = list
 end
