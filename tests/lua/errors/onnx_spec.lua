@@ -228,6 +228,7 @@ wrong("Unsqueeze", nil, { 2, 2 }, "axes are missing")
 wrong("Unsqueeze", nil, { 2, 2 }, list(0, 0), "the axis 0 is given twice")
 wrong("Transpose", with { perm = ints(0) }, { 2, 2 }, "1 axes in perm, for an input of 2")
 wrong("Split", nil, { 2, 2 }, list(1, 1), "1 outputs for 2 parts")
+wrong("Split", with { num_outputs = int(2 ^ 45) }, { 2, 2 }, "num_outputs = 35184372088832, for 1 outputs")
 wrong("Split", with({}, { outputs = { "y", "z" } }), { 2, 2 }, list(1, 2), "parts of 3 elements together")
 wrong("Slice", nil, { 2, 2 }, list(0), list(1), list(0), list(0), "a step is 0")
 refused("Slice", nil, { 2, 2 }, list(0), list(2 ^ 62), list(0), list(-1), "an end beyond 2^53 with a negative step")
@@ -236,6 +237,25 @@ wrong("Slice", nil, { 2, 2 }, "starts are missing")
 wrong("Slice", nil, { 2, 2 }, list(0), "ends are missing")
 wrong("Tile", nil, { 2, 2 }, list(1), "1 repeats for 2 axes")
 wrong("Pad", with { mode = text "edge" }, { 2, 2 }, list(0, 2 ^ 21, 0, 0), "a width of 2097152")
+-- One op over a large axis, which Expand makes.
+local function over_large_axis(op, code, given_attributes, ...)
+  local given = { ... }
+  case(op .. " over a large axis", function()
+    local constants, inputs = { constant("s", "int64", { 3 }, { 2 ^ 31, 1, 2 }) }, { "large" }
+    for i = 1, #given - 1 do
+      inputs[i + 1] = given[i] and "c" .. i or ""
+      if given[i] then constants[#constants + 1] = constant("c" .. i, "int64", { #given[i] }, given[i]) end
+    end
+    run { constants = constants, nodes = {
+      { op = "Expand", name = "n", inputs = { "x", "s" }, outputs = { "large" } },
+      { op = op, name = "n", inputs = inputs, outputs = { "y" },
+        attributes = given_attributes } } }
+  end, given[#given], code)
+end
+over_large_axis("Pad", "data", attributes { mode = text "edge" }, { 1, 0, 0, 0, 0, 0 },
+  'the mode "edge" for an axis of 2147483648 elements')
+over_large_axis("Resize", "unsupported", attributes { mode = text "linear", antialias = int(1) }, false, false, { 2, 2, 2 },
+  "an axis of 2147483648 elements resized to 2 with 2147483648 weights each")
 wrong("Pad", nil, { 2, 2 }, list(-2, 0, -1, 0), "axis 0 has 2 elements, of which all and more are cut off")
 wrong("Pad", with { mode = text "edge" }, { 2, 2 }, list(-2, 0, 1, 0), "axis 0 is empty")
 wrong("Pad", nil, { 2, 2 }, "pads are missing")

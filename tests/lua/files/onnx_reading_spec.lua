@@ -198,6 +198,44 @@ test("shapes that a graph computes are known when a jitted function is traced", 
   check.equal(f(mgpu.ones { 5, 4, 6 }):shape(), { 5, 24 })
 end)
 
+-- The file of one op over x {-1, 2} of float32, behind a Cast to `dtype`, with further inputs that add(g) makes.
+local function op_file(op, attributes, dtype, add)
+  return onnx_files.write(check.path(op .. ".onnx"), function(g)
+    local x = g:add_input("x", { -1, 2 }, "float32")
+    local y = g:op(op, { g:plain(g:cast(x, dtype)), add(g) }, attributes)
+    g:add_output("y", g.value(y, { -1, 2 }, dtype))
+  end)
+end
+
+test("an exclusive sum does not have its own element, however large that is", function()
+  local function axis(g) return g:number(1, "int64") end
+  local before = mgpu.load_model(op_file("CumSum", { exclusive = 1 }, "float32", axis))
+  check.equal(before(mgpu.tensor { { math.huge, 2 } }):totable(), { { 0, math.huge } })
+  local behind = mgpu.load_model(op_file("CumSum", { exclusive = 1, reverse = 1 }, "float32", axis))
+  check.equal(behind(mgpu.tensor { { 1e30, 2 } }):totable(), { { 2, 0 } })
+end)
+
+test("powers of integers by fractions are rounded towards zero", function()
+  local model = mgpu.load_model(op_file("Pow", nil, "int32", function(g) return g:number(0.5, "float32") end))
+  check.equal(model(mgpu.tensor { { 3, 8 } }):totable(), { { 1, 2 } }) -- as onnxruntime
+end)
+
+test("columns with a large mean are standardized exactly", function()
+  local model = mgpu.load_model(op_file("MeanVarianceNormalization", { axes = { 0 } }, "float32", function() end))
+  check.equal(model(mgpu.tensor { { 4096, 0 }, { 4097, 1 } }):totable(), { { -1, -1 }, { 1, 1 } })
+end)
+
+test("a constant may have infinities", function()
+  local path = onnx_files.write_graph(check.path "infinite.onnx", {
+    1, onnx_files.message { 2, "c", 4, "Constant", 5, onnx_files.message { 1, "value_floats", 7, "\0\0\128\127\0\0\0\0",
+      20, 6 } },
+    1, onnx_files.message { 1, "x", 1, "c", 2, "y", 4, "Max" },
+    11, onnx_files.message { 1, "x", 2, onnx_files.message { 1, onnx_files.message { 1, 1, 2,
+      onnx_files.message { 1, onnx_files.message { 2, "n" }, 1, onnx_files.message { 1, 2 } } } } },
+    12, onnx_files.message { 1, "y" } })
+  check.equal(mgpu.load_model(path)(mgpu.tensor { { 1, -1 } }):totable(), { { math.huge, 0 } })
+end)
+
 test("an image stays channels-last between convolutions", function()
   local model = mgpu.load_model(MODELS .. "resnet_old.onnx")
   local f = mgpu.jit(function(x) return model(x) end)
@@ -305,6 +343,8 @@ for what, case in pairs {
   ["two tensors of one name"] = { { 5, tensor "w", 5, tensor "w" }, 'the tensor "w" is there twice', "data" },
   ["an attribute without a type"] = { { 1, node("Relu", message { 1, "a" }) },
     'node "n" (Relu): the attribute "a" has no known type', "data" },
+  ["a constant without a type"] = { { 1, node("Constant", message { 1, "value_int", 3, 5 }) },
+    'node "n" (Constant): the attribute "value_int" has no known type', "data" },
   ["an attribute of a function"] = { { 1, node("Relu", message { 1, "a", 20, 2, 21, "b" }) },
     'the attribute "a" refers to one of a function', "data" },
   ["a tensor that is missing"] = { { 1, node("Relu", message { 1, "a", 20, 4 }) }, 'the attribute "a" is empty',

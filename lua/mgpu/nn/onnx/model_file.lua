@@ -99,8 +99,11 @@ local function add_constant(file, node, renamed)
     core.fail("unsupported", ("%s: node %q (Constant): the attribute %q is not supported: value, value_float, "
       .. "value_floats, value_int and value_ints are"):format(file.path, node.name or "", a.name or ""))
   end
-  local value = a[FIELDS[KINDS[a.type] or ""]] or 0
+  local kind = KINDS[a.type or 0]
+  if not kind then fail(file, "node %q (Constant): the attribute %q has no known type", node.name or "", a.name) end
+  local value = a[FIELDS[kind]] or 0
   local numbers, shape = type(value) == "table" and list_of(value) or { value }, {}
+  for i, number in ipairs(numbers) do numbers[i] = NUMBERS[number] or number end
   if a.name:find "s$" then shape[1] = #numbers end
   add_named(file, name, { values = numbers, dtype = dtype, shape = shape }, renamed)
 end
@@ -326,7 +329,6 @@ function M.fill(path, graph, tensors, read)
   for _, constant in ipairs(graph.constants) do
     local tensor = tensors[constant.name]
     local values = tensor.values or numbers_of(path, constant.name, core.place(read[tensor.entry], "cpu:0"))
-    for i, value in ipairs(values) do values[i] = NUMBERS[value] or value end
     constant.values = for_json(values)
   end
 end

@@ -132,11 +132,13 @@ M.Mod = { "2 | fmod:int=0", function(c, x, y)
   end, x, y)
 end }
 
--- The result has the base's type. Powers of integers are exact up to 2^53.
+-- The result has the base's type. Powers of integers by integers are exact up to 2^53, those by fractions are rounded
+-- towards zero.
 M.Pow = binary(function(a, b)
   local dtype = a:dtype()
   if is_float(a) then return ops.cast(ops.pow(a, ops.cast(b, dtype)), dtype) end
-  return ops.cast(ops.round(ops.pow(ops.cast(a, "float64"), ops.cast(b, "float64"))), dtype)
+  local y = ops.pow(ops.cast(a, "float64"), ops.cast(b, "float64"))
+  return ops.cast(is_float(b) and y or ops.round(y), dtype)
 end)
 
 -- A slope has one axis for each of x's last ones; one of a single axis is that of the channels in old files only.

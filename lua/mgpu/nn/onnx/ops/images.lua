@@ -47,10 +47,13 @@ local KERNELS = { -- {reach, function of the distance}
   end },
 }
 
+-- How far an antialiased kernel is stretched.
+local function stretch_of(c, scale) return c.antialias ~= 0 and math.max(1, 1 / scale) or 1 end
+
 -- Taps of an element at x: {position, weight} pairs, positions inside the axis.
 local function taps_at(c, x, from, scale)
   local row, list, sum = KERNELS[c.mode], {}, 0
-  local stretch = c.antialias ~= 0 and math.max(1, 1 / scale) or 1
+  local stretch = stretch_of(c, scale)
   local reach = row[1] * stretch
   for i = math.floor(x - reach) + 1, math.ceil(x + reach) - 1 do
     local weight = row[2](math.abs(i - x) / stretch, c.cubic_coeff_a)
@@ -84,6 +87,16 @@ end
 local function tensor_of(list, dtype, device) return core.tensor(list, { dtype = dtype, device = device }) end
 
 local MOST_GATHERED = 4 -- taps of an element
+local MOST_TAPS = 2 ^ 24 -- of all elements of an axis, and weights of its matrix
+
+-- Raises for an axis with more taps than memory should hold.
+local function check_taps(c, from, to, scale)
+  if c.mode == "nearest" then return end
+  local each = 2 * KERNELS[c.mode][1] * stretch_of(c, scale)
+  if to * (each > MOST_GATHERED and math.max(each, from) or each) > MOST_TAPS then
+    core.fail("unsupported", ("an axis of %d elements resized to %d with %d weights each"):format(from, to, each))
+  end
+end
 
 -- t with axis `at` made of the taps.
 local function interpolated(t, at, taps)
@@ -156,6 +169,7 @@ local function resize(c, x, axes, sizes, scales, roi)
     end
     if to ~= old[i] or scale ~= 1 or roi then
       local at = last and values.axis_last(axis, rank) or axis + 1
+      check_taps(c, old[i], to, scale)
       local taps, outside = taps_of(c, old[i], to, scale, roi and { roi[i], roi[#axes + i] })
       t = interpolated(t, at, taps)
       if roi then

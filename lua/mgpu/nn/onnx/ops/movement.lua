@@ -141,6 +141,7 @@ M.Split = { "1-2 | axis:int=0 split:ints? num_outputs:int?", function(c, x, spli
   local size, sizes = x:shape()[at + 1], split and split:numbers "split" or c.split
   if not sizes then
     local n, left = c.num_outputs or c.outputs, size
+    if n ~= c.outputs then fail("num_outputs = %d, for %d outputs", n, c.outputs) end
     local each = math.ceil(size / n)
     sizes = {}
     for i = 1, n do
@@ -198,10 +199,13 @@ end }
 
 -- ---- padding ------------------------------------------------------------------------------------
 
+local MOST_POSITIONS = 2 ^ 24
+
 -- The positions of an axis with `before` and `after` more, by the mode.
 local function positions(size, before, after, mode)
   local list = {}
   if before + after > 2 ^ 20 then fail("a width of %d", before + after) end
+  if size > MOST_POSITIONS then fail("the mode %q for an axis of %d elements", mode, size) end
   for i = -before, size + after - 1 do
     local at
     if mode == "wrap" then

@@ -110,9 +110,9 @@ end }
 M.MeanVarianceNormalization = { "1 | axes:ints?", function(c, x)
   local how, t = { axis = {}, keepdims = true }, x:tensor()
   for i, axis in ipairs(c.axes or { 0, 2, 3 }) do how.axis[i] = axis_at(axis, x:rank()) + 1 end
-  local mean = composite.mean(t, how)
-  local deviation = ops.sqrt(composite.mean(ops.square(t), how) - ops.square(mean))
-  return values.plain((t - mean) / (deviation + 1e-9))
+  local centered = t - composite.mean(t, how)
+  local deviation = ops.sqrt(composite.mean(ops.square(centered), how))
+  return values.plain(centered / (deviation + 1e-9))
 end }
 
 -- The squares of `size` neighbouring channels are added up.

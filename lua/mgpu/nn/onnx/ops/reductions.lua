@@ -132,11 +132,21 @@ M.TopK = { "1-2 | axis:int=-1 largest:int=1 sorted:int=1 k:int?", function(c, x,
   return values.plain(ops.take_along_axis(t, ids, { axis = at })), values.plain(ops.cast(ids, "int64"))
 end }
 
+-- t with a 0 in front of the axis, and without its last element.
+local function shifted(t, at)
+  local before, after, ranges = {}, {}, {}
+  for i, size in ipairs(t:shape()) do
+    before[i], after[i], ranges[i] = i == at and 1 or 0, 0, i == at and { 1, size } or {}
+  end
+  if t:shape()[at] == 0 then return t end
+  return composite.slice(ops.pad(t, { before = before, after = after, value = 0 }), ranges)
+end
+
 M.CumSum = { "2 | exclusive:int=0 reverse:int=0", function(c, x, axis)
   local at, t = axis_at(axis:number "the axis", x:rank()) + 1, x:tensor()
   if c.reverse ~= 0 then t = ops.reverse(t, { axis = at }) end
+  if c.exclusive ~= 0 then t = shifted(t, at) end
   local y = ops.cast(ops.cumsum(t, { axis = at }), t:dtype())
-  if c.exclusive ~= 0 then y = y - t end
   return values.plain(c.reverse ~= 0 and ops.reverse(y, { axis = at }) or y)
 end }
 
