@@ -120,11 +120,17 @@ local function predict_step_of(model)
   return kept.prediction
 end
 
+-- Whether the output has a number of rows that the batch does not change, as the states of a graph of ONNX may.
+local function has_own_rows(model, i)
+  if not model.order or model.inputs[1]:shape()[1] ~= -1 then return false end
+  return (model.outputs[i]:shape()[1] or -1) ~= -1
+end
+
 -- Raises for outputs of several batches that cannot be joined: not so many rows, or multiples of them, as the batch.
 local function check_rows(model, outputs, rows)
   for i, t in ipairs(outputs) do
     local made = t:shape()[1] or 0
-    if made % rows ~= 0 or made == 0 and rows > 0 then
+    if made % rows ~= 0 or made == 0 and rows > 0 or has_own_rows(model, i) then
       model:fail("predict: output %d has %d rows for a batch of %d, so the outputs of several batches cannot be "
         .. "joined: give a batch_size for all rows, or call model(x)", i, made, rows)
     end

@@ -5,7 +5,7 @@
 -- It writes its port to PORT_FILE, answers N requests, and ends. /body is "hello"; /slow is the same, but "lo" comes
 -- only when a file PORT_FILE.go is there; /endless has no end (16 MiB, in truth); everything else is a redirect to
 -- /body. What is posted is written to PORT_FILE.1, PORT_FILE.2, ..., headers and body, and answered with OK, or with
--- the error 503 if the path ends with /fail, a redirect if it ends with /moved, or more than 1 MiB if it ends with /long.
+-- the error 503 if the path ends with /fail, a redirect if it ends with /moved, more than 1 MiB if it ends with /long.
 local ffi = require "ffi"
 
 ffi.cdef [[

@@ -177,6 +177,17 @@ test("outputs without a row for each row of the batch are not joined", function(
     .. "the outputs of several batches cannot be joined: give a batch_size for all rows, or call model(x)", "usage")
 end)
 
+test("an output with rows of its own, a multiple of the batch's, is not joined", function()
+  local path = onnx_files.write(check.path "states.onnx", function(g)
+    local x = g:add_input("x", { -1, 4 }, "float32").plain
+    g:add_output("y", g.value(g:op("Transpose", { x }, { perm = { 1, 0 } }), { 4, -1 }, "float32"))
+  end)
+  local model = mgpu.load_model(path)
+  check.raises(function() model:predict(mgpu.ones { 4, 4 }, { batch_size = 2 }) end,
+    "predict: output 1 has 4 rows for a batch of 2, so the outputs of several batches cannot be joined", "usage")
+  check.equal(model:predict(mgpu.ones { 3, 4 }):shape(), { 4, 3 })
+end)
+
 test("ids that are fractions are refused, whole numbers of any dtype are ids", function()
   local model = mgpu.load_model(MODELS .. "encoder_new.onnx")
   local ids = mgpu.tensor({ { 3, 0, 7 } }, { dtype = "int64" })

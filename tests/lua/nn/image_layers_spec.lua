@@ -167,6 +167,17 @@ local SURE = {
   Resizing = { 7, 3, interpolation = "lanczos3" }, Solarization = {},
 }
 
+test("a batch of no images stays one", function()
+  for name, options in pairs(SURE) do
+    for _, training in ipairs { true, false } do
+      if name ~= "CutMix" and name ~= "MixUp" then
+        local y = L[name](with(options, { name = "layer" }))(mgpu.zeros { 0, 8, 8, 3 }, { training = training })
+        check.equal({ name, y:shape()[1], y:rank() }, { name, 0, 4 })
+      end
+    end
+  end
+end)
+
 test("one image without the batch is treated as a batch of it", function()
   for name, options in pairs(SURE) do
     for _, format in ipairs { "channels_last", "channels_first" } do

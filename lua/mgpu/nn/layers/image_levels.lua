@@ -170,7 +170,9 @@ local function adapted(t, grid, clip_limit)
 
   -- where a byte of the tile in row y and column x, for each channel, has its place among the values of an image
   local function places(values, y, x)
-    return (((y * grid[2] + x) * (channels * 256) + of_channel) + values):reshape { n, -1 }
+    local ids = ((y * grid[2] + x) * (channels * 256) + of_channel) + values
+    local shape = ids:shape()
+    return ids:reshape { n, shape[2] * shape[3] * channels }
   end
 
   local height, rows = tiles_of(h, grid[1])

@@ -59,7 +59,8 @@ local function pixels_at(layer, t, row, column)
   local function whole(i, size) return ops.cast(fold(i, size), { dtype = "int32" }) end
   local ids = whole(row, rows) * columns + whole(column, columns)
   local shape = row:shape()
-  local y = ops.take_along_axis(t:reshape { n, rows * columns, channels }, ids:reshape { n, -1, 1 }, { axis = 2 })
+  local y = ops.take_along_axis(t:reshape { n, rows * columns, channels }, ids:reshape { n, shape[2] * shape[3], 1 },
+    { axis = 2 })
   y = y:reshape { n, shape[2], shape[3], channels }
   if layer.fill_mode ~= "constant" then return y end
   local function inside(i, size) return ops.logical_and(ops.ge(i, 0), ops.lt(i, size)) end
