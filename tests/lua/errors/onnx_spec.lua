@@ -254,8 +254,8 @@ local function over_large_axis(op, code, given_attributes, ...)
 end
 over_large_axis("Pad", "data", attributes { mode = text "edge" }, { 1, 0, 0, 0, 0, 0 },
   'the mode "edge" for an axis of 2147483648 elements')
-over_large_axis("Resize", "unsupported", attributes { mode = text "linear", antialias = int(1) }, false, false, { 2, 2, 2 },
-  "an axis of 2147483648 elements resized to 2 with 2147483648 weights each")
+over_large_axis("Resize", "unsupported", attributes { mode = text "linear", antialias = int(1) }, false, false,
+  { 2, 2, 2 }, "an axis of 2147483648 elements resized to 2 with 2147483648 weights each")
 wrong("Pad", nil, { 2, 2 }, list(-2, 0, -1, 0), "axis 0 has 2 elements, of which all and more are cut off")
 wrong("Pad", with { mode = text "edge" }, { 2, 2 }, list(-2, 0, 1, 0), "axis 0 is empty")
 wrong("Pad", nil, { 2, 2 }, "pads are missing")

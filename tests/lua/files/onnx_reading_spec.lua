@@ -226,6 +226,24 @@ test("an exclusive sum does not have its own element, however large that is", fu
   check.equal(behind(mgpu.tensor { { 1e30, 2 } }):totable(), { { 2, 0 } })
 end)
 
+test("sizes and places of Resize are those of scales in float32", function()
+  local function resized(scale, columns, attributes)
+    local path = onnx_files.write(check.path "resize.onnx", function(g)
+      local x = g:add_input("x", { -1, 1, 1, columns }, "float32").plain
+      local y = g:op("Resize", { x, "", g:tensor("s", mgpu.tensor { 1, 1, 1, scale }) }, attributes)
+      g:add_output("y", g.value(y, { -1, 1, 1, -1 }, "float32"))
+    end)
+    local row = {}
+    for i = 1, columns do row[i] = i - 1 end
+    return mgpu.load_model(path)(mgpu.tensor { { { row } } }):flatten():totable()
+  end
+  -- 12 * 7 / 12 is below 7 with the scale's error: onnxruntime and TensorFlow have 7 columns
+  check.equal(#resized(7 / 12, 12, { mode = "linear", coordinate_transformation_mode = "half_pixel" }), 7)
+  check.equal(#resized(7 / 12, 12, { mode = "nearest", coordinate_transformation_mode = "asymmetric" }), 7)
+  -- 6.5 / 1.3 - 0.5 is 4.5, which becomes 4, and above it in float64, which would become 5; as onnxruntime
+  check.equal(resized(1.3, 6, { mode = "nearest", coordinate_transformation_mode = "half_pixel" }), { 0, 1, 1, 2, 3, 4, 4 })
+end)
+
 test("powers of integers by fractions are rounded towards zero", function()
   local model = mgpu.load_model(op_file("Pow", nil, "int32", function(g) return g:number(0.5, "float32") end))
   check.equal(model(mgpu.tensor { { 3, 8 } }):totable(), { { 1, 2 } }) -- as onnxruntime

@@ -4,7 +4,8 @@
 -- What is sent is JSON of the epoch and of the logs by name, {"epoch": 1, "loss": 0.5}, as the field `field` of a form,
 -- or with send_as_json as the body. headers: a table {["X-Key"] = "text"} of further headers. Infinite values and NaN
 -- are null. A server that cannot be reached, that answers with an error or a redirect, or not within a minute, causes a
--- warning, and training goes on. Errors, before the first step: the plug-in for downloads, mgpu-fetch.so, is not installed.
+-- warning, and training goes on. Errors, before the first step: the plug-in for downloads, mgpu-fetch.so, is not
+-- installed.
 -- Source: Keras's RemoteMonitor; here epochs count from 1, and an answer with an error is told, too.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 1 }, L.Dense { 1 } }

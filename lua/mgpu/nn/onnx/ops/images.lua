@@ -12,10 +12,19 @@ local M = {}
 
 local function fail(message, ...) core.fail("data", message:format(...)) end
 
+-- The number in float32: scales are, and so 12 elements times 7 / 12 are 7, not 6.
+local function single(x)
+  local fraction, exponent = math.frexp(x)
+  local bits = fraction * 2 ^ 24
+  local whole = math.floor(bits + 0.5)
+  if whole - bits == 0.5 and whole % 2 == 1 then whole = whole - 1 end
+  return math.ldexp(whole, exponent - 24)
+end
+
 -- ---- where an element of the result lies --------------------------------------------------------
 
--- (i, from, to, back, roi) -> the position on the source's axis; back(u) = u / scale, exact where that is a whole
--- number. align_corners is the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which
+-- (i, from, to, back, roi) -> the position on the source's axis; back(u) = u / scale, exact where the scale is
+-- to / from. align_corners is the documentation's and onnxruntime's; onnx.reference takes from * scale for `to`, which
 -- need not be whole.
 local COORDINATES = {
   half_pixel = function(i, _, _, back) return back(i + 0.5) - 0.5 end,
@@ -70,8 +79,8 @@ end
 -- The taps of each element of the resized axis, and whether it lies outside the source.
 local function taps_of(c, from, to, scale, roi)
   local coordinate, list, outside = COORDINATES[c.coordinate_transformation_mode], {}, {}
-  local exact = scale == to / from
-  local function back(u) return exact and u * from / to or u / scale end
+  local exact = scale == to / from or scale == single(to / from)
+  local function back(u) return exact and u * from / to or single(u / scale) end
   for i = 0, to - 1 do
     local x = coordinate(i, from, to, back, roi)
     outside[i + 1] = c.coordinate_transformation_mode == "tf_crop_and_resize" and (x < 0 or x > from - 1)
@@ -162,7 +171,7 @@ local function resize(c, x, axes, sizes, scales, roi)
   if #(sizes or scales) ~= #axes then fail("%d sizes for %d axes", #(sizes or scales), #axes) end
   if sizes then ratio = with_policy(c, sizes, old) end
   for i, axis in ipairs(axes) do
-    local to = sizes and sizes[i] or math.floor(old[i] * scales[i])
+    local to = sizes and sizes[i] or math.floor(single(old[i] * scales[i]))
     local scale = ratio or scales and scales[i] or to / old[i]
     if to < 1 or to > MOST or old[i] < 1 then
       fail("axis %d of %d elements cannot become one of %s", axis, old[i], to)
@@ -188,7 +197,9 @@ local function is_plain(c, x, axes, scales)
   local mode = c.coordinate_transformation_mode
   if x:rank() ~= 4 or #axes ~= 2 or axes[1] ~= 2 or c.mode ~= "linear" or c.antialias ~= 0 then return false end
   for i, scale in ipairs(scales or {}) do
-    if (x:shape()[axes[i] + 1] * scale) % 1 ~= 0 then return false end
+    local size = x:shape()[axes[i] + 1]
+    local to = single(size * scale)
+    if to % 1 ~= 0 or scale ~= single(to / size) then return false end
   end
   return (mode == "half_pixel" or mode == "pytorch_half_pixel") and c.keep_aspect_ratio_policy == "stretch"
 end
@@ -234,7 +245,7 @@ M.Resize = { '1-4 | mode:text="nearest" coordinate_transformation_mode:text="hal
   if #axes == 0 then return x end
   if is_plain(c, x, axes, scale) then
     local own = x:shape()
-    local y = resize_images(x, size or { own[3] * scale[1], own[4] * scale[2] })
+    local y = resize_images(x, size or { single(own[3] * scale[1]), single(own[4] * scale[2]) })
     if y then return y end
   end
   return resize(c, x, axes, size, scale)
@@ -248,6 +259,5 @@ M.Upsample = { '1-2 | mode:text="nearest" scales:floats?', function(c, x, scales
     exclude_outside = 0, keep_aspect_ratio_policy = "stretch" }
   return resize(how, x, axes, nil, numbers(scales, "scales") or c.scales or fail "scales are missing")
 end }
-
 
 return M
