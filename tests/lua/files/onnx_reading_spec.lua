@@ -254,6 +254,24 @@ test("columns with a large mean are standardized exactly", function()
   check.equal(model(mgpu.tensor { { 4096, 0 }, { 4097, 1 } }):totable(), { { -1, -1 }, { 1, 1 } })
 end)
 
+test("one row of coefficients gives the scores of two classes", function()
+  local expected = { NONE = { { -1, 1 }, { 2, -2 } }, LOGISTIC = { { 0.26894142, 0.73105858 }, { 0.88079708, 0.11920292 } },
+    SOFTMAX = { { 0.11920292, 0.88079708 }, { 0.98201379, 0.01798621 } } } -- as onnx.reference
+  for transform, scores in pairs(expected) do
+    local path = onnx_files.write(check.path "classes.onnx", function(g)
+      local x = g:add_input("x", { -1, 1 }, "float32")
+      local ys = g:ops("LinearClassifier", { x.plain }, { coefficients = { kind = "floats", value = { 1 } },
+        classlabels_ints = { kind = "ints", value = { 5, 6 } }, intercepts = { kind = "floats", value = { 0 } },
+        post_transform = transform }, 2, "ai.onnx.ml")
+      g:add_output("label", g.value(ys[1], { -1 }, "int64"))
+      g:add_output("scores", g.value(ys[2], { -1, 2 }, "float32"))
+    end)
+    local y = mgpu.load_model(path)(mgpu.tensor { { 1 }, { -2 } })
+    check.equal(y[1]:totable(), { 6, 5 })
+    check.near(y[2], scores, 1e-6)
+  end
+end)
+
 test("a constant may have infinities", function()
   local path = onnx_files.write_graph(check.path "infinite.onnx", {
     1, onnx_files.message { 2, "c", 4, "Constant", 5, onnx_files.message { 1, "value_floats", 7, "\0\0\128\127\0\0\0\0",

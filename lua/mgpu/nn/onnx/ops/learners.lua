@@ -84,10 +84,8 @@ M.LinearClassifier = { "1 | classlabels_ints:ints? classlabels_strings:texts? co
   local y = scores(t, c.coefficients, c.intercepts, math.max(given, 1))
   local best
   if given == 1 and #labels == 2 then
-    local limit = c.post_transform == "LOGISTIC" and 0.5 or 0
-    y = transformed(c.post_transform, y)
-    best = ops.reshape(ops.cast(ops.gt(y, limit), "int32"), { shape = { -1 } })
-    y = ops.concat({ c.post_transform == "LOGISTIC" and 1 - y or -y, y }, { axis = 2 })
+    best = ops.reshape(ops.cast(ops.gt(y, 0), "int32"), { shape = { -1 } })
+    y = transformed(c.post_transform, ops.concat({ -y, y }, { axis = 2 })) -- a sigmoid of -y is 1 minus that of y
   else
     if given ~= #labels then fail("%d labels for %d rows of coefficients", #labels, given) end
     best = ops.argmax(y, { axis = 2 })
