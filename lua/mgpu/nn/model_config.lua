@@ -11,8 +11,10 @@ local M = {}
 
 local MOST_LAYERS = 10000 -- making more of them would take seconds
 
+local CONFIGURATION = "the configuration is damaged: "
+
 local function damaged(path, what)
-  core.fail("data", ("%s: the configuration is damaged: %s"):format(path, what))
+  core.fail("data", ("%s: %s%s"):format(path, CONFIGURATION, what))
 end
 
 local OPERATORS = { add = "Add", sub = "Subtract", mul = "Multiply", div = "Divide", mod = "Mod", pow = "Power" }
@@ -132,9 +134,8 @@ function M.make(entry, custom, path)
   end)
 end
 
---- guarded(path, fn, ...) -> fn's first result. Errors of fn about data of the file become "data" errors that name the
---- file. Errors that name it already, a lack of memory and Ctrl-C pass unchanged.
-function M.guarded(path, fn, ...)
+-- whose: what is damaged, before the reason.
+local function guarded(path, whose, fn, ...)
   local ok, result = pcall(fn, ...)
   if ok then return result end
   local code = core.error_code()
@@ -147,8 +148,15 @@ function M.guarded(path, fn, ...)
   result = error_line(result)
   local what = result:sub(1, #start) == start and result:sub(#start + 1) or result
   if code == "unsupported" then core.fail(code, start .. what) end
-  damaged(path, what)
+  core.fail("data", start .. whose .. what)
 end
+
+--- guarded(path, fn, ...) -> fn's first result. Errors of fn about data of the file become "data" errors that name the
+--- file. Errors that name it already, a lack of memory and Ctrl-C pass unchanged.
+function M.guarded(path, fn, ...) return guarded(path, CONFIGURATION, fn, ...) end
+
+--- guarded_graph(path, fn, ...) -> the same for a file without a configuration.
+function M.guarded_graph(path, fn, ...) return guarded(path, "", fn, ...) end
 
 -- The number of layers in a configuration, those of inner models included.
 local function count_layers(entry)

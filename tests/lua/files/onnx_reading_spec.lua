@@ -188,6 +188,17 @@ test("an output with rows of its own, a multiple of the batch's, is not joined",
   check.equal(model:predict(mgpu.ones { 3, 4 }):shape(), { 4, 3 })
 end)
 
+test("a graph for one size that its file does not tell says which sizes were tried", function()
+  local x, constant = onnx_files.message { 1, "x", 2, onnx_files.message { 1, onnx_files.message { 1, 1, 2,
+    onnx_files.message { 1, onnx_files.message { 2, "n" } } } } }, onnx_files.message { 1, 7, 2, 1, 8, "w",
+    9, ("\0"):rep(28) }
+  local path = onnx_files.write_graph(check.path "seven.onnx", { 1, onnx_files.message { 1, "x", 1, "w", 2, "y",
+    3, "n", 4, "Add" }, 5, constant, 11, x, 12, onnx_files.message { 1, "y" } })
+  local text = check.raises(function() mgpu.load_model(path) end, 'seven.onnx: OnnxGraph "', "data")
+  check.matches(text, 'node "n" %(Add, opset 17%): add: .*; unknown sizes were tried as 24, 224, 8, 1, since the file '
+    .. 'does not declare the shapes of its outputs')
+end)
+
 test("ids that are fractions are refused, whole numbers of any dtype are ids", function()
   local model = mgpu.load_model(MODELS .. "encoder_new.onnx")
   local ids = mgpu.tensor({ { 3, 0, 7 } }, { dtype = "int64" })
@@ -241,7 +252,8 @@ test("sizes and places of Resize are those of scales in float32", function()
   check.equal(#resized(7 / 12, 12, { mode = "linear", coordinate_transformation_mode = "half_pixel" }), 7)
   check.equal(#resized(7 / 12, 12, { mode = "nearest", coordinate_transformation_mode = "asymmetric" }), 7)
   -- 6.5 / 1.3 - 0.5 is 4.5, which becomes 4, and above it in float64, which would become 5; as onnxruntime
-  check.equal(resized(1.3, 6, { mode = "nearest", coordinate_transformation_mode = "half_pixel" }), { 0, 1, 1, 2, 3, 4, 4 })
+  check.equal(resized(1.3, 6, { mode = "nearest", coordinate_transformation_mode = "half_pixel" }),
+    { 0, 1, 1, 2, 3, 4, 4 })
 end)
 
 test("powers of integers by fractions are rounded towards zero", function()
@@ -255,7 +267,8 @@ test("columns with a large mean are standardized exactly", function()
 end)
 
 test("one row of coefficients gives the scores of two classes", function()
-  local expected = { NONE = { { -1, 1 }, { 2, -2 } }, LOGISTIC = { { 0.26894142, 0.73105858 }, { 0.88079708, 0.11920292 } },
+  local expected = { NONE = { { -1, 1 }, { 2, -2 } },
+    LOGISTIC = { { 0.26894142, 0.73105858 }, { 0.88079708, 0.11920292 } },
     SOFTMAX = { { 0.11920292, 0.88079708 }, { 0.98201379, 0.01798621 } } } -- as onnx.reference
   for transform, scores in pairs(expected) do
     local path = onnx_files.write(check.path "classes.onnx", function(g)

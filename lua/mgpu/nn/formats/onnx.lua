@@ -214,12 +214,12 @@ end
 function M.load_model(path)
   local file = core.onnx_open(path)
   local graph, tensors = model_file.graph(path, core.json_decode(file:notes().model), file:tensors())
-  model_config.guarded(path, check.check, graph, true)
+  model_config.guarded_graph(path, check.check, graph, true)
   local read, nonfinite = read_on_host(file)
   file:close()
   check_finite(path, graph, tensors, nonfinite)
   local model = blank_weights.with_room(count_numbers(graph), path, function()
-    return model_config.guarded(path, make_model, path, graph, tensors, read)
+    return model_config.guarded_graph(path, make_model, path, graph, tensors, read)
   end)
   model.trainable = false
   return model

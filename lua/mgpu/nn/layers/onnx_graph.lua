@@ -15,6 +15,7 @@
 --     --> {{0, 2}}
 local check = require "mgpu.nn.onnx.check"
 local core = require "mgpu.core"
+local error_line = require "mgpu.error_line"
 local Layer = require "mgpu.nn.layer"
 local ordered_keys = require "mgpu.ordered_keys"
 local run = require "mgpu.nn.onnx.run"
@@ -97,7 +98,7 @@ function OnnxGraph:call(x)
   if not ok then
     local code = core.error_code()
     if type(outputs) ~= "string" or code == "oom" or code == "interrupted" then error(outputs, 0) end
-    core.fail(code or "usage", ("%s: %s"):format(tostring(self), require "mgpu.error_line"(outputs)))
+    core.fail(code or "usage", ("%s: %s"):format(tostring(self), error_line(outputs)))
   end
   return #outputs > 1 and outputs or outputs[1]
 end
@@ -164,6 +165,13 @@ local function declared(self)
   return shapes, dtypes
 end
 
+local function fail_probe(problem, code)
+  local tried = {}
+  for i, sizes in ipairs(STAND_INS) do tried[i] = sizes[1] end
+  core.fail(code or "data", ("%s; unknown sizes were tried as %s, since the file does not declare the shapes of its "
+    .. "outputs"):format(error_line(problem), table.concat(tried, ", ")))
+end
+
 --- layer:output_shape(shape) -> the shapes of the outputs. The graph is run without values to find them; one that takes
 --- only sizes that it does not declare has the shapes that the file says.
 function OnnxGraph:output_shape(given)
@@ -178,7 +186,8 @@ function OnnxGraph:output_shape(given)
   else
     local dtypes
     list, dtypes = declared(self)
-    if not list or code == "unsupported" or code == "oom" or code == "interrupted" then error(b, 0) end
+    if code == "unsupported" or code == "oom" or code == "interrupted" or type(b) ~= "string" then error(b, 0) end
+    if not list then fail_probe(b, code) end
     self.output_dtypes = dtypes
   end
   local batch = self.graph.inputs[1].shape[1]
