@@ -213,6 +213,16 @@ static mg_status refuse_links(const onnx_reader *r, char *joined, size_t folder)
     }
 }
 
+/* Puts the model and the tensor in front of a failure to read the file beside the model. */
+static mg_status fail_beside(const onnx_reader *r, const tensor *t) {
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", mg_error_message());
+    return mg_fail(MG_IO,
+                   "%s: the tensor \"%.80s\" is in a file of external data, which must lie beside "
+                   "the model: %s",
+                   r->f->path, t->name ? t->name : "", reason);
+}
+
 /* Opens one more file. */
 static mg_status open_external(onnx_reader *r, const tensor *t, int *index) {
     onnx_state *s = r->f->state;
@@ -234,7 +244,8 @@ static mg_status open_external(onnx_reader *r, const tensor *t, int *index) {
     if (status == MG_OK) status = (e->file = mg_io_open(joined)) ? MG_OK : mg_error_code();
     mg_free(joined);
     *index = s->n_external++; /* closed with the others, also after a failure */
-    return status == MG_OK ? mg_io_size(e->file, &e->size) : status;
+    if (status == MG_OK) status = mg_io_size(e->file, &e->size);
+    return status == MG_IO ? fail_beside(r, t) : status;
 }
 
 /* A number of at most 18 digits, or -1. */

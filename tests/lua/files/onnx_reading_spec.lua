@@ -427,6 +427,12 @@ for what, case in pairs {
   end)
 end
 
+test("a model whose file of external data is missing says so", function()
+  check.write(check.path "alone.onnx", check.read(MODELS .. "mlp_new.onnx"))
+  check.raises(function() mgpu.load_model(check.path "alone.onnx") end, 'alone.onnx: the tensor "0.weight" is in a file '
+    .. "of external data, which must lie beside the model: cannot look at ", "io")
+end)
+
 test("a graph of too many nodes is refused", function()
   local fields, one = { 11, value_info "x", 12, message { 1, "x100001" } }, { 1, "x", 2, "x1", 4, "Relu" }
   for i = 1, 100001 do
