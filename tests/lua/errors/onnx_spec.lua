@@ -102,6 +102,10 @@ changed("a constant without numbers", { constants = { constant("c", "float32", {
 changed("a constant of texts", { constants = { constant("c", "float32", { 1 }, { "a" }) } },
   'the constant "c" has no numbers')
 changed("nodes that are no list", { nodes = { a = {} } }, "its nodes are no list")
+changed("inputs with a hole", { nodes = { { op = "Add", name = "n", inputs = { nil, "x" }, outputs = { "y" } } } },
+  "a node lacks its op, inputs or outputs")
+changed("a shape with a hole", { weights = { { name = "w", dtype = "float32", shape = { nil, 2 } } } },
+  "an entry of weights lacks its name, dtype or shape")
 changed("a node without op", { nodes = { { name = "n", inputs = {}, outputs = {} } } }, "a node lacks its op")
 changed("a name that nothing makes", { nodes = { { op = "Relu", name = "n", inputs = { "z" }, outputs = { "y" } } } },
   'node "n" (Relu) reads "z", which is not made before it')

@@ -11,8 +11,10 @@ local MOST_NODES, MOST_DEPTH = 100000, 8
 
 local function is_list(value, kind)
   if type(value) ~= "table" or value == core.empty_array then return value == core.empty_array end
-  for key, item in pairs(value) do
-    if type(key) ~= "number" or key < 1 or key > #value or kind and type(item) ~= kind then return false end
+  local n = 0
+  for _ in pairs(value) do n = n + 1 end
+  for i = 1, n do
+    if value[i] == nil or kind and type(value[i]) ~= kind then return false end
   end
   return true
 end
