@@ -9,9 +9,21 @@ local host_part = require "mgpu.nn.host_part"
 local rows_of = data_checks.rows_of
 local M = {}
 
+-- What the part makes of columns. Raises for a batch without any word, with which no layer can compute.
+local function results(what, part, columns)
+  local list = host_part.results(part, columns)
+  for i, t in ipairs(list) do
+    if t:count() == 0 and t:shape()[1] > 0 then
+      core.fail("data", ("%s: %s finds nothing in a batch of %d rows: if its texts may all be empty, give the layer an "
+        .. "output_sequence_length"):format(what, tostring(part.results[i].node.layer), t:shape()[1]))
+    end
+  end
+  return list
+end
+
 --- inputs(what, model, x) -> what the body takes for x: a tensor or an array of tensors, on the host.
 function M.inputs(what, model, x)
-  local list = host_part.results(host_part.of(model), data_checks.inputs(what, model, x, host()))
+  local list = results(what, host_part.of(model), data_checks.inputs(what, model, x, host()))
   return #list > 1 and list or list[1]
 end
 
@@ -87,7 +99,7 @@ function M.arrays(what, model, x, y, weight, batch_size)
   local function batch(index, ...)
     local given, numbers, some = { ... }, index:totable(), {}
     for i, column in ipairs(columns) do some[i] = pick(column, numbers, index) end
-    local list = host_part.results(part, some)
+    local list = results(what, part, some)
     local parts = { #list > 1 and list or list[1], value_of({ unpack(given, 1, #targets) }, of_target, names),
       value_of({ unpack(given, #targets + 1) }, of_weight, names) }
     return unpack(parts)

@@ -202,3 +202,20 @@ test("models with layers that read values in the wrong place, or wrong data, say
   model:compile { loss = "mse" }
   check.raises(function() model:fit({ { "a", "b" } }, mgpu.ones { 2, 2, 1 }) end, "x has 1 rows but y has 2")
 end)
+
+test("a batch all of whose texts are empty is refused with the layer, or padded to a given length", function()
+  local function model(options)
+    options.vocabulary, options.name = { "good", "bad" }, "words"
+    local m = mgpu.Sequential { mgpu.Input { 1, dtype = "string" }, L.TextVectorization(options), L.Embedding { 5, 3 },
+      L.GlobalAveragePooling1D {}, L.Dense { 1 } }
+    m:compile { loss = "mse" }
+    return m
+  end
+  local x, y = { "good", "", "", "" }, mgpu.ones { 4, 1 }
+  local how = { batch_size = 2, verbose = 0, shuffle = false }
+  local reason = ': TextVectorization "words" finds nothing in a batch of 2 rows: if its texts may all be empty, give '
+  check.raises(function() model {}:fit(x, y, how) end, "fit" .. reason, "data")
+  check.raises(function() model {}:predict(x, { batch_size = 2 }) end, "predict" .. reason, "data")
+  check.raises(function() model {}:train_on_batch({ "", "" }, mgpu.ones { 2, 1 }) end, "rows: if its texts", "data")
+  model { output_sequence_length = 2 }:fit(x, y, how)
+end)
