@@ -7,17 +7,23 @@ local slice = require "mgpu.tensor.slicing"
 local M, ops = {}, core.ops
 local fail = arguments.fail
 
+local MAX_NESTING = 100 -- of tables: more are taken for one that contains itself
+
 local function is_tensor(value) return core.is_tensor(value) or core.is_variable(value) end
 
 -- A structure like `value`, a tensor or nested tables of them, with fn(tensor, path) for each tensor.
-local function map(value, fn, path)
+local function map(value, fn, path, depth)
+  depth = depth or 0
   if is_tensor(value) then return fn(value, path) end
+  if depth > MAX_NESTING then
+    fail("scan: %s: tables nest deeper than %d: does one contain itself?", path:match "^[^[]*", MAX_NESTING)
+  end
   if type(value) ~= "table" or getmetatable(value) then
     fail("scan: %s must be a tensor or a table of tensors, got a %s", path, type(value))
   end
   local out = {}
   for _, key in ipairs(ordered_keys(value)) do
-    out[key] = map(value[key], fn, ("%s[%s]"):format(path, tostring(key)))
+    out[key] = map(value[key], fn, ("%s[%s]"):format(path, tostring(key)), depth + 1)
   end
   return out
 end
@@ -122,6 +128,11 @@ local function scan_in_segments(loop, carries, arrays)
     return core.scan(inner, loop.reverse, false, c, entries, loop.step)
   end), 1, merge)
   if not loop.reverse then run_rest(whole + 1, 2) end
+  local first, again = #stacks[1], #stacks[2]
+  if loop.reverse then first, again = again, first end
+  if whole < loop.steps and first ~= again then
+    fail("scan: fn returned %d tensors as y, but %d when checkpoint called it again", first, again)
+  end
   local results = {}
   for i = 1, n_carries do results[i] = carries[i] end
   for i, t in ipairs(stacks[1]) do

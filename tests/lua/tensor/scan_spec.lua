@@ -102,6 +102,18 @@ local wrong = {
   ["a table of something else as y"] = { function()
     mgpu.scan(function(c) return c, { 1 } end, mgpu.zeros {}, mgpu.zeros { 2 })
   end, "y[1] must be a tensor" },
+  ["a table that contains itself"] = { function()
+    local t = {}
+    t[1] = t
+    mgpu.scan(function(c) return c end, t, mgpu.zeros { 2 })
+  end, "the carry: tables nest deeper than 100" },
+  ["other outputs at the second call"] = { function()
+    local calls = 0
+    mgpu.scan(function(c, x)
+      calls = calls + 1
+      return c + x, calls == 1 and x or nil
+    end, mgpu.zeros {}, mgpu.ones { 5 }, { checkpoint = true })
+  end, "fn returned 1 tensors as y, but 0 when checkpoint called it again" },
   ["a value read in a step"] = { function()
     mgpu.scan(function(c, x) return c + x:item() end, mgpu.zeros {}, mgpu.zeros { 2 })
   end, "no value is available inside the function of mgpu.scan" },
