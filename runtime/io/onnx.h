@@ -12,8 +12,9 @@
  * links are refused. Every length is checked against the message around it and the sizes of a
  * tensor against its bytes, before memory is taken.
  *
- * Limits: 2,097,152 fields, 64 MiB of text, 32 nested messages, 64 files of external data. Refused
- * as unsupported: element types that tensors do not have, texts among them, and sparse tensors. */
+ * Limits: 2,097,152 fields, 262,144 tensors, 64 MiB of text, 32 nested messages, 64 files of
+ * external data. Refused as unsupported: element types that tensors do not have, texts among them,
+ * and sparse tensors. */
 #ifndef MG_IO_ONNX_H
 #define MG_IO_ONNX_H
 

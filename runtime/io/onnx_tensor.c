@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TENSORS = 1 << 18 };
+
 /* What the fields of a TensorProto say. */
 typedef struct tensor {
     mg_shape shape;
@@ -330,6 +332,9 @@ static mg_status read_fields(onnx_reader *r, tensor *t, int64_t end) {
 static mg_status add_entry(onnx_reader *r, const tensor *t) {
     onnx_state *s = r->f->state;
     char name[32];
+    if (s->n_sources == MOST_TENSORS)
+        return mg_fail(MG_UNSUPPORTED, "%s: the model has more than %d tensors", r->f->path,
+                       (int)MOST_TENSORS);
     MG_TRY(mg_reserve((void **)&s->sources, s->n_sources, &s->source_room, sizeof *s->sources));
     snprintf(name, sizeof name, "t%d", r->f->n_entries);
     mg_store_entry *e = mg_store_file_add(r->f, name);

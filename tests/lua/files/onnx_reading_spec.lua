@@ -443,6 +443,13 @@ test("a graph of too many nodes is refused", function()
   check.raises(function() mgpu.load_model(path) end, "a graph of more than 100000 nodes", "unsupported")
 end)
 
+test("a model of too many tensors is refused", function()
+  local fields, empty = {}, message { 1, 0, 2, 1 }
+  for i = 1, 2 * (2 ^ 18 + 1), 2 do fields[i], fields[i + 1] = 5, empty end
+  local path = onnx_files.write_graph(check.path "tensors.onnx", fields)
+  check.raises(function() mgpu.load_model(path) end, "the model has more than 262144 tensors", "unsupported")
+end)
+
 test("reading a file that is not a model says so", function()
   check.write(check.path "empty.onnx", "")
   check.raises(function() mgpu.load_model(check.path "empty.onnx") end, "is no ONNX model: it has no graph", "data")
