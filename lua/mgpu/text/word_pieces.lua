@@ -11,7 +11,7 @@ local function tokens_of(self, word)
   local tokens, at = {}, 1
   while at <= #word do
     local found, stop
-    for last = #word, at, -1 do
+    for last = math.min(#word, at + self.longest_token - 1), at, -1 do
       local token = (at > 1 and self.prefix or "") .. table.concat(word, "", at, last)
       if self.ids[token] then
         found, stop = token, last
@@ -56,7 +56,8 @@ end
 --- words as arrays of characters, decoder = {prefix =, cleanup = whether spaces before punctuation go}; nil: spaces
 --- everywhere.
 function M.new(ids, options)
-  options.ids = ids
+  options.ids, options.longest_token = ids, 1
+  for token in pairs(ids) do options.longest_token = math.max(options.longest_token, #token) end -- bytes will do
   return setmetatable(options, Model)
 end
 

@@ -117,6 +117,15 @@ for path, recorded in pairs(core.json_decode(check.read(FOLDER .. "word_pieces.j
   end)
 end
 
+-- Tokens were looked for up to the end of the word, in time that grew with the cube of its length: here some hours.
+test("a long word of a tokenizer.json that allows it is cut into pieces", function()
+  local path = check.path "long.json"
+  check.write(path, (check.read(FOLDER .. "bert.json"):gsub('("max_input_chars_per_word": )%d+', "%11000000")))
+  local tok = mgpu.text.load(path)
+  local ids, short = tok:encode(("a"):rep(20000)), tok:encode "aa"
+  check.equal({ #ids, ids[2], ids[3], ids[20001] }, { 20002, short[2], short[3], short[3] })
+end)
+
 test("a pair of texts for a tokenizer without a template is one text after the other", function()
   local tok = mgpu.text.load(FOLDER .. "gpt2")
   local ids, types = tok:encode("the", { pair = "cat" })
