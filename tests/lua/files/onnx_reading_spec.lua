@@ -429,7 +429,8 @@ end
 
 test("a model whose file of external data is missing says so", function()
   check.write(check.path "alone.onnx", check.read(MODELS .. "mlp_new.onnx"))
-  check.raises(function() mgpu.load_model(check.path "alone.onnx") end, 'alone.onnx: the tensor "0.weight" is in a file '
+  check.raises(function() mgpu.load_model(check.path "alone.onnx") end, 'alone.onnx: the tensor "0.weight" is in a '
+    .. "file "
     .. "of external data, which must lie beside the model: cannot look at ", "io")
 end)
 
