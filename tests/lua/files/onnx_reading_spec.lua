@@ -430,8 +430,7 @@ end
 test("a model whose file of external data is missing says so", function()
   check.write(check.path "alone.onnx", check.read(MODELS .. "mlp_new.onnx"))
   check.raises(function() mgpu.load_model(check.path "alone.onnx") end, 'alone.onnx: the tensor "0.weight" is in a '
-    .. "file "
-    .. "of external data, which must lie beside the model: cannot look at ", "io")
+    .. "file of external data, which must lie beside the model: cannot look at ", "io")
 end)
 
 test("a graph of too many nodes is refused", function()
