@@ -352,6 +352,11 @@ int mg_partition_make(partition *p, int i) {
             return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
     }
     if (mg_is_op(n, "shard") && sharding >= 0) return shard_of_shard_op(p, i);
+    if (mg_is_op(n, "own_rows"))
+        return add_literal(p, n, n->shape,
+                           sharding == MG_PER_DEVICE
+                               ? (double)p->shards->rows / (double)p->shards->count[p->device]
+                               : 1);
     return copy_node(p, i, sharding);
 }
 

@@ -151,6 +151,14 @@ mg_status mg_sharding_decide_node(partition *p, int i, node_sharding *d) {
         d->sharding = 0;
         return MG_OK;
     }
+    if (mg_is_op(n, "own_rows")) { /* reads nothing: partition.c makes a literal of it */
+        const int by = p->shardings[n->in[0]].sharding;
+        d->in[0] = by;
+        const bool own =
+            p->local_norm && by >= 0 && by != p->global->nodes[n->in[0]].shape.rank - 1;
+        d->sharding = own ? MG_PER_DEVICE : MG_REPLICATED;
+        return MG_OK;
+    }
     if (mg_is_op(n,
                  "moments")) { /* partition.c joins the devices' moments, unless they stay apart */
         const int by = p->shardings[n->in[0]].sharding;

@@ -63,6 +63,7 @@ static mg_status fold_constants(mg_ir *ir, mg_node *n) {
     double v[3] = {0};
     if (is_movement(n) && input(ir, n, 0)->kind == MG_NODE_LITERAL)
         return become_literal(ir, n, input(ir, n, 0)->literal);
+    if (mg_is_op(n, "own_rows")) return become_literal(ir, n, 1); /* partition has made others */
     if (n->kind != MG_NODE_OP || !n->op->elementwise || n->n_in == 0) return MG_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (input(ir, n, i)->kind != MG_NODE_LITERAL) return MG_OK;

@@ -128,9 +128,11 @@ static mg_tensor *pair_of_rows(mg_tensor *a, mg_tensor *b) {
     return mg_make("concat", NULL, 2, reshape(a, &one), reshape(b, &one));
 }
 
-/* With n = elements per channel: dx = dmean / n + dvariance 2 (x - mean) / n. */
+/* With n = elements per channel: dx = dmean / n + dvariance 2 (x - mean) / n. Statistics of a
+ * device's own rows are means over fewer elements: own_rows makes up for that. */
 static mg_tensor *moments_grad(mg_tensor *y, mg_tensor *dy, int i) {
     mg_tensor *x = y->inputs[i];
+    dy = mul(dy, unary("own_rows", x));
     const double n = (double)mg_tensor_count(x) / (double)(y->shape.dim[1] ? y->shape.dim[1] : 1);
     mg_tensor *of_variance = mul(sub(x, mg_pair_row(y, 0)), scale(mg_pair_row(dy, 1), 2 / n));
     return add(of_variance, scale(mg_pair_row(dy, 0), 1 / n));
@@ -186,6 +188,23 @@ static bool batch_norm_reduce_split(mg_split *s) {
 
 /* ---- the op table ---- */
 
+static mg_status own_rows_infer(mg_infer *f) {
+    MG_TRY(check_has_channels(f));
+    f->shape = (mg_shape){.rank = 0};
+    f->dtype = statistics_dtype(f);
+    return MG_OK;
+}
+
+static void own_rows_ref(const mg_ref *r) {
+    r->out[0] = 1;
+}
+
+/* No gradient: it depends on the number of rows only. */
+static mg_tensor *own_rows_grad(mg_tensor *y, mg_tensor *dy, int i) {
+    (void)y, (void)dy, (void)i;
+    return mg_no_gradient();
+}
+
 static const mg_op norm_rows[] = {
     {.name = "moments",
      .doc = "{2, C}: mean and biased variance of x {..., C} over all axes but the last",
@@ -201,6 +220,15 @@ static const mg_op norm_rows[] = {
      .infer = moments_infer,
      .grad = moments_grad,
      .ref = moments_ref},
+    {.name = "own_rows",
+     .doc = "how many times the rows of x that its moments cover fit into all of them: 1, unless "
+            "each device has moments of its own rows",
+     .flags = MG_OP_HIDDEN,
+     .min_inputs = 1,
+     .max_inputs = 1,
+     .infer = own_rows_infer,
+     .grad = own_rows_grad,
+     .ref = own_rows_ref},
     {.name = "batch_norm",
      .doc = "(x - mean) / sqrt(variance + epsilon) * gamma + beta, from x, moments, gamma, beta",
      .example = "local x, gamma, beta = mgpu.tensor { { 1, 10 }, { 3, 30 } }, mgpu.ones { 2 }, "

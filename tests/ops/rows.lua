@@ -483,7 +483,8 @@ for _, x in ipairs { { 6, 3 }, { 2, 3, 4, 5 }, { 3, 11, 13, 32 }, { 1, 6 }, { 10
   local c = x[#x]
   local grad = c <= 5 and nil
   if c > 5 then grad = false end
-  case { "moments", { x, -1, 2 }, tol = NORM.tol, why = NORM.why, grad = grad }
+  case { "own_rows", { { 4, 3 }, -3, 3 }, grad = false }
+case { "moments", { x, -1, 2 }, tol = NORM.tol, why = NORM.why, grad = grad }
   case { "batch_norm", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { { c }, 0.5, 1.5 }, { { c }, -1, 1 },
     epsilon = 1e-3, tol = NORM.tol, why = NORM.why, grad = grad }
   case { "batch_norm_reduce", { x, -1, 2 }, { { 2, c }, 0.5, 1.5 }, { x, -1, 1 }, epsilon = 1e-3,

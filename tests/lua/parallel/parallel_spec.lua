@@ -238,6 +238,27 @@ test("bn = local normalises with each device's rows and averages moving statisti
   end)
 end)
 
+test("gradients under bn = local are those of the statistics of each device's rows", function()
+  in_float64(function()
+    local x, y = mgpu.rand { 5, 3 }, mgpu.rand { 5, 4 }
+    mgpu.seed(1)
+    local model = mgpu.Sequential { L.Input { 3 }, L.Dense { 4, use_bias = false }, L.BatchNormalization {} }
+    local w = mgpu.variable(model.trainable_variables[1]:value())
+    local function normalised(rows)
+      local h = rows:matmul(w)
+      return h:batch_norm(h:moments(), mgpu.ones { 4 }, mgpu.zeros { 4 }, { epsilon = 1e-3 })
+    end
+    local _, grads = mgpu.value_and_grad(function() -- rows 1..3 and 4..5
+      local h = mgpu.concat({ normalised(x:slice { { 1, 3 } }), normalised(x:slice { { 4, 5 } }) }, 1)
+      return ((h - y) ^ 2):mean()
+    end, { w })()
+    local expected = (w:value() - grads[1] * 0.5):reshape({ -1 }):totable()
+    model:compile { loss = "mse", optimizer = mgpu.optimizers.SGD { 0.5 }, devices = devices("ref", 2), bn = "local" }
+    model:train_on_batch(x, y)
+    check.near(model.trainable_variables[1]:value():reshape { -1 }, expected, 1e-12)
+  end)
+end)
+
 test("with bn = local a device without rows does not disturb training", function()
   local x, y = images(21)
   local m = narrow()
