@@ -30,7 +30,8 @@ static mg_ir_loop *loop_of(const decision *d) {
  * nothing can be sharded. */
 static int parameter_sharding(const mg_loop_operand *o, int sharding) {
     if (sharding == MG_ANY_SHARDING) return sharding;
-    if (sharding < 0) return MG_REPLICATED; /* partial terms are reduced before the loop */
+    /* before the loop, partial terms are reduced and values per device are averaged */
+    if (sharding < 0) return MG_REPLICATED;
     return o->role == MG_LOOP_ROWS ? sharding - 1 : sharding;
 }
 
