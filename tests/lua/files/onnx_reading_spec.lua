@@ -56,7 +56,8 @@ for _, name in ipairs(names) do
       model:save(path)
       local again = mgpu.load_model(path)
       check.equal({ again.input_names, again.output_names }, { model.input_names, model.output_names })
-      for i, t in ipairs(listed(again(x))) do check.equal(numbers(t), numbers(before[i])) end
+      -- another order of the nodes may choose other kernels
+      for i, t in ipairs(listed(again(x))) do check.near(numbers(t), numbers(before[i]), SUMS) end
     end
   end)
 end

@@ -70,7 +70,7 @@ for i, case in ipairs(cases) do
     local model, inputs = case.make()
     local path = check.path "case.onnx"
     model:save(path)
-    check.equal(check.run("sha256sum < '" .. path .. "'"):match "%x+", wanted.sha256)
+    if not case.rounds then check.equal(check.run("sha256sum < '" .. path .. "'"):match "%x+", wanted.sha256) end
     local y = model(#inputs > 1 and inputs or inputs[1])
     y = type(y) == "table" and y or { y }
     local outputs = read(path).outputs
