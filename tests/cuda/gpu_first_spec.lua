@@ -17,7 +17,7 @@ local function rehearse(name, cases)
     *) good "$2" ;;
     esac]]):format(folder, folder, cases))
   return function(what, parts, settings)
-    local output, status = check.run(("env RESULTS=%s/out WORK=%s/work ON_GPU=%s/on_gpu.sh GPU_PARTS='%s' %s "
+    local output, status = check.run(("env RESULTS=%s/out WORK=%s/kept ON_GPU=%s/on_gpu.sh GPU_PARTS='%s' %s "
       .. "sh tests/cuda/gpu_first.sh %s"):format(folder, folder, folder, parts, settings or "", what))
     return output, status, function(file) return check.read(folder .. "/" .. file) end
   end
@@ -115,7 +115,7 @@ test("a part that fills the disk leaves room for the others", function()
   if select(2, check.run "unshare -rm mount -t tmpfs tmpfs /mnt") ~= 0 then check.skip "cannot mount a small disk" end
   local run = rehearse("full", [[rows) good rows; ! cat /dev/zero >$TMPDIR/file ;;]])
   local disk = check.path "full/out"
-  local output, status = run("first", "machine:60 rows:60 bench:60", ("WORK=%s/work unshare -rm sh -c "
+  local output, status = run("first", "machine:60 rows:60 bench:60", ("WORK=%s/kept unshare -rm sh -c "
     .. "'mount -t tmpfs -o size=300k tmpfs %s && exec \"$@\"' -"):format(disk, disk))
   check.equal(status, 0, output)
   row(output, "bench", 1, 0, "ok")
@@ -131,6 +131,6 @@ end)
 
 test("again needs the list of an earlier run", function()
   local output, status = rehearse("none", "")("again", "machine:60")
-  check.matches(output, "^there is no .*/work/passed: run gpu_first.sh first")
+  check.matches(output, "^there is no .*/kept/passed: run gpu_first.sh first")
   check.equal(status, 1)
 end)
