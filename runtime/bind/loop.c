@@ -1,7 +1,6 @@
 /* Loops in Lua: scan, on which lua/mgpu/tensor/scan.lua is built. */
 #include "bind/bind.h"
 #include "core/context.h"
-#include "core/loop.h"
 #include "graph/graph.h"
 #include "graph/loop.h"
 
@@ -61,9 +60,9 @@ static int core_scan(lua_State *L) {
     bind_poll(L);
     lua_settop(L, N_ARGS);
     const int64_t steps = (int64_t)luaL_checknumber(L, STEPS);
-    const bool checkpoint = lua_toboolean(L, CHECKPOINT);
     if (steps < 1) return bind_fail(L, MG_USAGE, "scan: there must be at least 1 step");
-    mg_loop_trace *trace = mg_loop_begin(steps, lua_toboolean(L, REVERSE));
+    mg_loop_trace *trace =
+        mg_loop_begin(steps, lua_toboolean(L, REVERSE), lua_toboolean(L, CHECKPOINT));
     if (!trace) return bind_raise(L);
     lua_pushlightuserdata(L, trace);
     lua_pushcclosure(L, trace_body, 1);
@@ -83,7 +82,6 @@ static int core_scan(lua_State *L) {
     mg_tensor *scan = mg_loop_end(trace, results, n);
     mg_context_get()->origin.where = NULL;
     if (!scan) return bind_raise(L);
-    scan->loop->checkpoint = checkpoint;
     return push_results(L, scan, n);
 }
 

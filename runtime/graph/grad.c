@@ -13,10 +13,10 @@
 #include "core/loop.h"
 #include "graph/graph.h"
 #include "graph/scan_grad.h"
+#include "graph/tensor_set.h"
 #include "graph/toposort.h"
 #include "ops/attrs.h"
 #include "ops/build.h"
-#include <stdlib.h>
 
 /* Per tensor of the list. */
 typedef struct grad_node {
@@ -34,33 +34,12 @@ typedef struct grad_walk {
     mg_tensor *const *ys;  /* what is differentiated ... */
     mg_tensor *const *dys; /* ... and the gradients of these */
     int n_ys;
-    const mg_tensor **wrt; /* owned: sorted by address */
-    int n_wrt;
+    mg_tensor_set wrt;
 } grad_walk;
 
-static int by_address(const void *a, const void *b) {
-    const uintptr_t x = (uintptr_t) * (mg_tensor *const *)a,
-                    y = (uintptr_t) * (mg_tensor *const *)b;
-    return x < y ? -1 : x > y;
-}
-
-static mg_status sort_wrt(grad_walk *w, mg_tensor *const *wrt, int n) {
-    w->wrt = mg_alloc((size_t)n * sizeof *w->wrt + 1);
-    if (!w->wrt) return MG_OOM;
-    for (int i = 0; i < n; i++) w->wrt[i] = wrt[i];
-    if (n) qsort(w->wrt, (size_t)n, sizeof *w->wrt, by_address);
-    w->n_wrt = n;
-    return MG_OK;
-}
-
-/* Whether t is one of the tensors to differentiate by. */
-static bool is_asked_for(const grad_walk *w, const mg_tensor *t) {
-    return w->n_wrt && bsearch(&t, w->wrt, (size_t)w->n_wrt, sizeof *w->wrt, by_address);
-}
-
 /* For mg_toposort_collect: the walk stops at the tensors of wrt. */
-static bool descend(const mg_tensor *t, void *context) {
-    return t->kind == MG_LAZY && !is_asked_for(context, t);
+static bool descend(const mg_tensor *t, void *wrt) {
+    return t->kind == MG_LAZY && !mg_tensor_set_has(wrt, t);
 }
 
 /* A tensor is wanted if it is in wrt, or if it is floating point and one of its inputs is
@@ -70,7 +49,7 @@ static void mark_wanted(grad_walk *w) {
         mg_tensor *t = w->list.items[i];
         grad_node *node = &w->nodes[i];
         node->tensor = t;
-        node->wanted = is_asked_for(w, t);
+        node->wanted = mg_tensor_set_has(&w->wrt, t);
         if (node->wanted || t->kind != MG_LAZY || !mg_dtype_is_float((mg_dtype)t->dtype)) continue;
         for (int k = 0; k < t->n_inputs; k++)
             node->wanted |= w->nodes[t->inputs[k]->position].wanted;
@@ -85,7 +64,8 @@ static mg_status no_rule(const mg_tensor *t) {
                    t->op->name);
 }
 
-/* *sum += g, where either may be NULL or no gradient. */
+/* *sum += g. *sum is NULL so far, if nothing has been added; g may be mg_no_gradient, and is NULL
+ * after an error. */
 static mg_status accumulate(mg_tensor **sum, mg_tensor *g) {
     if (!g) return mg_error_code() ? mg_error_code() : MG_INTERNAL;
     if (g == mg_no_gradient()) return MG_OK; /* nothing flows to this input */
@@ -160,16 +140,15 @@ static mg_status walk_back(grad_walk *w) {
             node->gradient = cast_like(node->gradient, node->tensor);
             if (!node->gradient) return mg_error_code();
         }
-        const bool passes = node->tensor->kind == MG_LAZY;
-        if (passes && !is_asked_for(w, node->tensor)) MG_TRY(pass_on(w, node));
+        if (descend(node->tensor, &w->wrt)) MG_TRY(pass_on(w, node));
     }
     return MG_OK;
 }
 
 /* Lists the history, marks it, and walks back. */
 static mg_status differentiate(grad_walk *w, mg_tensor *const *wrt, int n) {
-    MG_TRY(sort_wrt(w, wrt, n));
-    MG_TRY(mg_toposort_collect(&w->list, w->ys, w->n_ys, descend, w));
+    MG_TRY(mg_tensor_set_make(&w->wrt, wrt, n));
+    MG_TRY(mg_toposort_collect(&w->list, w->ys, w->n_ys, descend, &w->wrt));
     w->nodes = mg_alloc_zero((size_t)(w->list.n + 1) * sizeof *w->nodes);
     if (!w->nodes) return MG_OOM;
     mark_wanted(w);
@@ -192,7 +171,7 @@ mg_status mg_grad_from(mg_tensor *const *ys, mg_tensor *const *dys, int n_ys, mg
     for (int i = 0; i < w.list.n && w.nodes; i++) mg_free(w.nodes[i].many);
     mg_toposort_free(&w.list);
     mg_free(w.nodes);
-    mg_free(w.wrt);
+    mg_tensor_set_free(&w.wrt);
     return status;
 }
 

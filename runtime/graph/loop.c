@@ -10,7 +10,6 @@
 #include "graph/toposort.h"
 #include "ops/attrs.h"
 #include "ops/build.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct operand { /* of the scan, with the parameter that stands for it; both retained */
@@ -25,7 +24,7 @@ typedef struct operands {
 struct mg_loop_trace {
     mg_loop_trace *outer;
     int64_t steps;
-    bool reverse;
+    bool reverse, checkpoint;
     operands carries, rows;
     mg_guard *guards;
     int n_guards, guards_capacity;
@@ -125,67 +124,51 @@ static mg_status add_guards(const mg_loop_trace *t, mg_tensor *scan, int first) 
 
 /* ---- what the body depends on ---- */
 
-static int by_address(const void *a, const void *b) {
-    const uintptr_t x = (uintptr_t) * (mg_tensor *const *)a,
-                    y = (uintptr_t) * (mg_tensor *const *)b;
-    return x < y ? -1 : x > y;
+/* A walk over the body of a loop, from its results to its parameters. */
+typedef struct body_walk {
+    mg_tensor_set params;
+    mg_toposort list;
+    bool *depends; /* owned, per tensor of the list: it depends on a parameter */
+} body_walk;
+
+/* For mg_toposort_collect. What depends on no parameter of any loop is given from outside. */
+static bool descend(const mg_tensor *t, void *params) {
+    return t->kind == MG_LAZY && t->in_loop && !mg_tensor_set_has(params, t);
 }
 
-bool mg_loop_lists(mg_tensor *const *list, int n, const mg_tensor *t) {
-    return n && bsearch(&t, list, (size_t)n, sizeof *list, by_address);
-}
-
-/* The parameters of a loop, sorted. */
-typedef struct parameters {
-    mg_tensor **list;
-    int n;
-} parameters;
-
-static mg_status sort_parameters(const mg_loop *l, parameters *p) {
-    p->n = l->n_carries + l->n_rows;
-    p->list = mg_alloc((size_t)(p->n + 1) * sizeof(mg_tensor *));
-    if (!p->list) return MG_OOM;
-    memcpy(p->list, l->params, (size_t)p->n * sizeof(mg_tensor *));
-    qsort(p->list, (size_t)p->n, sizeof(mg_tensor *), by_address);
+/* The walk may be freed in any case. */
+static mg_status walk_body(body_walk *w, const mg_loop *l) {
+    *w = (body_walk){0};
+    MG_TRY(mg_tensor_set_make(&w->params, l->params, l->n_carries + l->n_rows));
+    MG_TRY(mg_toposort_collect(&w->list, l->results, l->n_results, descend, &w->params));
+    w->depends = mg_alloc_zero((size_t)w->list.n + 1);
+    if (!w->depends) return MG_OOM;
+    for (int i = 0; i < w->list.n; i++) {
+        const mg_tensor *t = w->list.items[i];
+        w->depends[i] = mg_tensor_set_has(&w->params, t);
+        for (int k = 0; k < t->n_inputs && descend(t, &w->params); k++)
+            w->depends[i] |= w->depends[t->inputs[k]->position];
+    }
     return MG_OK;
 }
 
-/* For mg_toposort_collect. What depends on no parameter of any loop is given from outside. */
-static bool descend(const mg_tensor *t, void *context) {
-    const parameters *p = context;
-    return t->kind == MG_LAZY && t->in_loop && !mg_loop_lists(p->list, p->n, t);
+static void free_body_walk(body_walk *w) {
+    mg_tensor_set_free(&w->params);
+    mg_toposort_free(&w->list);
+    mg_free(w->depends);
 }
 
-/* Per tensor of the walk: whether it depends on a parameter. From mg_alloc; NULL: MG_OOM. */
-static bool *find_dependents(const mg_toposort *walk, const parameters *p) {
-    bool *depends = mg_alloc_zero((size_t)walk->n + 1);
-    for (int i = 0; i < walk->n && depends; i++) {
-        const mg_tensor *t = walk->items[i];
-        depends[i] = mg_loop_lists(p->list, p->n, t);
-        for (int k = 0; k < t->n_inputs && descend(t, (void *)(uintptr_t)p); k++)
-            depends[i] |= depends[t->inputs[k]->position];
+mg_status mg_loop_collect_body(const mg_loop *l, mg_tensor_set *body) {
+    body_walk w;
+    int n = 0;
+    *body = (mg_tensor_set){0};
+    mg_status status = walk_body(&w, l);
+    if (status == MG_OK) {
+        for (int i = 0; i < w.list.n; i++)
+            if (w.depends[i]) w.list.items[n++] = w.list.items[i];
+        status = mg_tensor_set_make(body, w.list.items, n);
     }
-    return depends;
-}
-
-mg_status mg_loop_list_body(const mg_loop *l, mg_tensor ***list, int *n) {
-    parameters p = {0};
-    mg_toposort walk = {0};
-    *list = NULL;
-    *n = 0;
-    mg_status status = sort_parameters(l, &p);
-    if (status == MG_OK) status = mg_toposort_collect(&walk, l->results, l->n_results, descend, &p);
-    bool *depends = status == MG_OK ? find_dependents(&walk, &p) : NULL;
-    if (depends) *list = mg_alloc((size_t)(walk.n + 1) * sizeof **list);
-    for (int i = 0; i < walk.n && *list; i++)
-        if (depends[i]) (*list)[(*n)++] = walk.items[i];
-    if (*list)
-        qsort(*list, (size_t)*n, sizeof **list, by_address);
-    else if (status == MG_OK)
-        status = MG_OOM;
-    mg_free(depends);
-    mg_free(p.list);
-    mg_toposort_free(&walk);
+    free_body_walk(&w);
     return status;
 }
 
@@ -217,51 +200,46 @@ static mg_status check_op(const mg_tensor *t) {
 }
 
 /* Adds what the walked body is given: each tensor once. */
-static mg_status add_given(mg_loop *l, const mg_toposort *walk, const parameters *p,
-                           const bool *depends) {
-    bool *taken = mg_alloc_zero((size_t)walk->n + 1);
+static mg_status add_given(mg_loop *l, const body_walk *w) {
+    bool *taken = mg_alloc_zero((size_t)w->list.n + 1);
     mg_status status = taken ? MG_OK : MG_OOM;
     for (int k = 0; k < l->n_results && status == MG_OK; k++)
-        taken[l->results[k]->position] = !depends[l->results[k]->position];
-    for (int i = 0; i < walk->n && status == MG_OK; i++) {
-        const mg_tensor *t = walk->items[i];
-        if (!depends[i] || mg_loop_lists(p->list, p->n, t)) continue;
+        taken[l->results[k]->position] = !w->depends[l->results[k]->position];
+    for (int i = 0; i < w->list.n && status == MG_OK; i++) {
+        const mg_tensor *t = w->list.items[i];
+        if (!w->depends[i] || mg_tensor_set_has(&w->params, t)) continue;
         status = check_op(t);
         for (int k = 0; k < t->n_inputs; k++)
-            if (!depends[t->inputs[k]->position]) taken[t->inputs[k]->position] = true;
+            if (!w->depends[t->inputs[k]->position]) taken[t->inputs[k]->position] = true;
     }
-    for (int i = 0; i < walk->n && status == MG_OK; i++) {
+    for (int i = 0; i < w->list.n && status == MG_OK; i++) {
         if (!taken[i]) continue;
-        if (is_constant(walk->items[i]))
-            keep_history(walk->items[i]);
+        if (is_constant(w->list.items[i]))
+            keep_history(w->list.items[i]);
         else
-            status = mg_loop_add_given(l, walk->items[i]);
+            status = mg_loop_add_given(l, w->list.items[i]);
     }
     mg_free(taken);
     return status;
 }
 
 static mg_status find_given(mg_loop *l) {
-    parameters p = {0};
-    mg_toposort walk = {0};
-    mg_status status = sort_parameters(l, &p);
-    if (status == MG_OK) status = mg_toposort_collect(&walk, l->results, l->n_results, descend, &p);
-    bool *depends = status == MG_OK ? find_dependents(&walk, &p) : NULL;
-    if (status == MG_OK) status = depends ? add_given(l, &walk, &p, depends) : MG_OOM;
-    mg_free(depends);
-    mg_free(p.list);
-    mg_toposort_free(&walk);
+    body_walk w;
+    mg_status status = walk_body(&w, l);
+    if (status == MG_OK) status = add_given(l, &w);
+    free_body_walk(&w);
     return status;
 }
 
 /* ---- opening and closing ---- */
 
-mg_loop_trace *mg_loop_begin(int64_t steps, bool reverse) {
+mg_loop_trace *mg_loop_begin(int64_t steps, bool reverse, bool checkpoint) {
     mg_loop_trace *t = mg_alloc_zero(sizeof *t);
     if (!t) return NULL;
     t->outer = current;
     t->steps = steps;
     t->reverse = reverse;
+    t->checkpoint = checkpoint;
     make_current(t);
     return t;
 }
@@ -300,6 +278,7 @@ static mg_loop *make_loop(const mg_loop_trace *t, mg_tensor *const *results, int
     mg_loop *l = mg_loop_new(t->steps, t->reverse, params, t->carries.n, t->rows.n);
     mg_free(params);
     mg_status status = l ? MG_OK : MG_OOM;
+    if (l) l->checkpoint = t->checkpoint;
     for (int i = 0; i < n && status == MG_OK; i++) status = mg_loop_add_result(l, results[i]);
     for (int i = 0; i < t->n_guards && status == MG_OK; i++)
         status = mg_loop_add_result(l, t->guards[i].ok);

@@ -8,12 +8,13 @@
 #define MG_GRAPH_LOOP_H
 
 #include "core/loop.h"
+#include "graph/tensor_set.h"
 
 typedef struct mg_loop_trace mg_loop_trace;
 
-/* Opens a body of `steps` > 0 steps. Owned, by one of the two functions that close it; NULL on
- * failure. */
-mg_loop_trace *mg_loop_begin(int64_t steps, bool reverse);
+/* Opens a body of `steps` > 0 steps; reverse and checkpoint as in mg_loop. Owned, by one of the two
+ * functions that close it; NULL on failure. */
+mg_loop_trace *mg_loop_begin(int64_t steps, bool reverse, bool checkpoint);
 /* The innermost open body of this thread, or NULL. */
 mg_loop_trace *mg_loop_current(void);
 /* Adds a carry, which is `init` before the first step, or an array to run along, {steps, ...}.
@@ -29,10 +30,8 @@ mg_status mg_loop_guard(mg_loop_trace *t, mg_tensor *ok, mg_status code, const c
 mg_tensor *mg_loop_end(mg_loop_trace *t, mg_tensor *const *results, int n);
 void mg_loop_abandon(mg_loop_trace *t);
 
-/* Lists the tensors of a loop's body that depend on its parameters, sorted by address; *list is
- * from mg_alloc. */
-mg_status mg_loop_list_body(const mg_loop *l, mg_tensor ***list, int *n);
-/* Whether the sorted list of n tensors has t. */
-bool mg_loop_lists(mg_tensor *const *list, int n, const mg_tensor *t);
+/* Collects the tensors of a loop's body that depend on its parameters. The set may be freed in any
+ * case. */
+mg_status mg_loop_collect_body(const mg_loop *l, mg_tensor_set *body);
 
 #endif

@@ -32,11 +32,10 @@ typedef struct backward {
     mg_tensor *scan;
     mg_loop *loop;        /* the forward body */
     mg_loop_trace *trace; /* of the backward body */
-    mg_tensor **body;     /* sorted: what depends on the parameters in the forward body */
-    int n_body;
-    mg_tensor **dcarry; /* per carry: the parameter that is its gradient, or NULL */
-    mg_tensor **grads;  /* per parameter and given tensor: its gradient in a step, or NULL */
-    mg_tensor **sums;   /* per given tensor: the parameter that is its sum so far, or NULL */
+    mg_tensor_set body;   /* what depends on the parameters in the forward body */
+    mg_tensor **dcarry;   /* per carry: the parameter that is its gradient, or NULL */
+    mg_tensor **grads;    /* per parameter and given tensor: its gradient in a step, or NULL */
+    mg_tensor **sums;     /* per given tensor: the parameter that is its sum so far, or NULL */
     product *products;
     int n_products, products_capacity;
     mg_tensor **results; /* of the backward body: next carries, then what is stacked */
@@ -55,8 +54,8 @@ static bool is_float(const mg_tensor *t) {
     return mg_dtype_is_float((mg_dtype)t->dtype);
 }
 
-static mg_tensor *zeros_like(const mg_tensor *t, mg_dtype dtype) {
-    return full(0, dtype, &t->shape);
+static mg_tensor *zeros_like(const mg_tensor *t) {
+    return full(0, (mg_dtype)t->dtype, &t->shape);
 }
 
 /* Adds a result of the backward body; its number, or -1. */
@@ -88,8 +87,7 @@ static mg_status differentiate_body(backward *b, mg_tensor *const *dys) {
     for (int k = 0; k < n_results && status == MG_OK; k++) {
         const bool carried = k < l->n_carries;
         if (!is_float(l->results[k]) || (!carried && !dys[k])) continue;
-        mg_tensor *from = dys[k] ? cast_like(dys[k], l->results[k])
-                                 : zeros_like(l->results[k], (mg_dtype)l->results[k]->dtype);
+        mg_tensor *from = dys[k] ? cast_like(dys[k], l->results[k]) : zeros_like(l->results[k]);
         mg_tensor *param = !from     ? NULL
                            : carried ? mg_loop_carry(b->trace, from)
                                      : mg_loop_rows(b->trace, from);
@@ -160,7 +158,7 @@ static mg_status sum_given(backward *b, int i) {
             rest = rest ? add(rest, terms[k]) : terms[k];
     }
     if (!rest) return MG_OK;
-    mg_tensor *zero = zeros_like(t, sum_dtype(t));
+    mg_tensor *zero = full(0, sum_dtype(t), &t->shape);
     b->sums[i] = zero ? mg_loop_carry(b->trace, zero) : NULL;
     return b->sums[i] && add_result(b, add(b->sums[i], cast(rest, sum_dtype(t)))) >= 0
                ? MG_OK
@@ -181,9 +179,9 @@ static bool is_cheap(const mg_tensor *t) {
 
 /* A tensor of the forward body, or a result of an inner scan there. */
 static bool is_forward(const backward *b, const mg_tensor *t) {
-    if (mg_loop_lists(b->body, b->n_body, t)) return true;
+    if (mg_tensor_set_has(&b->body, t)) return true;
     return t->kind == MG_LAZY && strcmp(t->op->name, "result") == 0 &&
-           mg_loop_lists(b->body, b->n_body, t->inputs[0]);
+           mg_tensor_set_has(&b->body, t->inputs[0]);
 }
 
 static int param_number(const backward *b, const mg_tensor *t) {
@@ -277,8 +275,7 @@ static mg_status list_results(backward *b) {
     const mg_loop *l = b->loop;
     for (int j = 0; j < l->n_carries; j++) {
         if (!b->dcarry[j]) continue;
-        mg_tensor *next =
-            b->grads[j] ? b->grads[j] : zeros_like(l->params[j], (mg_dtype)l->params[j]->dtype);
+        mg_tensor *next = b->grads[j] ? b->grads[j] : zeros_like(l->params[j]);
         if (add_result(b, next) < 0) return mg_error_code();
     }
     for (int i = 0; i < l->n_given; i++)
@@ -326,16 +323,15 @@ mg_status mg_scan_gradients(mg_tensor *scan, mg_tensor *const *dys, mg_tensor **
     b.grads = mg_alloc_zero(n_all * sizeof *b.grads);
     b.sums = mg_alloc_zero(n_all * sizeof *b.sums);
     b.row_of = mg_alloc_zero(n_all * sizeof *b.row_of);
-    mg_status status = b.dcarry && b.grads && b.sums && b.row_of
-                           ? mg_loop_list_body(l, &b.body, &b.n_body)
-                           : MG_OOM;
-    if (status == MG_OK) b.trace = mg_loop_begin(l->steps, !l->reverse);
+    mg_status status =
+        b.dcarry && b.grads && b.sums && b.row_of ? mg_loop_collect_body(l, &b.body) : MG_OOM;
+    if (status == MG_OK) b.trace = mg_loop_begin(l->steps, !l->reverse, false);
     if (status == MG_OK) status = b.trace ? make_backward(&b, dys, grads) : MG_OOM;
     mg_free(b.dcarry);
     mg_free(b.grads);
     mg_free(b.sums);
     mg_free(b.row_of);
-    mg_free(b.body);
+    mg_tensor_set_free(&b.body);
     mg_free(b.products);
     mg_free(b.results);
     return status;

@@ -32,7 +32,7 @@ static mg_tensor *matrix(int rows, int columns) {
 /* In the open scope: the scan of h' = h w + x over the rows of xs, which also stacks h. NULL on
  * failure. */
 static mg_tensor *product_scan(mg_tensor *h, mg_tensor *w, mg_tensor *xs) {
-    mg_loop_trace *t = mg_loop_begin(xs->shape.dim[0], false);
+    mg_loop_trace *t = mg_loop_begin(xs->shape.dim[0], false, false);
     if (!t) return NULL;
     mg_tensor *carry = mg_loop_carry(t, h);
     mg_tensor *x = carry ? mg_loop_rows(t, xs) : NULL;
