@@ -131,10 +131,8 @@ mg_ir_loop *mg_ir_new_loop(mg_ir *ir);
 /* Makes the loops of the scan nodes, once all nodes of the IR exist. */
 mg_status mg_ir_collect_loops(mg_ir *ir);
 /* Once uses are counted: removes what no live result of a scan needs from its body, and inputs that
- * the body does not read; then all dead nodes of the IR. */
+ * the body does not read; then all dead nodes of the IR. Sets mg_ir_result.node of all results. */
 mg_status mg_ir_prune_loops(mg_ir *ir);
-/* Sets mg_ir_result.node of all results, once uses are counted. */
-void mg_ir_find_results(mg_ir *ir);
 
 /* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);

@@ -69,7 +69,8 @@ mg_status mg_ir_collect_loops(mg_ir *ir) {
 
 /* ---- results ---- */
 
-void mg_ir_find_results(mg_ir *ir) {
+/* Sets mg_ir_result.node of all results. */
+static void find_results(mg_ir *ir) {
     for (int i = 0; i < ir->n; i++)
         for (int k = 0; k < ir->nodes[i].n_results; k++) ir->nodes[i].results[k].node = -1;
     for (int i = 0; i < ir->n; i++) {
@@ -147,7 +148,7 @@ static mg_status drop_dead(mg_ir *ir) {
     }
     for (int r = 0; r < ir->n_roots; r++) ir->roots[r].node = number[ir->roots[r].node];
     ir->n = to;
-    mg_ir_find_results(ir);
+    find_results(ir);
     return MG_OK;
 }
 
@@ -192,12 +193,12 @@ static mg_status prune_loop(mg_ir *ir, int i) {
 
 /* Users first, because what they read may become unused. */
 mg_status mg_ir_prune_loops(mg_ir *ir) {
-    mg_ir_find_results(ir);
+    find_results(ir);
     for (int i = ir->n - 1; i >= 0; i--) {
         if (!mg_is_live(&ir->nodes[i]) || !ir->nodes[i].loop) continue;
         MG_TRY(prune_loop(ir, i));
         mg_ir_count_uses(ir);
-        mg_ir_find_results(ir);
+        find_results(ir);
     }
     return drop_dead(ir);
 }

@@ -82,7 +82,7 @@ static bool unmix_rows(decision *d) {
     const mg_ir *body = &loop_of(d)->body;
     bool *wanted = d->body->reduced, any = false;
     for (int i = 0; i < body->n; i++)
-        for (int k = 0; k < body->nodes[i].n_in && mg_is_live(&body->nodes[i]); k++) {
+        for (int k = 0; k < body->nodes[i].n_in; k++) {
             const int from = body->nodes[i].in[k], has = d->body->shardings[from].sharding;
             if (is_mixed_rows(has) && d->body->shardings[i].in[k] != has) any = wanted[from] = true;
         }
@@ -97,7 +97,7 @@ static mg_status ask_rules_once(decision *d) {
     for (int i = 0; i < loop_of(d)->body.n; i++) {
         const mg_node *n = &loop_of(d)->body.nodes[i];
         node_sharding *s = &d->body->shardings[i];
-        if (n->kind == MG_NODE_PARAMETER && mg_is_live(n)) s->given = d->given[n->operand];
+        if (n->kind == MG_NODE_PARAMETER) s->given = d->given[n->operand];
         MG_TRY(mg_sharding_decide_node(d->body, i, s));
         s->produced = s->sharding;
     }
@@ -117,6 +117,13 @@ static int root_sharding(const decision *d, int r) {
     return d->body->shardings[loop_of(d)->body.roots[r].node].sharding;
 }
 
+/* The input of the scan that the carry of root r begins with; -1: the root is no carry, or the
+ * input is not read. */
+static int input_of_root(const decision *d, int r) {
+    const int carry = loop_of(d)->carry[r];
+    return carry < 0 ? -1 : d->input_of[carry];
+}
+
 /* First all carries that begin with zeros are taken for sums of terms; those that a step does not
  * make as such are none, which may change what it makes of others. */
 static mg_status find_sums(decision *d) {
@@ -127,7 +134,7 @@ static mg_status find_sums(decision *d) {
         changed = false;
         MG_TRY(ask_rules(d));
         for (int r = 0; r < l->body.n_roots; r++) {
-            const int input = l->carry[r] < 0 ? -1 : d->input_of[l->carry[r]];
+            const int input = input_of_root(d, r);
             if (input < 0 || d->given[input] != MG_PARTIAL_SUM ||
                 root_sharding(d, r) == MG_PARTIAL_SUM)
                 continue;
@@ -147,8 +154,8 @@ static bool follow_carry(int *given, int made, bool *changed) {
         return false;
     if (before == MG_ANY_SHARDING || before == MG_REPLICATED) *given = made;
     *changed |= *given != before;
-    return before < 0 ||
-           made < 0; /* parts of whole values can be cut out, but not along two axes */
+    /* parts of whole values can be cut out, but not along two axes */
+    return before < 0 || made < 0;
 }
 
 /* A constant or draw whose users all want the same part of it is given in that sharding, else
@@ -159,7 +166,7 @@ static bool settle_sources(decision *d) {
     bool changed = false;
     for (int i = 0; wanted && i < d->scan->n_in; i++) wanted[i] = MG_ANY_SHARDING;
     for (int i = 0; wanted && i < body->n; i++)
-        for (int k = 0; k < body->nodes[i].n_in && mg_is_live(&body->nodes[i]); k++) {
+        for (int k = 0; k < body->nodes[i].n_in; k++) {
             const mg_node *p = &body->nodes[body->nodes[i].in[k]];
             if (p->kind != MG_NODE_PARAMETER) continue;
             int *w = &wanted[p->operand];
@@ -184,7 +191,7 @@ static mg_status find_shardings(decision *d, bool *fits) {
         changed = false;
         MG_TRY(ask_rules(d));
         for (int r = 0; r < l->body.n_roots; r++) {
-            const int input = l->carry[r] < 0 ? -1 : d->input_of[l->carry[r]];
+            const int input = input_of_root(d, r);
             if (input >= 0) *fits &= follow_carry(&d->given[input], root_sharding(d, r), &changed);
         }
         if (!changed) changed = settle_sources(d);
@@ -198,7 +205,6 @@ static bool needs_collective(const decision *d) {
     const mg_ir *body = &loop_of(d)->body;
     for (int i = 0; i < body->n; i++) {
         const mg_node *n = &body->nodes[i];
-        if (!mg_is_live(n)) continue;
         if (mg_sharding_has_joint_moments(d->body, i)) return true;
         for (int k = 0; k < n->n_in; k++) {
             const int has = d->body->shardings[n->in[k]].sharding;
@@ -212,12 +218,10 @@ static bool needs_collective(const decision *d) {
 /* ---- the decision ---- */
 
 static int result_sharding(const decision *d, int r) {
-    const mg_ir_loop *l = loop_of(d);
-    const int made = root_sharding(d, r);
-    const int input = l->carry[r] < 0 ? -1 : d->input_of[l->carry[r]];
+    const int made = root_sharding(d, r), input = input_of_root(d, r);
     if (input >= 0) return d->given[input];
     if (made == MG_ANY_SHARDING) return MG_REPLICATED;
-    return l->carry[r] < 0 && made >= 0 ? made + 1 : made;
+    return loop_of(d)->carry[r] < 0 && made >= 0 ? made + 1 : made;
 }
 
 mg_status mg_sharding_decide_loop(const partition *p, const mg_node *n, node_sharding *s) {
@@ -242,7 +246,7 @@ static mg_status make_body(partition *q, const mg_node *scan, const node_shardin
     MG_TRY(mg_partition_allocate(q));
     for (int i = 0; i < body->n; i++) q->stages[i] = q->stage;
     for (int i = 0; i < body->n; i++) {
-        if (!mg_is_live(&body->nodes[i]) || is_any_sharding(q, i)) continue;
+        if (is_any_sharding(q, i)) continue;
         q->raw[i] = mg_partition_make(q, i);
         if (q->raw[i] < 0) return mg_error_code() ? mg_error_code() : MG_OOM;
     }

@@ -28,15 +28,13 @@ mg_status mg_passes_rewrite(mg_ir *ir) {
     if (changed) MG_TRY(mg_simplify(ir));
     MG_TRY(mg_ir_prune_loops(ir));
     for (int i = 0; i < ir->n; i++)
-        if (mg_is_live(&ir->nodes[i]) && ir->nodes[i].loop)
-            MG_TRY(mg_passes_rewrite(&ir->nodes[i].loop->body));
+        if (ir->nodes[i].loop) MG_TRY(mg_passes_rewrite(&ir->nodes[i].loop->body));
     return MG_OK;
 }
 
 mg_status mg_passes_lower(mg_ir *ir, bool fuse, mg_lowered *lowered) {
     mg_groups groups;
     mg_schedule order;
-    mg_ir_find_results(ir);
     MG_TRY(mg_fuse(ir, fuse, &groups));
     MG_TRY(mg_schedule_order(ir, &groups, &order));
     return mg_lower(ir, &groups, &order, fuse, lowered);
