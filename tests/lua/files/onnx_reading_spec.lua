@@ -299,7 +299,11 @@ end)
 
 test("a constant condition chooses a branch", function()
   local function branch(g, number)
-    return g.branch(function(inner) return inner:op("Add", { "x", inner:number(number, "float32") }) end)
+    return g.branch(function(inner)
+      local value = g.attribute_tensor(mgpu.tensor { number / 2 }) -- a tensor of an attribute, and one of the branch
+      local half = inner:op("ConstantOfShape", { inner:op("Shape", { "x" }) }, { value = value })
+      return inner:op("Sum", { "x", half, inner:number(number / 2, "float32") })
+    end)
   end
   local path = onnx_files.write(check.path "if.onnx", function(g)
     local x = g:add_input("x", { -1, 2 }, "float32").plain

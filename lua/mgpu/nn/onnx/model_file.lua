@@ -146,6 +146,15 @@ local function each_node(graph, fn)
   end
 end
 
+-- Adds the names that a node reads: its inputs, the tensors of its attributes, and the outputs of its branches.
+local function add_needed(needed, node)
+  for _, name in ipairs(node.inputs) do needed[name] = true end
+  for _, a in pairs(node.attributes or {}) do
+    if a.kind == "tensor" then needed[a.value] = true end
+    for _, output in ipairs(a.kind == "graph" and a.value.outputs or {}) do needed[output.name] = true end
+  end
+end
+
 -- The nodes that the outputs need, from the last one up.
 local function drop_unused(graph)
   local needed, kept = {}, {}
@@ -155,13 +164,7 @@ local function drop_unused(graph)
     for _, name in ipairs(node.outputs) do used = used or needed[name] end
     if used then
       table.insert(kept, node)
-      each_node({ nodes = { node } }, function(inner)
-        for _, name in ipairs(inner.inputs) do needed[name] = true end
-      end)
-      for _, a in pairs(node.attributes or {}) do
-        for _, output in ipairs(a.kind == "graph" and a.value.outputs or {}) do needed[output.name] = true end
-        if a.kind == "tensor" then needed[a.value] = true end
-      end
+      each_node({ nodes = { node } }, function(inner) add_needed(needed, inner) end)
     end
   end
   for i = 1, math.floor(#kept / 2) do kept[i], kept[#kept + 1 - i] = kept[#kept + 1 - i], kept[i] end
@@ -179,7 +182,7 @@ local LAYERS = { Conv = true, ConvTranspose = true, Gemm = true, MatMul = true, 
   InstanceNormalization = true, LayerNormalization = true, GroupNormalization = true, PRelu = true, RNN = true,
   GRU = true, LSTM = true }
 
--- For each name the uses {node, position}.
+-- For each name the uses {node, position}; and the op that makes it.
 local function uses_of(graph)
   local uses, maker = {}, {}
   each_node(graph, function(node)
