@@ -96,6 +96,7 @@ local function leaves_of(c, x, t)
   for i, feature in ipairs(c.nodes_featureids) do features[i] = t.yes[i] ~= i and feature or 0 end
   features = tensor_of(features, "int32", device)
   local limits, tracks = tensor_of(c.nodes_values, x:dtype(), device), c.nodes_missing_value_tracks_true
+  tracks = tracks and tensor_of(tracks, "int32", device)
   local yes, no = tensor_of(from_zero(t.yes), "int32", device), tensor_of(from_zero(t.no), "int32", device)
   local at = ops.broadcast_to(tensor_of({ from_zero(t.roots) }, "int32", device), { shape = { rows, #t.roots } })
   local function of(list) return ops.gather(list, at, { axis = 1 }) end
@@ -103,8 +104,7 @@ local function leaves_of(c, x, t)
     local x_at = ops.take_along_axis(x, of(features), { axis = 2 })
     local chosen = ops[MODES[t.mode]](x_at, of(limits))
     if tracks then
-      local missing = ops.ne(of(tensor_of(tracks, "int32", device)), 0)
-      chosen = ops.logical_or(chosen, ops.logical_and(ops.isnan(x_at), missing))
+      chosen = ops.logical_or(chosen, ops.logical_and(ops.isnan(x_at), ops.ne(of(tracks), 0)))
     end
     at = ops.where(chosen, of(yes), of(no))
   end
