@@ -19,6 +19,14 @@ M.Gather = { "2 | axis:int=0", function(c, x, indices)
   return plain(composite.gather(t, from_zero(indices:tensor(), t:shape()[at]), { axis = at }))
 end }
 
+-- The same as int64, in range: for positions that become part of another one.
+local function checked(ids, size)
+  local at = from_zero(ops.cast(ids, "int64"), size)
+  core.guard(ops.all(ops.logical_and(ops.ge(at, 0), ops.lt(at, size))), "data",
+    ("an index of ONNX is not among the %d places of its axis"):format(size))
+  return at
+end
+
 -- What lies behind the sizes of indices in the other axes does not count.
 local function cut_to(t, indices, at)
   local start, stop, step, given = {}, {}, {}, indices:shape()
@@ -38,11 +46,9 @@ end }
 local function flat_places(indices, sizes)
   local shape, flat, total = indices:shape(), nil, 1
   local k = shape[#shape]
-  local columns = ops.reshape(ops.cast(indices, "int64"), { shape = { indices:count() / math.max(k, 1), k } })
+  local columns = ops.reshape(indices, { shape = { indices:count() / math.max(k, 1), k } })
   for i = 1, k do
-    local column = from_zero(core.methods.slice(columns, { {}, i }), sizes[i])
-    core.guard(ops.all(ops.logical_and(ops.ge(column, 0), ops.lt(column, sizes[i]))), "data",
-      ("an index of ONNX is not among the %d places of its axis"):format(sizes[i]))
+    local column = checked(core.methods.slice(columns, { {}, i }), sizes[i])
     flat, total = flat and flat * sizes[i] + column or column, total * sizes[i]
   end
   return flat, total
@@ -104,14 +110,7 @@ local function scatter_elements(c, x, indices, updates)
   if #given ~= #s then fail("indices of %d axes for an input of %d", #given, #s) end
   local flat
   for i, size in ipairs(s) do
-    local place
-    if i == at then
-      place = from_zero(ops.cast(indices:tensor(), "int64"), size)
-      core.guard(ops.all(ops.logical_and(ops.ge(place, 0), ops.lt(place, size))), "data",
-        ("an index of ONNX is not among the %d places of its axis"):format(size))
-    else
-      place = ops.iota(given, i, "int64")
-    end
+    local place = i == at and checked(indices:tensor(), size) or ops.iota(given, i, "int64")
     flat = flat and flat * size + place or place
   end
   flat = ops.reshape(flat, { shape = { flat:count() } })
