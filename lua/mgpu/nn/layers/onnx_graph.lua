@@ -17,6 +17,7 @@ local check = require "mgpu.nn.onnx.check"
 local core = require "mgpu.core"
 local error_line = require "mgpu.error_line"
 local Layer = require "mgpu.nn.layer"
+local NOT_IN_JSON = require "mgpu.nn.operations.arguments".NOT_IN_JSON
 local ordered_keys = require "mgpu.ordered_keys"
 local run = require "mgpu.nn.onnx.run"
 local values = require "mgpu.nn.onnx.values"
@@ -25,11 +26,9 @@ local OnnxGraph = Layer:extend("OnnxGraph", { positional = 1, { "graph", "table"
 
 OnnxGraph.autocast = false -- the graph says what it computes in
 
-local WORDS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
-
 local function constant_of(entry)
   local list = {}
-  for i, value in ipairs(check.list(entry.values)) do list[i] = WORDS[value] or value end
+  for i, value in ipairs(check.list(entry.values)) do list[i] = NOT_IN_JSON[value] or value end
   local shape = check.list(entry.shape)
   if #list == 0 then return core.place(core.ops.full(shape, 0, entry.dtype), values.HOST) end
   return core.ops.reshape(core.tensor(list, { dtype = entry.dtype, device = values.HOST }), { shape = shape })

@@ -1,7 +1,9 @@
 --- Whether a graph of the layer OnnxGraph can be run: ops, attributes and names. The graph is data from outside, of a
 --- .onnx file or of another file of a model, so nothing of it is taken for granted.
 local core = require "mgpu.core"
+local NOT_IN_JSON = require "mgpu.nn.operations.arguments".NOT_IN_JSON
 local ops = require "mgpu.nn.onnx.ops"
+local ordered_keys = require "mgpu.ordered_keys"
 
 local M = {}
 
@@ -27,7 +29,7 @@ local function damaged(what, ...) core.fail("data", "the graph is damaged: " .. 
 -- ---- attributes ---------------------------------------------------------------------------------
 
 local function whole(value) return type(value) == "number" and value % 1 == 0 end
-local function number(value) return type(value) == "number" or value == "inf" or value == "-inf" or value == "nan" end
+local function number(value) return type(value) == "number" or NOT_IN_JSON[value] ~= nil end
 
 local function list_with(fits)
   return function(value)
@@ -42,21 +44,17 @@ local function text(value) return type(value) == "string" end
 local FITS = { int = whole, float = number, text = text, tensor = text, ints = list_with(whole),
   floats = list_with(number), texts = list_with(text), graph = function(value) return type(value) == "table" end }
 
-local WORDS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
-
 -- The value as ops get it.
 local function plain_value(kind, value)
-  if kind == "float" then return WORDS[value] or value end
+  if kind == "float" then return NOT_IN_JSON[value] or value end
   if not kind:find "s$" then return value end
   local list = {}
-  for i, item in ipairs(M.list(value)) do list[i] = kind == "floats" and WORDS[item] or item end
+  for i, item in ipairs(M.list(value)) do list[i] = kind == "floats" and NOT_IN_JSON[item] or item end
   return list
 end
 
 local function names_of(declared)
-  local list = {}
-  for name in pairs(declared) do list[#list + 1] = name end
-  table.sort(list)
+  local list = ordered_keys(declared)
   return #list > 0 and table.concat(list, ", ") or "none"
 end
 

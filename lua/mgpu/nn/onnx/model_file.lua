@@ -10,8 +10,8 @@
 -- Only nodes that the outputs need are kept. Tensors of the file that are learned become weights, all others constants.
 -- A kernel is kept in our order of axes (values.lua), if convolutions alone read it.
 -- Whether the ops exist and the names fit together is for check.lua to say.
+local arguments = require "mgpu.nn.operations.arguments"
 local core = require "mgpu.core"
-local for_json = require "mgpu.nn.operations.arguments".for_json
 local types = require "mgpu.nn.onnx.types"
 
 local M = {}
@@ -20,7 +20,6 @@ local KINDS = { "float", "int", "text", "tensor", "graph", "floats", "ints", "te
 local FIELDS = { float = "f", int = "i", text = "s", tensor = "t", graph = "g", floats = "floats", ints = "ints",
   texts = "strings" }
 local DEFAULTS = { float = 0, int = 0, text = "" }
-local NUMBERS = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 }
 
 -- A list of the file, which leaves out empty ones.
 local function list_of(value) return type(value) == "table" and value ~= core.empty_array and value or {} end
@@ -103,7 +102,7 @@ local function add_constant(file, node, renamed)
   if not kind then fail(file, "node %q (Constant): the attribute %q has no known type", node.name or "", a.name) end
   local value = a[FIELDS[kind]] or 0
   local numbers, shape = type(value) == "table" and list_of(value) or { value }, {}
-  for i, number in ipairs(numbers) do numbers[i] = NUMBERS[number] or number end
+  for i, number in ipairs(numbers) do numbers[i] = arguments.NOT_IN_JSON[number] or number end
   if a.name:find "s$" then shape[1] = #numbers end
   add_named(file, name, { values = numbers, dtype = dtype, shape = shape }, renamed)
 end
@@ -332,7 +331,7 @@ function M.fill(path, graph, tensors, read)
   for _, constant in ipairs(graph.constants) do
     local tensor = tensors[constant.name]
     local values = tensor.values or numbers_of(path, constant.name, core.place(read[tensor.entry], "cpu:0"))
-    constant.values = for_json(values)
+    constant.values = arguments.for_json(values)
   end
 end
 

@@ -8,6 +8,8 @@
 -- of onnx/values.lua or nil, and returns values. c has the attributes by name, c.opset (of the op's domain), c.outputs
 -- (how many are used) and c.run. An op that changed with the opset has all attributes and inputs that it ever had, and
 -- asks c.opset where they mean different things.
+local ordered_keys = require "mgpu.ordered_keys"
+
 local M = {}
 
 local DOMAINS = { [""] = { "elementwise", "reductions", "movement", "picking", "windows", "normalizations", "matrices",
@@ -62,11 +64,7 @@ end
 --- names(domain) -> the names of the domain's ops, sorted; nil for an unknown domain.
 function M.names(domain)
   if not rows then load_rows() end
-  if not rows[domain] then return nil end
-  local list = {}
-  for name in pairs(rows[domain]) do list[#list + 1] = name end
-  table.sort(list)
-  return list
+  return rows[domain] and ordered_keys(rows[domain])
 end
 
 return M
