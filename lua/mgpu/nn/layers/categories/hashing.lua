@@ -77,11 +77,10 @@ end
 HashedCrossing.output_dtype = Hashing.output_dtype
 
 function HashedCrossing:apply(features)
-  if symbolic_tensor.any(features) then
-    if symbolic_tensor.is_symbol(features) then self:fail "takes an array of at least two features" end
-    return symbolic_tensor.connect(self, features)
+  if type(features) ~= "table" or symbolic_tensor.is_symbol(features) or #features < 2 then
+    self:fail "takes an array of at least two features"
   end
-  if type(features) ~= "table" or #features < 2 then self:fail "takes an array of at least two features" end
+  if symbolic_tensor.any(features) then return symbolic_tensor.connect(self, features) end
   local columns, like = {}, values.plain(features[1])
   for k, feature in ipairs(features) do
     local list = {}
