@@ -222,6 +222,13 @@ test("hashes and salts of odd values are Keras's, or errors", function()
   check.equal(L.TextVectorization { vocabulary = { "a" } } "":shape(), { 0 })
 end)
 
+test("a new vocabulary of IntegerLookup counts from the next call on", function()
+  local layer = L.IntegerLookup { vocabulary = { 7, 3 } }
+  check.equal(layer({ 3, 5 }):totable(), { 2, 0 })
+  layer:set_vocabulary { 5, 3, 1 }
+  check.equal(layer({ 3, 5 }):totable(), { 2, 1 })
+end)
+
 test("IntegerLookup made of tensor ops agrees with the one that reads values", function()
   local numbers, terms = {}, { 7, -9, 100, 0, 12 }
   for i = -20, 120 do numbers[#numbers + 1] = i end

@@ -68,7 +68,7 @@ function Lookup:set_vocabulary(list, idf)
     own = {}
     for i = token_start(self) + 1, #idf do own[#own + 1] = idf[i] end
   end
-  self.vocabulary, self.index, self.idf_weights = tokens, index, own
+  self.vocabulary, self.index, self.idf_weights, self.sorted = tokens, index, own, nil
 end
 
 --- layer:get_vocabulary(include_special_tokens = true) -> the list of terms; a term's index is its place, from 0.

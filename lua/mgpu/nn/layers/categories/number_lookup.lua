@@ -8,12 +8,14 @@ local function constant(list, like) return core.tensor(list, { dtype = "int64", 
 
 local function entries(list, at) return ops.gather(list, at, { axis = 1 }) end
 
--- The terms in rising order, and their indices in the vocabulary, from 0.
-local function sorted(terms)
-  local order, list, places = {}, {}, {}
+-- The terms in rising order, and their indices in the vocabulary, from 0: sorted once for a vocabulary.
+local function sorted(layer)
+  local terms, order, list, places = layer.vocabulary, {}, {}, {}
+  if layer.sorted then return unpack(layer.sorted) end
   for i = 1, #terms do order[i] = i end
   table.sort(order, function(a, b) return terms[a] < terms[b] end)
   for i, at in ipairs(order) do list[i], places[i] = terms[at], at - 1 end
+  layer.sorted = { list, places }
   return list, places
 end
 
@@ -33,7 +35,7 @@ end
 --- numbers from `oov` on; -1 for masks that have none.
 function M.indices(layer, first, oov, x)
   x = x:to "int64"
-  local list, places = sorted(layer.vocabulary)
+  local list, places = sorted(layer)
   local terms = constant(list, x)
   local at = (count_up_to(terms, #list, x) - 1):maximum(0)
   local bins = layer.num_oov_indices
