@@ -34,16 +34,23 @@ file:close()
 os.rename(arg[1] .. ".new", arg[1])
 
 local buffer = ffi.new "char[4096]"
+
+-- The text that comes next, "" at the end.
+local function next_of(connection)
+  return ffi.string(buffer, math.max(tonumber(ffi.C.read(connection, buffer, 4096)), 0))
+end
+
+local function is_whole(text)
+  local head = text:match "^.-\r\n\r\n"
+  return head and #text >= #head + tonumber(head:match "[Cc]ontent%-[Ll]ength: (%d+)")
+end
+
 -- What is posted, read to its end.
 local function rest_of(connection, text)
-  local head = text:match "^.-\r\n\r\n"
-  local size = head and tonumber(head:match "[Cc]ontent%-[Ll]ength: (%d+)")
-  while not head or #text < #head + size do
-    local n = tonumber(ffi.C.read(connection, buffer, 4096))
-    if n <= 0 then break end
-    text = text .. ffi.string(buffer, n)
-    head = text:match "^.-\r\n\r\n"
-    size = head and tonumber(head:match "[Cc]ontent%-[Ll]ength: (%d+)")
+  local more = text
+  while more ~= "" and not is_whole(text) do
+    more = next_of(connection)
+    text = text .. more
   end
   return text
 end
@@ -57,8 +64,7 @@ end
 
 for i = 1, requests do
   local connection = ffi.C.accept(listener, nil, nil)
-  local n = tonumber(ffi.C.read(connection, buffer, 4096))
-  local request = ffi.string(buffer, math.max(n, 0))
+  local request = next_of(connection)
   local path, posted = request:match "^GET (%S+)", request:match "^POST (%S+)"
   local function say(text) return ffi.C.send(connection, text, #text, NO_SIGNAL) >= 0 end
   if posted then
