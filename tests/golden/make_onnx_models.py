@@ -8,8 +8,8 @@ their inputs (x0, x1, ...) and what these programs compute for them (y0, y1, ...
     ~/tf/bin/python tests/golden/make_onnx_models.py tensorflow
 
 NAME_old.onnx and NAME_new.onnx are one model of PyTorch by the exporter that traces TorchScript and by the one of
-torch.export, or one of TensorFlow in opsets 13 and 18. The new exporter's files are shortened (see
-below), and its "mlp" has its weights in another file.
+torch.export, or one of TensorFlow in opsets 13 and 18. The files of torch.export are shortened (see shorten), and its
+"mlp" has its weights in another file.
 """
 import os
 import sys

@@ -56,7 +56,7 @@ end
 -- What a character becomes: an array of characters, with " " for the end of a word and around single ones.
 local function pieces_of(options, character)
   local code = characters.code(character)
-  if options.clean and maps.removed(code) then return {} end -- line tabulations are
+  if options.clean and maps.removed(code) then return {} end -- before white space: a line tabulation is both
   if characters.is_space(code) then return { " " } end
   local text, list = options.strip and without_accents(character, code) or character, {}
   if options.small then

@@ -130,6 +130,7 @@ local function attribute(name, value)
   KINDS[kind](m, value)
   return m
 end
+
 --- graph:ops(op_type, inputs, attributes, n, domain) -> the names of the op's n outputs. An input "" is one that is
 --- left out.
 function Graph:ops(op_type, inputs, attributes, n, domain)

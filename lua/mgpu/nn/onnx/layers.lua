@@ -1,9 +1,9 @@
 --- Layers as ops of ONNX: a function (graph, layer, value or array of values, options of the call) -> the layer's
 --- output values, by class.
 --
--- onnx/images.lua has those over images and sequences, onnx/recurrent.lua recurrent ones, onnx/rewrite.lua graphs that
--- were read. At inference dropout and
--- noise do nothing.
+-- onnx/images.lua has those over images and sequences, recurrent.lua recurrent ones, attention.lua those of attention,
+-- scaling.lua those that multiply by factors, rewrite.lua graphs that were read. At inference dropout and noise do
+-- nothing.
 local activations = require "mgpu.nn.onnx.activations"
 local core = require "mgpu.core"
 local images = require "mgpu.nn.layers.images"
