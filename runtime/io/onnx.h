@@ -6,11 +6,12 @@
  * Numbers that JSON has no words for are the texts "inf", "-inf" and "nan". Unknown fields are
  * skipped, as protocol buffers require; types that are no tensors (sequences, maps) are null.
  *
- * Opening reads the structure of the messages through a small window, never the tensors' bytes,
- * which mg_store_read later reads straight into the tensors' memory, from this file or from files
- * of external data. These lie in the model's folder or below it: absolute paths, "..", and symbolic
- * links are refused. Every length is checked against the message around it and the sizes of a
- * tensor against its bytes, before memory is taken.
+ * Opening reads the structure of the messages through a small window, and of the tensors' bytes
+ * only packed varints, to count them. mg_store_read later reads the bytes straight into the
+ * tensors' memory, from this file or from files of external data. These lie in the model's folder
+ * or below it: absolute paths, "..", and symbolic links are refused. Every length is checked
+ * against the message around it and the sizes of a tensor against its bytes, before memory is
+ * taken.
  *
  * Limits: 2,097,152 fields, 262,144 tensors, 64 MiB of text, 32 nested messages, 64 files of
  * external data. Refused as unsupported: element types that tensors do not have, texts among them,

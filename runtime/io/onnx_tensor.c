@@ -58,9 +58,14 @@ static const struct {
              {"bfloat16", MG_BF16, INT32_DATA}};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
+/* For messages. */
+static const char *name_of(const tensor *t) {
+    return t->name ? t->name : "";
+}
+
 static mg_status fail_tensor(const onnx_reader *r, const tensor *t, const char *what) {
-    return mg_fail(MG_DATA, "%s: the tensor \"%.80s\" is damaged: %s", r->f->path,
-                   t->name ? t->name : "", what);
+    return mg_fail(MG_DATA, "%s: the tensor \"%.80s\" is damaged: %s", r->f->path, name_of(t),
+                   what);
 }
 
 /* ---- fields ---- */
@@ -185,10 +190,9 @@ static bool stays_below(const char *path) {
     return true;
 }
 
-/* The path beside the model's; owned. */
-static char *path_beside(const char *model, const char *path) {
-    const char *slash = strrchr(model, '/');
-    const size_t folder = slash ? (size_t)(slash - model) + 1 : 0, n = strlen(path);
+/* The path beside the model's, whose folder has so many bytes; owned. */
+static char *path_beside(const char *model, size_t folder, const char *path) {
+    const size_t n = strlen(path);
     char *joined = mg_alloc(folder + n + 1);
     if (!joined) return NULL;
     memcpy(joined, model, folder);
@@ -222,25 +226,25 @@ static mg_status fail_beside(const onnx_reader *r, const tensor *t) {
     return mg_fail(MG_IO,
                    "%s: the tensor \"%.80s\" is in a file of external data, which must lie beside "
                    "the model: %s",
-                   r->f->path, t->name ? t->name : "", reason);
+                   r->f->path, name_of(t), reason);
 }
 
 /* Opens one more file. */
 static mg_status open_external(onnx_reader *r, const tensor *t, int *index) {
     onnx_state *s = r->f->state;
     const char *slash = strrchr(r->f->path, '/');
+    const size_t folder = slash ? (size_t)(slash - r->f->path) + 1 : 0;
     if (!stays_below(t->path))
         return mg_fail(MG_DATA,
                        "%s: the tensor \"%.80s\" is in the file \"%.200s\": external data must be "
                        "in the model's folder",
-                       r->f->path, t->name ? t->name : "", t->path);
+                       r->f->path, name_of(t), t->path);
     if (s->n_external == ONNX_MOST_EXTERNAL)
         return mg_fail(MG_UNSUPPORTED, "%s: the model has more than %d files of external data",
                        r->f->path, (int)ONNX_MOST_EXTERNAL);
     onnx_external *e = &s->external[s->n_external];
-    char *joined = path_beside(r->f->path, t->path);
-    mg_status status =
-        joined ? refuse_links(r, joined, slash ? (size_t)(slash - r->f->path) + 1 : 0) : MG_OOM;
+    char *joined = path_beside(r->f->path, folder, t->path);
+    mg_status status = joined ? refuse_links(r, joined, folder) : MG_OOM;
     *e = (onnx_external){0};
     if (status == MG_OK) status = (e->location = mg_strdup(t->path)) ? MG_OK : MG_OOM;
     if (status == MG_OK) status = (e->file = mg_io_open(joined)) ? MG_OK : mg_error_code();
@@ -296,7 +300,7 @@ static mg_status check_tensor(onnx_reader *r, tensor *t) {
         return mg_fail(MG_UNSUPPORTED,
                        "%s: the tensor \"%.80s\" has elements of type %s, which tensors here do "
                        "not have",
-                       r->f->path, t->name ? t->name : "",
+                       r->f->path, name_of(t),
                        t->type < 0 || t->type >= N_TYPES ? "unknown to this program"
                                                          : types[t->type].name);
     if (mg_shape_check(&t->shape, r->f->path) != MG_OK)
