@@ -1,25 +1,12 @@
-/* Fuzzer of the IDX reader (MNIST's file format): any bytes must either be read or be refused with
- * an error, without leaking memory; the sanitizers find everything else. The bytes go through a
- * file in memory, since the reader takes a path. Run by `make fuzz`. */
-#define _GNU_SOURCE
-#include "core/alloc.h"
-#include "data/idx.h"
-#include "device/device.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+/* Fuzzer of the IDX reader (MNIST's file format). Run by `make fuzz`. */
+#include "file.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
-    char path[64];
-    mg_device_set_default(mg_device_find("ref:0"));
-    const int64_t blocks = mg_alloc_get_stats().live_blocks;
-    const int fd = memfd_create("fuzz", 0);
-    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n) abort();
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+#include "data/idx.h"
+
+static void read_tensor(const char *path) {
     mg_tensor_release(mg_idx_load(path));
-    close(fd);
-    if (mg_alloc_get_stats().live_blocks != blocks) abort();
-    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
+    return fuzz_file(bytes, n, read_tensor);
 }
