@@ -160,6 +160,14 @@ function M.axis_last(axis, rank)
   return axis == 1 and rank or axis
 end
 
+--- along(v) -> the tensor of v in the order that is there, for an op along axes; axis_in(axis) -> ONNX's axis (from 0)
+--- in that order, from 1; wrap(t) -> the value of a result in that order.
+function M.along(v)
+  if not v:only_last() then return v:tensor(), function(axis) return axis + 1 end, M.plain end
+  local rank = v:rank()
+  return v:last(), function(axis) return M.axis_last(axis, rank) end, M.last
+end
+
 --- axis_at(axis, rank) -> ONNX's axis (from 0, or negative from the end) from 0. Errors: out of range.
 function M.axis_at(axis, rank)
   local at = axis < 0 and axis + rank or axis

@@ -164,9 +164,9 @@ local MOST = 2 ^ 20 -- elements of a resized axis
 
 -- sizes: of the axes, or nil; scales: of the result to x, or nil.
 local function resize(c, x, axes, sizes, scales, roi)
-  local shape, last, rank = x:shape(), x:only_last(), x:rank()
+  local shape, rank, old, ratio = x:shape(), x:rank(), {}, nil
+  local t, axis_in, wrap = values.along(x)
   check(c)
-  local t, old, ratio = last and x:last() or x:tensor(), {}, nil
   for i, axis in ipairs(axes) do old[i] = shape[axis + 1] end
   if #(sizes or scales) ~= #axes then fail("%d sizes for %d axes", #(sizes or scales), #axes) end
   if sizes then ratio = with_policy(c, sizes, old) end
@@ -177,7 +177,7 @@ local function resize(c, x, axes, sizes, scales, roi)
       fail("axis %d of %d elements cannot become one of %s", axis, old[i], to)
     end
     if to ~= old[i] or scale ~= 1 or roi then
-      local at = last and values.axis_last(axis, rank) or axis + 1
+      local at = axis_in(axis)
       check_taps(c, old[i], to, scale)
       local taps, outside = taps_of(c, old[i], to, scale, roi and { roi[i], roi[#axes + i] })
       t = interpolated(t, at, taps)
@@ -189,7 +189,7 @@ local function resize(c, x, axes, sizes, scales, roi)
       end
     end
   end
-  return last and values.last(t) or values.plain(t)
+  return wrap(t)
 end
 
 -- Whether our own op makes the same pixels: images, linear, half_pixel, without antialiasing.

@@ -120,17 +120,15 @@ end }
 
 -- Parts of these sizes along an axis.
 local function cut(x, at, sizes)
-  local last, rank, shape, parts, first = x:only_last(), x:rank(), x:shape(), {}, 0
-  local axis = last and values.axis_last(at, rank) or at + 1
-  local sum, t = 0, last and x:last() or x:tensor()
+  local t, axis_in, wrap = values.along(x)
+  local axis, starts, stops, steps = axis_in(at), {}, {}, {}
+  local parts, first, sum, whole = {}, 0, 0, x:shape()[at + 1]
   for _, size in ipairs(sizes) do sum = sum + size end
-  if sum ~= shape[at + 1] then fail("parts of %d elements together, for an axis of %d", sum, shape[at + 1]) end
-  local starts, stops, steps, own = {}, {}, {}, t:shape()
-  for i = 1, rank do starts[i], stops[i], steps[i] = 0, own[i], 1 end
+  if sum ~= whole then fail("parts of %d elements together, for an axis of %d", sum, whole) end
+  for i, size in ipairs(t:shape()) do starts[i], stops[i], steps[i] = 0, size, 1 end
   for i, size in ipairs(sizes) do
     starts[axis], stops[axis], first = first, first + size, first + size
-    local part = ops.slice(t, { start = starts, stop = stops, step = steps })
-    parts[i] = last and values.last(part) or plain(part)
+    parts[i] = wrap(ops.slice(t, { start = starts, stop = stops, step = steps }))
   end
   return unpack(parts)
 end
@@ -170,17 +168,16 @@ local function clamped(start, stop, step, size)
 end
 
 local function slice(x, starts, stops, axes, steps)
-  local rank, shape, last = x:rank(), x:shape(), x:only_last()
-  local start, stop, step, t = {}, {}, {}, last and x:last() or x:tensor()
+  local rank, shape, start, stop, step = x:rank(), x:shape(), {}, {}, {}
+  local t, axis_in, wrap = values.along(x)
   for i, size in ipairs(t:shape()) do start[i], stop[i], step[i] = 0, size, 1 end
   for i = 1, #starts do
     local at = axis_at(axes and axes[i] or i - 1, rank)
-    local axis = last and values.axis_last(at, rank) or at + 1
+    local axis = axis_in(at)
     start[axis], stop[axis], step[axis] = clamped(starts[i], stops[i] or fail "an end is missing",
       steps and steps[i] or 1, shape[at + 1])
   end
-  local y = ops.slice(t, { start = start, stop = stop, step = step })
-  return last and values.last(y) or plain(y)
+  return wrap(ops.slice(t, { start = start, stop = stop, step = step }))
 end
 
 -- Attributes in opset 9, and inputs later.
@@ -253,21 +250,19 @@ local MODES = { constant = true, reflect = true, edge = true, wrap = true }
 
 -- Attributes up to opset 10, and inputs later.
 M.Pad = { '1-4 | mode:text="constant" pads:ints? value:float=0', function(c, x, pads, value, axes)
-  local rank, last = x:rank(), x:only_last()
-  local widths, list, n = {}, pads and pads:numbers "pads" or c.pads or fail "pads are missing", rank
+  local rank, widths, t, axis_in, wrap = x:rank(), {}, values.along(x)
+  local list, n = pads and pads:numbers "pads" or c.pads or fail "pads are missing", rank
   if not MODES[c.mode] then core.fail("unsupported", ("the mode %q"):format(c.mode)) end
   local along = axes and axes:numbers "axes"
   if along then n = #along end
   if #list ~= 2 * n then fail("%d pads for %d axes", #list, n) end
   for i = 1, rank do widths[i] = { 0, 0 } end
   for i = 1, n do
-    local at = along and axis_at(along[i], rank) or i - 1
-    widths[last and values.axis_last(at, rank) or at + 1] = { list[i], list[n + i] }
+    widths[axis_in(along and axis_at(along[i], rank) or i - 1)] = { list[i], list[n + i] }
   end
   local number = value and value:number "the value" or c.value
   if type(number) == "boolean" then number = number and 1 or 0 end
-  local y = padded(last and x:last() or x:tensor(), widths, c.mode, number)
-  return last and values.last(y) or plain(y)
+  return wrap(padded(t, widths, c.mode, number))
 end }
 
 -- ---- constants ----------------------------------------------------------------------------------

@@ -84,8 +84,8 @@ local function over_axis(fn)
     local rank = x:rank()
     local at = axis_at(c.axis or (c.opset < 13 and 1 or -1), rank)
     if c.opset >= 13 or at == rank - 1 then
-      if x:only_last() then return values.last(fn(x:last(), values.axis_last(at, rank))) end
-      return values.plain(fn(x:tensor(), at + 1))
+      local t, axis_in, wrap = values.along(x)
+      return wrap(fn(t, axis_in(at)))
     end
     local shape, rows, t = x:shape(), 1, x:tensor()
     for i = 1, at do rows = rows * shape[i] end
