@@ -5,6 +5,7 @@
 -- and nonpad_kv_seqlen (opset 24) leave; one that sees none gives 0. Source: ONNX's operator documentation.
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
+local pad_axes = require "mgpu.nn.onnx.pad_axes"
 local types = require "mgpu.nn.onnx.types"
 local values = require "mgpu.nn.onnx.values"
 
@@ -58,10 +59,7 @@ end
 local function whole_mask(mask, keys)
   local t = mask:tensor()
   local rank, missing = t:rank(), keys - t:shape()[t:rank()]
-  if missing <= 0 then return t end
-  local before, after = {}, {}
-  for i = 1, rank do before[i], after[i] = 0, i == rank and missing or 0 end
-  return ops.pad(t, { before = before, after = after, value = t:dtype() == "bool" and 0 or -math.huge })
+  return pad_axes(t, rank, { 0 }, { math.max(missing, 0) }, t:dtype() == "bool" and 0 or -math.huge)
 end
 
 -- What is added to the scores, or nil: the mask, and -inf where a query does not see a key.

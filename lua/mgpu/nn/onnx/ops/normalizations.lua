@@ -1,6 +1,7 @@
 --- Normalizations of ONNX; see ops/init.lua.
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
+local pad_axes = require "mgpu.nn.onnx.pad_axes"
 local values = require "mgpu.nn.onnx.values"
 
 local ops, axis_at = core.ops, values.axis_at
@@ -120,10 +121,8 @@ M.LRN = { "1 | alpha:float=0.0001 beta:float=0.75 bias:float=1 size:int", functi
   local t = x:last()
   local rank, channels = t:rank(), t:shape()[t:rank()]
   if c.size < 1 or c.size > 4096 then fail("size = %d", c.size) end
-  local before, after, sum = {}, {}, nil
-  for i = 1, rank do before[i], after[i] = 0, 0 end
-  before[rank], after[rank] = math.floor((c.size - 1) / 2), math.ceil((c.size - 1) / 2)
-  local squares = ops.pad(ops.square(t), { before = before, after = after, value = 0 })
+  local each, sum = (c.size - 1) / 2, nil
+  local squares = pad_axes(ops.square(t), rank, { math.floor(each) }, { math.ceil(each) })
   for first = 0, c.size - 1 do
     local ranges = {}
     for i = 1, rank do ranges[i] = {} end

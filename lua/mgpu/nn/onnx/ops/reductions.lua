@@ -1,6 +1,7 @@
 --- Ops of ONNX along axes: reductions, softmax, sorting; see ops/init.lua.
 local composite = require "mgpu.tensor.composite_ops"
 local core = require "mgpu.core"
+local pad_axes = require "mgpu.nn.onnx.pad_axes"
 local values = require "mgpu.nn.onnx.values"
 
 local ops, axis_at = core.ops, values.axis_at
@@ -134,12 +135,9 @@ end }
 
 -- t with a 0 in front of the axis, and without its last element.
 local function shifted(t, at)
-  local before, after, ranges = {}, {}, {}
-  for i, size in ipairs(t:shape()) do
-    before[i], after[i], ranges[i] = i == at and 1 or 0, 0, i == at and { 1, size } or {}
-  end
-  if t:shape()[at] == 0 then return t end
-  return composite.slice(ops.pad(t, { before = before, after = after, value = 0 }), ranges)
+  local ranges, size = {}, t:shape()[at]
+  for i = 1, t:rank() do ranges[i] = i == at and { 1, size } or {} end
+  return size == 0 and t or composite.slice(pad_axes(t, at, { 1 }, { 0 }), ranges)
 end
 
 M.CumSum = { "2 | exclusive:int=0 reverse:int=0", function(c, x, axis)

@@ -2,6 +2,7 @@
 --
 -- Everything here computes with the channels last. A sequence {batch, channels, steps} is an image of one row.
 local core = require "mgpu.core"
+local pad_axes = require "mgpu.nn.onnx.pad_axes"
 local values = require "mgpu.nn.onnx.values"
 local volumes = require "mgpu.nn.layers.volumes"
 
@@ -92,17 +93,6 @@ local function image_kernel(kernel, n)
   return n == 1 and ops.reshape(k, { shape = { 1, unpack(k:shape()) } }) or k
 end
 
--- t, channels last, with cells of a value before and after its axes from `first` on.
-local function padded(t, first, before, after, value)
-  local b, a, any = {}, {}, false
-  for i = 1, t:rank() do b[i], a[i] = 0, 0 end
-  for i = 1, #before do
-    b[first + i - 1], a[first + i - 1] = before[i], after[i]
-    any = any or before[i] > 0 or after[i] > 0
-  end
-  return any and ops.pad(t, { before = b, after = a, value = value or 0 }) or t
-end
-
 -- ---- convolutions -------------------------------------------------------------------------------
 
 local function check_kernel(c, x, kernel, channels)
@@ -125,7 +115,7 @@ M.Conv = { "2-3 | group:int=1 " .. WINDOWS, function(c, x, kernel, bias)
   local y, back
   if w.n == 3 then
     back = values.last
-    y = volumes.conv(padded(x:last(), 2, w.before, w.after), kernel:kernel(), { strides = w.strides,
+    y = volumes.conv(pad_axes(x:last(), 2, w.before, w.after), kernel:kernel(), { strides = w.strides,
       dilations = w.dilations, padding = "valid", groups = c.group })
   else
     local t
@@ -186,7 +176,7 @@ M.ConvTranspose = { "2-3 | group:int=1 output_padding:ints? output_shape:ints? "
     local y = w.n == 3 and transposed_volume(c, x, kernel, w, sizes, before)
       or transposed_image(c, x, kernel, { n = w.n, strides = w.strides, dilations = w.dilations, before = before,
         after = after }, sizes)
-    y = padded(y, w.n == 1 and 3 or 2, lacking, beyond)
+    y = pad_axes(y, w.n == 1 and 3 or 2, lacking, beyond)
     if bias then y = y + bias:tensor() end
     return w.n == 1 and as_sequence(y) or values.last(y)
   end }
@@ -277,7 +267,7 @@ M.MaxPool = { "1 | ceil_mode:int=0 storage_order:int=0 " .. WINDOWS, function(c,
     y = pool_images(ops.max_pool2d, wide, w)
   else
     pad_lacking(w)
-    y = values.last(over_taps(padded(wide:last(), 2, w.before, w.after, -math.huge), w, ops.maximum))
+    y = values.last(over_taps(pad_axes(wide:last(), 2, w.before, w.after, -math.huge), w, ops.maximum))
   end
   return values.map(function(t) return ops.cast(t, dtype) end, y)
 end }
@@ -286,7 +276,7 @@ end }
 M.AveragePool = { "1 | ceil_mode:int=0 count_include_pad:int=0 " .. WINDOWS, function(c, x)
   local w = pool_windows(c, x)
   if c.count_include_pad ~= 0 then
-    x = values.last(padded(x:last(), 2, w.before, w.after))
+    x = values.last(pad_axes(x:last(), 2, w.before, w.after))
     for i = 1, w.n do w.before[i], w.after[i] = 0, 0 end
   end
   if is_plain(w) then return pool_images(ops.avg_pool2d, x, w) end
@@ -294,14 +284,14 @@ M.AveragePool = { "1 | ceil_mode:int=0 count_include_pad:int=0 " .. WINDOWS, fun
   local t = x:last()
   local shape = t:shape()
   shape[1], shape[#shape] = 1, 1
-  local cells = over_taps(padded(ops.full(shape, 1, t:dtype()), 2, w.before, w.after), w, ops.add)
-  return values.last(over_taps(padded(t, 2, w.before, w.after), w, ops.add) / cells)
+  local cells = over_taps(pad_axes(ops.full(shape, 1, t:dtype()), 2, w.before, w.after), w, ops.add)
+  return values.last(over_taps(pad_axes(t, 2, w.before, w.after), w, ops.add) / cells)
 end }
 
 M.LpPool = { "1 | p:int=2 ceil_mode:int=0 " .. WINDOWS, function(c, x)
   local w = pool_windows(c, x)
   pad_lacking(w)
-  local powers = padded(ops.pow(ops.abs(x:last()), c.p), 2, w.before, w.after)
+  local powers = pad_axes(ops.pow(ops.abs(x:last()), c.p), 2, w.before, w.after)
   return values.last(ops.pow(over_taps(powers, w, ops.add), 1 / c.p))
 end }
 
