@@ -92,17 +92,14 @@ end
 
 --- map:get_config() -> the options. An optimizer that stands there twice is described once; the others name its key.
 function M.methods.get_config(self)
-  local config, first = { optimizer_map = {} }, {}
-  for _, key in ipairs(ordered_keys(self.entries)) do
-    local optimizer = self.entries[key]
-    config.optimizer_map[key] = first[optimizer] and { same_as = first[optimizer] }
-      or { class_name = optimizer.class, config = optimizer:get_config() }
-    first[optimizer] = first[optimizer] or key
+  local map, first = {}, {}
+  local function described(optimizer, key)
+    if first[optimizer] then return { same_as = first[optimizer] } end
+    first[optimizer] = key
+    return { class_name = optimizer.class, config = optimizer:get_config() }
   end
-  local default = self.default_optimizer
-  config.default_optimizer = first[default] and { same_as = first[default] }
-    or { class_name = default.class, config = default:get_config() }
-  return config
+  for _, key in ipairs(ordered_keys(self.entries)) do map[key] = described(self.entries[key], key) end
+  return { optimizer_map = map, default_optimizer = described(self.default_optimizer) }
 end
 
 --- new(options) -> the map; the same as calling OptimizerMap.
