@@ -106,13 +106,23 @@ static int core_profile_tracks(lua_State *L) {
     return 1;
 }
 
+static void push_microseconds(lua_State *L, uint64_t time) {
+    lua_pushnumber(L, 1e-3 * (double)(int64_t)(time - mg_profile_from()));
+}
+
+/* profile_kept_from() -> the time from which on all tracks have kept their events, in microseconds
+ * since the profile began: 0 unless a ring was full. */
+static int core_profile_kept_from(lua_State *L) {
+    push_microseconds(L, mg_profile_kept_from());
+    return 1;
+}
+
 /* The arguments of a call for an event; see profile_each. */
 static int push_event(lua_State *L, const mg_event *e) {
-    const uint64_t from = mg_profile_from();
     lua_pushstring(L, mg_span_kind_names[e->span.kind]);
     lua_pushstring(L, e->span.what);
-    lua_pushnumber(L, 1e-3 * (double)(int64_t)(e->start - from));
-    lua_pushnumber(L, 1e-3 * (double)(int64_t)(e->end - from));
+    push_microseconds(L, e->start);
+    push_microseconds(L, e->end);
     lua_pushinteger(L, e->depth);
     lua_pushstring(L, e->span.device);
     lua_pushstring(L, e->span.origin.layer);
@@ -128,10 +138,10 @@ static void free_events(void *events) {
     mg_free(events);
 }
 
-/* profile_each(index, fn) -> how many older events the ring has lost: calls fn(kind, what, start,
- * end, depth, device, layer, where, backward, number, flops, bytes) for each event of the track by
- * their starts, outer ones first. Times are microseconds since the profile began; device, layer
- * and where may be nil, number is 0 if there is none. */
+/* profile_each(index, fn): calls fn(kind, what, start, end, depth, device, layer, where, backward,
+ * number, flops, bytes) for each event of the track by their starts, outer ones first. Times are
+ * microseconds since the profile began; device, layer and where may be nil, number is 0 if there is
+ * none. */
 static int core_profile_each(lua_State *L) {
     const int track = (int)luaL_checkinteger(L, 1);
     size_t n;
@@ -147,14 +157,19 @@ static int core_profile_each(lua_State *L) {
         lua_call(L, push_event(L, &events[i]), 0);
     }
     bind_release_owner(owner);
-    lua_pushnumber(L, (double)lost);
-    return 1;
+    return 0;
 }
 
-const luaL_Reg mg_bind_profile[] = {
-    {"set_layer", core_set_layer},         {"span", core_span},
-    {"span_end", core_span_end},           {"span_depth", core_span_depth},
-    {"profile_begin", core_profile_begin}, {"profile_settle", core_profile_settle},
-    {"profile_end", core_profile_end},     {"profile_is_on", core_profile_is_on},
-    {"profile_drop", core_profile_drop},   {"profile_tracks", core_profile_tracks},
-    {"profile_each", core_profile_each},   {NULL, NULL}};
+const luaL_Reg mg_bind_profile[] = {{"set_layer", core_set_layer},
+                                    {"span", core_span},
+                                    {"span_end", core_span_end},
+                                    {"span_depth", core_span_depth},
+                                    {"profile_begin", core_profile_begin},
+                                    {"profile_settle", core_profile_settle},
+                                    {"profile_end", core_profile_end},
+                                    {"profile_is_on", core_profile_is_on},
+                                    {"profile_drop", core_profile_drop},
+                                    {"profile_tracks", core_profile_tracks},
+                                    {"profile_each", core_profile_each},
+                                    {"profile_kept_from", core_profile_kept_from},
+                                    {NULL, NULL}};

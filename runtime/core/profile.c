@@ -131,6 +131,18 @@ const char *mg_profile_track(int i) {
     return readable(&mg_activity_records[i], &first) ? mg_activity_records[i].name : NULL;
 }
 
+/* Events are written when they end, so the first one that is left ended first. */
+uint64_t mg_profile_kept_from(void) {
+    uint64_t kept = from, first;
+    for (int i = 0; i < atomic_load(&mg_activity_n_records); i++) {
+        const mg_activity_record *r = &mg_activity_records[i];
+        if (readable(r, &first) == 0 || first == 0) continue;
+        const uint64_t end = r->ring[first & (r->room - 1)].end;
+        if (end > kept) kept = end;
+    }
+    return kept;
+}
+
 static int by_start(const void *a, const void *b) {
     const mg_event *x = a, *y = b;
     if (x->start != y->start) return x->start < y->start ? -1 : 1;

@@ -28,6 +28,9 @@ unsigned mg_profile_number(void);
 /* When the profile began and ended, ns. */
 uint64_t mg_profile_from(void);
 uint64_t mg_profile_to(void);
+/* From when on all tracks have kept their events, ns: later than the beginning if a ring was full.
+ */
+uint64_t mg_profile_kept_from(void);
 /* The time of day at which it began: seconds since 1970. */
 double mg_profile_time_of_day(void);
 /* The name of track i, from 0: a thread, or what mg_profile_add was given. NULL: it has no events.

@@ -102,6 +102,7 @@ static void a_profile_has_the_spans_of_all_threads(void **state) {
     mg_event *e = mg_profile_events(track_of("main"), &n, &lost);
     assert_int_equal(n, 3);
     assert_int_equal(lost, 0);
+    assert_true(mg_profile_kept_from() == mg_profile_from());
     assert_string_equal(e[0].span.what, "before"); /* the part in the profile */
     assert_true(e[0].start == mg_profile_from());
     assert_string_equal(e[1].span.what, "outer");
@@ -127,6 +128,7 @@ static void a_full_ring_keeps_the_newest_events(void **state) {
     mg_event *e = mg_profile_events(track_of("worker"), &n, &lost);
     assert_int_equal(n, ROOM - 1);
     assert_int_equal(n + lost, 1000);
+    assert_true(mg_profile_kept_from() == e[0].end && e[0].end > mg_profile_from());
     assert_int_equal(e[n - 1].span.number, 1000);
     mg_free(e);
     mg_profile_drop();

@@ -103,17 +103,11 @@ end
 --- end_track(): all its events were added.
 function Summary:end_track() pop(self, 0) end
 
---- read(root) -> a summary of the profile that was recorded last, and the time from which on all threads have kept
---- their events, in microseconds. sink(track, event), if given, gets each event too.
+--- read(root) -> a summary of the profile that was recorded last, and the time from which on it has all events, in
+--- microseconds since the profile began. sink(track, event), if given, gets each event too.
 function M.read(root, sink)
-  local from, tracks = 0, core.profile_tracks()
-  for _, track in ipairs(tracks) do
-    local first = math.huge
-    local lost = core.profile_each(track.index, function(_, _, _, stop) first = math.min(first, stop) end)
-    if lost > 0 then from = math.max(from, first) end
-  end
-  local summary = M.new(root)
-  for _, track in ipairs(tracks) do
+  local summary, from = M.new(root), core.profile_kept_from()
+  for _, track in ipairs(core.profile_tracks()) do
     summary:begin_track(track.name)
     core.profile_each(track.index, function(kind, what, start, stop, depth, device, layer, where, backward, number,
       flops, bytes)
