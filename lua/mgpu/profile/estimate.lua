@@ -16,24 +16,13 @@ end
 --- one device; peak: {flops, bytes}, a second. A row's seconds are its estimate.
 return function(steps, peak)
   local list, by_key, seconds = {}, {}, 0
-  for _, step in ipairs(steps) do
-    local key = rows.key(step)
-    local row = by_key[key]
-    if not row then
-      row = { layer = step.layer, op = step.op, where = step.where, backward = step.backward, calls = 0, flops = 0,
-        bytes = 0 }
-      by_key[key], list[#list + 1] = row, row
-    end
-    row.calls, row.flops, row.bytes = row.calls + 1, row.flops + step.flops, row.bytes + step.bytes
-  end
+  for _, step in ipairs(steps) do rows.count(list, by_key, step) end
   for _, row in ipairs(list) do
     rows.estimate(row, peak)
     row.label, row.seconds = rows.label(row), row.estimate
     seconds = seconds + row.seconds
   end
   for _, row in ipairs(list) do row.share = seconds > 0 and row.seconds / seconds or 0 end
-  table.sort(list, function(a, b)
-    return a.seconds > b.seconds or a.seconds == b.seconds and a.label .. a.op < b.label .. b.op
-  end)
+  rows.sort(list)
   return setmetatable({ seconds = seconds, peak = peak, rows = list }, { __tostring = text })
 end

@@ -116,9 +116,7 @@ function M.new(summary, lost)
   self.busy = self.wall > 0 and math.min(1, self.computing / math.max(1, #self.devices) / self.wall) or 0
   self.peaks = reached(self.devices)
   for _, row in ipairs(self.rows) do finish_row(row, self.computing, self.peaks) end
-  table.sort(self.rows, function(a, b)
-    return a.seconds > b.seconds or a.seconds == b.seconds and a.label .. a.op < b.label .. b.op
-  end)
+  rows.sort(self.rows)
   for _, row in ipairs(self.rows) do self.warming = self.warming + math.max(0, row.first) end
   self.bound, self.advice = bound_of_all(self), advice(self)
   return setmetatable(self, { __tostring = text })

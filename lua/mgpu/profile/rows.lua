@@ -10,8 +10,26 @@ local M = {}
 --- label(row) -> the layer, or else the line of the script.
 function M.label(row) return (row.layer or row.where or "-") .. (row.backward and " (gradient)" or "") end
 
---- key(row) -> equal for steps that are one row.
-function M.key(row) return ("%s\0%s\0%s"):format(row.layer or row.where or "", row.backward and "b" or "", row.op) end
+--- count(list, by_key, step) -> the row of the step's layer and op, which is added to the list if there is none; the
+--- step {layer, op, where, backward, flops, bytes} is counted in it. by_key: a table for each list, empty at first.
+function M.count(list, by_key, step)
+  local key = ("%s\0%s\0%s"):format(step.layer or step.where or "", step.backward and "b" or "", step.op)
+  local row = by_key[key]
+  if not row then
+    row = { layer = step.layer, op = step.op, where = step.where, backward = step.backward, calls = 0, flops = 0,
+      bytes = 0 }
+    by_key[key], list[#list + 1] = row, row
+  end
+  row.calls, row.flops, row.bytes = row.calls + 1, row.flops + step.flops, row.bytes + step.bytes
+  return row
+end
+
+--- sort(list): the slowest rows first.
+function M.sort(list)
+  table.sort(list, function(a, b)
+    return a.seconds > b.seconds or a.seconds == b.seconds and a.label .. a.op < b.label .. b.op
+  end)
+end
 
 --- estimate(row, peak): sets `estimate`, the seconds that the row takes if the device reaches its peak {flops, bytes},
 --- and `bound`: "arithmetic", "memory", "devices" for collectives, or "launches" for steps too short to use the device.

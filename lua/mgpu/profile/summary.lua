@@ -29,23 +29,14 @@ end
 
 -- ---- rows ---------------------------------------------------------------------------------------
 
--- The row of a layer and op, made at the first launch.
-local function row_of(self, e)
-  e.op = e.what
-  local key = rows.key(e)
-  local row = self.by_key[key]
-  if not row then
-    row = { layer = e.layer, op = e.what, where = e.where, backward = e.backward, calls = 0, seconds = 0, flops = 0,
-      bytes = 0, collective = e.kind == "collective", first = 0, first_calls = 0, seen = {} }
-    self.by_key[key], self.rows[#self.rows + 1] = row, row
-  end
-  return row
-end
-
 local function count_launch(self, e, seconds)
-  local row = row_of(self, e)
-  row.calls, row.seconds = row.calls + 1, row.seconds + seconds
-  row.flops, row.bytes = row.flops + e.flops, row.bytes + e.bytes
+  e.op = e.what
+  local row = rows.count(self.rows, self.by_key, e)
+  if not row.seconds then
+    row.collective, row.seconds = e.kind == "collective", 0
+    row.first, row.first_calls, row.seen = 0, 0, {}
+  end
+  row.seconds = row.seconds + seconds
   if e.device and not row.seen[e.device] then
     row.seen[e.device], row.first, row.first_calls = true, row.first + seconds, row.first_calls + 1
   end
