@@ -64,6 +64,7 @@ end
 
 M.seed = { "seed", "integer", min = 0 }
 M.value_range = { "value_range", "table", default = { 0, 255 } }
+M.interpolation = { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } }
 
 --- in_floats(layer, x) -> x in the dtype that the layer computes in, as Keras does with integer images.
 function M.in_floats(layer, x)
@@ -122,6 +123,16 @@ function M.pick(chosen, y, x) return core.ops.where(chosen:reshape { chosen:shap
 --- each(x, numbers) -> numbers {n} as {n, 1, 1, 1} in the dtype of x, to broadcast against images.
 function M.each(x, numbers)
   return core.ops.reshape(core.ops.cast(numbers, { dtype = x:dtype() }), { shape = { numbers:shape()[1], 1, 1, 1 } })
+end
+
+--- gray(x, axis) -> 0.2989 red + 0.587 green + 0.114 blue of images with three channels along the axis, with one
+--- channel; x itself if it has one.
+function M.gray(x, axis)
+  if x:shape()[axis] == 1 then return x end
+  local shape = { 3 }
+  for _ = axis + 1, x:rank() do shape[#shape + 1] = 1 end
+  local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = x:dtype(), device = x:device() })
+  return core.ops.sum(x * weights:reshape(shape), { axis = axis, keepdims = true })
 end
 
 --- axes(layer, rank = 4) -> the axes of rows and columns, from 1, of images or of one image.

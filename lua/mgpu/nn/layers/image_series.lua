@@ -65,8 +65,6 @@ local AUG_MIX = { "RandomShear", "RandomTranslation", "RandomRotation", "RandomP
   "AutoContrast", "Equalization" }
 local AUG_MIX_COLORS = { "RandomBrightness", "RandomColorDegeneration", "RandomContrast", "RandomSharpness" }
 
-local INTERPOLATION = { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } }
-
 -- The options of one of these layers for the factors `range`.
 local function options_of(class_name, range, values, interpolation)
   if class_name == "RandomShear" then
@@ -134,7 +132,7 @@ local RandAugment = image_parts.extend("RandAugment", { positional = 2,
   image_parts.value_range,
   { "num_ops", "integer", default = 2, min = 1 },
   { "factor", "number|table", default = 0.5 },
-  INTERPOLATION, image_parts.seed, images.data_format,
+  image_parts.interpolation, image_parts.seed, images.data_format,
 }, function(layer, n, shape)
   local draws = draw_parts(layer, n, shape)
   return draw_choices(layer, layer.num_ops, #layer.parts - 1), draws
@@ -173,7 +171,7 @@ local AugMix = image_parts.extend("AugMix", { positional = 1,
   { "factor", "number|table", default = 0.3 },
   { "alpha", "number", default = 1, above = 0 },
   { "all_ops", "boolean", default = true },
-  INTERPOLATION, image_parts.seed, images.data_format,
+  image_parts.interpolation, image_parts.seed, images.data_format,
 }, function(layer, n, shape)
   local draws, steps = {}, layer.num_chains * layer.chain_depth
   for k = 1, steps do draws[k] = draw_parts(layer, n, shape) end

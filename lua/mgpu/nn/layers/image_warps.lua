@@ -9,8 +9,6 @@ local images = require "mgpu.nn.layers.images"
 local ops = core.ops
 local M = {}
 
-local INTERPOLATION = { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } }
-
 -- ---- RandomPerspective --------------------------------------------------------------------------
 
 --- RandomPerspective {factor = 1, scale = 1, interpolation = "bilinear", fill_value = 0, seed =, data_format =}
@@ -26,7 +24,7 @@ local INTERPOLATION = { "interpolation", "string", default = "bilinear", values 
 local RandomPerspective = image_parts.extend("RandomPerspective", { positional = 2,
   { "factor", "number|table", default = 1 },
   { "scale", "number", default = 1, min = 0, max = 1 },
-  INTERPOLATION,
+  image_parts.interpolation,
   { "fill_value", "number", default = 0 },
   image_parts.seed, images.data_format,
 }, function(layer, n)
@@ -95,7 +93,7 @@ M.RandomPerspective = RandomPerspective
 local RandomElasticTransform = image_parts.extend("RandomElasticTransform", { positional = 2,
   { "factor", "number|table", default = 1 },
   { "scale", "number|table", default = 1 },
-  INTERPOLATION,
+  image_parts.interpolation,
   { "fill_mode", "string", default = "reflect", values = { "reflect", "mirror", "wrap", "constant", "nearest" } },
   { "fill_value", "number", default = 0 },
   image_parts.value_range, image_parts.seed, images.data_format,

@@ -30,14 +30,7 @@ local function need_colors(layer, shape) image_parts.need_channels(layer, shape,
 --- layer:check(shape): raises unless the images have three channels, or one, which is gray.
 local function need_colors_or_gray(layer, shape) image_parts.need_channels(layer, shape, { 1, 3 }) end
 
--- The gray of x: 0.2989 red + 0.587 green + 0.114 blue, with one channel; x itself if it has one.
-local function gray_of(layer, x)
-  local axis = images.channels_axis(layer)
-  if x:shape()[axis] == 1 then return x end
-  local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = x:dtype(), device = x:device() })
-  if axis == 2 then weights = ops.reshape(weights, { shape = { 3, 1, 1 } }) end
-  return ops.sum(x * weights, { axis = axis, keepdims = true })
-end
+local function gray_of(layer, x) return image_parts.gray(x, images.channels_axis(layer)) end
 
 -- ---- RandomGrayscale ----------------------------------------------------------------------------
 

@@ -156,8 +156,7 @@ M.RandomFlip = RandomFlip
 local function affine_options(own)
   for _, option in ipairs {
     { "fill_mode", "string", default = "reflect", values = { "reflect", "wrap", "constant", "nearest" } },
-    { "interpolation", "string", default = "bilinear", values = { "bilinear", "nearest" } },
-    image_parts.seed,
+    image_parts.interpolation, image_parts.seed,
     { "fill_value", "number", default = 0 },
     images.data_format,
   } do own[#own + 1] = option end

@@ -38,12 +38,10 @@ M.Resize = { "images | size interpolation? antialias? crop_to_aspect_ratio:boole
 M.RGBToGrayscale = { "images | data_format?", function(x, data_format)
   return channels_last(x, data_format, function(t)
     local channels = t:shape()[t:rank()]
-    if channels == 1 then return t end -- gray already
-    if channels ~= 3 then
+    if channels ~= 1 and channels ~= 3 then
       core.fail("usage", ("rgb_to_grayscale: images need 1 or 3 channels, got %d"):format(channels))
     end
-    local weights = core.tensor({ 0.2989, 0.5870, 0.1140 }, { dtype = t:dtype(), device = t:device() })
-    return ops.sum(t * weights, { axis = -1, keepdims = true })
+    return image_parts.gray(t, t:rank())
   end)
 end }
 
