@@ -47,6 +47,28 @@ function M.linear(options)
   return model
 end
 
+--- Asserts that a model learns the same on one, two and three cpu devices: from the images x to zeros, all in one
+--- batch, with `layers` and a Dense layer of one unit. layers(): makes them, an Input first. learning_rate: of SGD.
+--- near: how far weights may be off.
+function M.learns_alike(layers, x, learning_rate, epochs, near)
+  check.needs "cpu"
+  local L, rows = mgpu.layers, x:shape()[1]
+  local function trained(devices)
+    mgpu.seed(5)
+    mgpu.reset_names()
+    local model = mgpu.Sequential(layers())
+    model:add(L.Flatten {})
+    model:add(L.Dense { 1, kernel_initializer = "ones" })
+    model:compile { optimizer = mgpu.optimizers.SGD { learning_rate }, loss = "mse", devices = devices }
+    model:fit(x, mgpu.zeros { rows, 1 }, { batch_size = rows, epochs = epochs, verbose = 0, shuffle = false })
+    return model:get_weights()[1]
+  end
+  local alone = trained "cpu:0":totable()
+  for _, devices in ipairs { { "cpu:0", "cpu:1" }, { "cpu:0", "cpu:1", "cpu:2" } } do
+    check.near(trained(devices), alone, near)
+  end
+end
+
 --- n points of three classes in the plane, and their class ids from 0 (int32).
 function M.points(n)
   local x, y = {}, {}

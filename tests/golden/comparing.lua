@@ -25,6 +25,12 @@ function M.ids(shape, salt, classes)
   return mgpu.tensor(hash.labels(count(shape), salt, classes), { dtype = "int32" }):reshape(shape)
 end
 
+--- The images of the golden sets, float32: hashed whole numbers from 0 to 255.
+function M.pixels(shape, salt) return M.ids(shape, salt, 256):to "float32" end
+
+--- The largest |a - b|.
+function M.largest_difference(a, b) return (a - b):abs():max():item() end
+
 --- An axis, or a list of axes, of Keras (counted from 0) as an axis of mgpu (counted from 1). Negative axes
 --- count from the end in both.
 local function from_one(axis)

@@ -1,5 +1,6 @@
 -- Images after ds:augment's transform, against what Keras's ImageDataGenerator and tf.image compute.
 local check = require "check"
+local comparing = require "golden.comparing"
 local core = require "mgpu.core"
 local golden = require "golden.load" "augmentation"
 local hash = require "golden.hash"
@@ -11,12 +12,7 @@ local test = check.test
 -- float32 against float64 or float32 in another order, of values up to 255: some roundings of 255 * 2^-24.
 local NEAR = 2e-4
 
-local function pixels(shape)
-  local n, list = 1, {}
-  for _, d in ipairs(shape) do n = n * d end
-  for i = 1, n do list[i] = math.floor(hash.unit(i - 1, golden.salt) * 256) end
-  return mgpu.tensor(list):reshape(shape)
-end
+local function pixels(shape) return comparing.pixels(shape, golden.salt) end
 
 local function augmented(x, given)
   local _, image = options.check(given)

@@ -6,7 +6,9 @@ local mgpu = require "mgpu"
 
 local L = mgpu.layers
 local test = check.test
-local with = require "fixtures".with
+local fixtures = require "fixtures"
+local with = fixtures.with
+local largest_difference = comparing.largest_difference
 local TRAINING = { training = true }
 
 -- float32 against float32 in another order, in units of the width of values: some roundings of 2^-24
@@ -15,10 +17,8 @@ local NEAR = 2e-6
 local ALWAYS = { AutoContrast = true, ContrastLimitedAdaptiveHistogramEqualization = true }
 
 local function pixels(shape, unit)
-  return comparing.ids(shape, golden.salt, 256):to "float32" / (unit and 255 or 1)
+  return comparing.pixels(shape, golden.salt) / (unit and 255 or 1)
 end
-
-local function largest_difference(a, b) return (a - b):abs():max():item() end
 
 local names, cases_of = {}, {}
 for _, case in ipairs(golden.cases) do
@@ -129,19 +129,8 @@ test("AutoContrast keeps a channel of one value, and passes no gradient that is 
 end)
 
 test("Equalization counts the pixels of the whole batch, on several devices, too", function()
-  check.needs "cpu"
-  local function trained(devices)
-    local model = mgpu.Sequential { L.Input { 2, 2, 1 }, L.Equalization { { 0, 1 } }, L.Flatten {},
-      L.Dense { 1, kernel_initializer = "ones" } }
-    model:compile { optimizer = mgpu.optimizers.SGD { 0.1 }, loss = "mse", devices = devices }
-    local x = pixels({ 6, 2, 2, 1 }, true)
-    model:fit(x, mgpu.zeros { 6, 1 }, { batch_size = 6, epochs = 1, verbose = 0, shuffle = false })
-    return model:get_weights()[1]
-  end
-  local alone = trained "cpu:0"
-  for _, devices in ipairs { { "cpu:0", "cpu:1" }, { "cpu:0", "cpu:1", "cpu:2" } } do
-    check.near(trained(devices), alone:totable(), 1e-6) -- one step of a few float32 sums
-  end
+  local function layers() return { L.Input { 2, 2, 1 }, L.Equalization { { 0, 1 } } } end
+  fixtures.learns_alike(layers, pixels({ 6, 2, 2, 1 }, true), 0.1, 1, 1e-6) -- one step of a few float32 sums
 end)
 
 test("Equalization keeps a channel whose pixels are all in one bin", function()

@@ -7,13 +7,13 @@ local mgpu = require "mgpu"
 
 local L = mgpu.layers
 local test = check.test
-local with = require "fixtures".with
+local fixtures = require "fixtures"
+local with = fixtures.with
+local largest_difference = comparing.largest_difference
 local TRAINING = { training = true }
 local NEAR = 5e-4 -- float32 against float32 in another order: some roundings of 2^-24 times 255
 
-local function pixels(shape) return comparing.ids(shape, golden.salt, 256):to "float32" end
-
-local function largest_difference(a, b) return (a - b):abs():max():item() end
+local function pixels(shape) return comparing.pixels(shape, golden.salt) end
 
 test("RandomPerspective gives Keras's values for the same corners", function()
   for i, case in ipairs(golden.tilted) do
@@ -118,20 +118,11 @@ test("RandomElasticTransform draws a scale for the batch and noise for each imag
 end)
 
 test("layers with warps and blurs work in fit on several devices and learn alike", function()
-  check.needs "cpu"
-  local function trained(devices)
-    mgpu.seed(5)
-    mgpu.reset_names()
-    local model = mgpu.Sequential { L.Input { 8, 9, 2 }, L.RandomPerspective {}, L.RandomElasticTransform {},
-      L.RandomGaussianBlur {}, L.Rescaling { 1 / 255 }, L.Flatten {}, L.Dense { 1, kernel_initializer = "ones" } }
-    model:compile { optimizer = mgpu.optimizers.SGD { 0.01 }, loss = "mse", devices = devices }
-    model:fit(pixels { 6, 8, 9, 2 }, mgpu.zeros { 6, 1 }, { batch_size = 6, epochs = 2, verbose = 0, shuffle = false })
-    return model:get_weights()[1]
+  local function layers()
+    return { L.Input { 8, 9, 2 }, L.RandomPerspective {}, L.RandomElasticTransform {}, L.RandomGaussianBlur {},
+      L.Rescaling { 1 / 255 } }
   end
-  local alone = trained "cpu:0"
-  for _, devices in ipairs { { "cpu:0", "cpu:1" }, { "cpu:0", "cpu:1", "cpu:2" } } do
-    check.near(trained(devices), alone:totable(), 1e-4) -- two steps of float32 sums over 144 weights
-  end
+  fixtures.learns_alike(layers, pixels { 6, 8, 9, 2 }, 0.01, 2, 1e-4) -- two steps of float32 sums over 144 weights
 end)
 
 test("options outside of their ranges are refused", function()

@@ -10,7 +10,7 @@ local with = require "fixtures".with
 
 local SALT = 70 -- of the set augmentation
 
-local function pixels(shape) return comparing.ids(shape, SALT, 256):to "float32" end
+local function pixels(shape) return comparing.pixels(shape, SALT) end
 
 local function differs(name, y, wanted, near)
   local got = y:reshape { -1 }:totable()
