@@ -17,6 +17,18 @@ M.READY = [[
   end
 ]]
 
+--- The output of a script that begins with READY and gets the signal half a second after it has called ready(). The
+--- last line is the exit status, `status 0`. options: environment: variables; program: options of the program;
+--- arguments: those of the script, from arg[2] on.
+function M.signalled(text, signal, options)
+  local path, ready, given = check.path "signalled.lua", check.path "ready", options or {}
+  check.write(path, text)
+  os.remove(ready)
+  return (check.run(("%s %s %s %s %s %s & p=$!; while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.5; "
+    .. "kill -%s $p; wait $p; echo status $?"):format(given.environment or "", check.program, given.program or "", path,
+    ready, given.arguments or "", ready, signal)))
+end
+
 --- A copy of the table, with the fields of `more` in place of its own.
 function M.with(given, more)
   local copy = {}

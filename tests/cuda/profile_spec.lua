@@ -2,6 +2,7 @@
 local device = require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
+local fixtures = require "fixtures"
 local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
@@ -70,23 +71,17 @@ end)
 
 test("SIGQUIT tells that the script waits for a GPU that hangs", function()
   if device.real then check.skip "a real GPU does not hang on request" end
-  local path, ready = check.path "hang.lua", check.path "ready"
-  check.write(path, [[
-    local ffi, mgpu, core = require "ffi", require "mgpu", require "mgpu.core"
+  local output = fixtures.signalled(fixtures.READY .. [[
+    local ffi = require "ffi"
     ffi.cdef "void fake_cuda_hang(int n);"
     core.default_device "cuda:0"
     local double = mgpu.jit(function(t) return t * 2 end)
     local x = mgpu.ones { 4 }
     double(x):totable()
     ffi.load "build/fake_cuda/libcuda.so.1".fake_cuda_hang(1)
-    local file = io.open(arg[1], "w")
-    file:write "ready"
-    file:close()
+    ready()
     local y = double(x)
-    print(pcall(y.totable, y))]])
-  local output = check.run(("MGPU_DEADLINE=1 MGPU_GRACE=0.5 %s %s %s & p=$!; "
-    .. "while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.6; kill -QUIT $p; wait $p"):format(check.program,
-    path, ready, ready))
+    print(pcall(y.totable, y))]], "QUIT", { environment = "MGPU_DEADLINE=3 MGPU_GRACE=0.5" })
   check.matches(output, "main: waits for cuda:0, for %d")
   check.matches(output, "cuda:0: .*did not come back within")
 end)

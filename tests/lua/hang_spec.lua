@@ -1,9 +1,10 @@
 -- A job that hangs explains itself: SIGQUIT prints what each thread is in, and the job goes on. Each kind of wait is
 -- made to last.
 local check = require "check"
+local fixtures = require "fixtures"
 local test = check.test
 
-local START = require "fixtures".READY .. [[
+local START = fixtures.READY .. [[
   local function model_on(devices)
     local model = mgpu.Sequential { L.Input { 4 }, L.Dense { 3, name = "first" }, L.Dense { 2, name = "second" } }
     model:compile { loss = "mse", optimizer = "adam", devices = devices }
@@ -16,16 +17,14 @@ local START = require "fixtures".READY .. [[
   end
 ]]
 
--- Runs the script, after these options, until it calls ready(), sends it SIGQUIT half a second later, and waits for its
--- end. Each line of the report begins with "mgpulua:". RETURNS the output; its last line is the exit status.
+-- Sends the script SIGQUIT half a second after it has called ready() -> its output, and its exit status in the last
+-- line. Each line of the report begins with "mgpulua:". options: of the program.
 local function asked(text, environment, options)
-  local path, ready = check.path "asked.lua", check.path "ready"
-  check.write(path, START .. text)
-  os.remove(ready)
-  return (check.run(("%s %s %s %s %s & p=$!; while [ ! -s %s ] && kill -0 $p; do sleep 0.05; done; sleep 0.5; "
-    .. "kill -QUIT $p; wait $p; echo status $?"):format(environment or "", check.program, options or "", path, ready,
-    ready)))
+  return fixtures.signalled(START .. text, "QUIT", { environment = environment, program = options })
 end
+
+-- Long enough for the signal to come before it on a busy machine.
+local DEADLINE = "MGPU_DEADLINE=3 MGPU_GRACE=0.3"
 
 local function line_of(output, thread)
   return output:match("mgpulua:   " .. thread .. ": ([^\n]*)") or check.fail(thread .. " is not in " .. output)
@@ -37,13 +36,13 @@ test("a device that does not come back, with the op, the layer and the line", fu
     model:fit(x, y, { batch_size = 6, verbose = 0 })
     core.fault { device = "ref:0", op = "matmul", phase = "compute", lost = true }
     ready()
-    print(pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 }))]], "MGPU_DEADLINE=1 MGPU_GRACE=0.3")
+    print(pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 }))]], DEADLINE)
   check.matches(output, "process %d+, at SIGQUIT:")
   check.matches(line_of(output, "main"),
-    "^fit > epoch 1 > batch 1 > step, [^ ]*asked.lua:%d+ > waits for ref:0, for 0%.%d s$")
-  check.matches(line_of(output, "ref:0"), "^compute > matmul of first, [^ ]*asked.lua:%d+, for 0%.%d s$")
+    "^fit > epoch 1 > batch 1 > step, [^ ]*signalled.lua:%d+ > waits for ref:0, for %d+%.%d s$")
+  check.matches(line_of(output, "ref:0"), "^compute > matmul of first, [^ ]*signalled.lua:%d+, for %d+%.%d s$")
   -- the deadline says the same, and the script goes on
-  check.matches(output, "did not come back within .* %(it is in compute > matmul of first, [^ ]*asked.lua:%d+, for ")
+  check.matches(output, "did not come back within .* %(it is in compute > matmul of first, [^ ]*signalled.lua:%d+, for")
   check.matches(output, "status 0\n$")
 end)
 
@@ -53,7 +52,7 @@ test("a collective, with its number and who has not come", function()
     model:fit(x, y, { batch_size = 6, verbose = 0 })
     core.fault { device = "ref:1", op = "matmul", phase = "compute", lost = true }
     ready()
-    print(pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 }))]], "MGPU_DEADLINE=1 MGPU_GRACE=0.3")
+    print(pcall(model.fit, model, x, y, { batch_size = 6, verbose = 0 }))]], DEADLINE)
   check.matches(line_of(output, "ref:1"), "^compute > matmul of first")
   for _, waiting in ipairs { "ref:0", "ref:2" } do
     check.matches(line_of(output, waiting), "^compute > all_reduce 1 .*> waits for ref:1, for ")
@@ -74,7 +73,7 @@ test("a generator of data that takes long, with its line and the element", funct
     model:fit(data:batch(2), { verbose = 0 })
     print "trained"]]
   check.matches(line_of(output, "main"),
-    "^fit > epoch 1 > batch 2 > next batch 2 > generator: the function at [^ ]*asked.lua:%d+ 3, for ")
+    "^fit > epoch 1 > batch 2 > next batch 2 > generator: the function at [^ ]*signalled.lua:%d+ 3, for ")
   check.matches(output, "trained\nstatus 0\n$")
 end)
 
@@ -106,7 +105,7 @@ test("a coroutine of the user that loops for ever, compiled or not", function()
       ready()
       co()]]):format(body))
     check.matches(line_of(output, "main"), "^idle$")
-    check.matches(line_of(output, "main, in Lua"), "asked.lua:%d+: in function")
+    check.matches(line_of(output, "main, in Lua"), "signalled.lua:%d+: in function")
     check.matches(output, "interrupted!.*status 130\n$")
   end
 end)
@@ -135,7 +134,7 @@ test("SIGQUIT before the first step says where the Lua code is, and ends nothing
     local until_then = core.clock() + 1
     while core.clock() < until_then do end
     print "went on"]]
-  check.matches(line_of(output, "main, in Lua"), "asked.lua:%d+: in main chunk")
+  check.matches(line_of(output, "main, in Lua"), "signalled.lua:%d+: in main chunk")
   check.matches(output, "went on\nstatus 0\n$")
 end)
 

@@ -5,17 +5,8 @@ local mgpu = require "mgpu"
 local test = check.test
 local L = mgpu.layers
 
--- Runs a script that writes "ready" to the file arg[1] before it does what is to be stopped, and then sends it a
--- signal; the remaining arguments are the script's. Returns its output; its last line is the exit status.
-local function stopped(text, signal, arguments)
-  local path, ready = check.path "stopped.lua", check.path "ready"
-  check.write(path, text)
-  os.remove(ready)
-  return (check.run(("%s %s %s %s & p=$!; while [ ! -s %s ]; do sleep 0.05; done; sleep 0.3; kill -%s $p; wait $p; "
-    .. "echo status $?"):format(check.program, path, ready, arguments or "", ready, signal)))
-end
-
-local START = require "fixtures".READY
+local fixtures = require "fixtures"
+local START, signalled = fixtures.READY, fixtures.signalled
 
 -- A device that hangs stands for a kernel that takes long.
 local HANG = START .. [[
@@ -37,7 +28,7 @@ test("Ctrl-C and SIGTERM end a step whose device does not answer, whatever the s
   for _, case in ipairs { "ref:0 mirrored compute", "ref:0 mirrored commit", "ref:0,ref:1 mirrored compute",
     "ref:0,ref:1 mirrored commit", "ref:0,ref:1 async compute" } do
     for _, signal in ipairs { "INT", "TERM" } do
-      local output = stopped(HANG, signal, case)
+      local output = signalled(HANG, signal, { arguments = case })
       check.matches(output, "false\t.*fit: epoch 1, step %d+: ") -- the update may name the lost device instead
       check.matches(output, "SIG" .. signal .. "\nstatus 0\n$")
     end
@@ -46,14 +37,14 @@ end)
 
 test("a script that is stopped while a device computes ends at once, with the signal's status", function()
   local text = HANG:gsub("print%(pcall%(model.fit, model, (x,[^)]*)%)%)\n.*$", "model:fit(%1)")
-  local output = stopped(text, "TERM", "ref:0 mirrored compute")
+  local output = signalled(text, "TERM", { arguments = "ref:0 mirrored compute" })
   check.matches(output, "interrupted; the model can be used and trained on.*status 143\n$")
 end)
 
 test("a program may end while a device still computes: nothing that it uses is freed", function()
   check.needs "cpu"
   for _, ending in ipairs { "", "os.exit(3)" } do
-    local output = stopped(START .. [[
+    local output = signalled(START .. [[
       local x = mgpu.ones { 3000, 3000 }
       mgpu.eval(x)
       ready()
@@ -63,7 +54,7 @@ test("a program may end while a device still computes: nothing that it uses is f
 end)
 
 test("a function whose run was interrupted gives right values afterwards", function()
-  local output = stopped(START .. [[
+  local output = signalled(START .. [[
     core.default_device "ref:0"
     local f = mgpu.jit(function(x) return x:matmul(x):sum() end)
     local x = mgpu.ones { 600, 600 }
