@@ -185,5 +185,5 @@ again)
   fi
   run again
   ;;
-*) sed -n '2,18s/^# *//p' "$0"; exit 2 ;;
+*) sed -n '2,/^[^#]/s/^# *//p' "$0"; exit 2 ;;
 esac

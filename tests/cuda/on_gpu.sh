@@ -9,7 +9,7 @@
 #     on_gpu.sh background  the compiled steps of PyTorch that a benchmark needs, until they are killed
 #     on_gpu.sh sources     prints a checksum of the sources that the bundle is built from
 #
-# Any other run ends within GPU_SECONDS (550) whatever happens. It prints its progress, also to a file in
+# A run ends within GPU_SECONDS (550; preflight: 120) whatever happens. It prints its progress, also to a file in
 # RESULTS (build), and ends with the failures, shortened, and a line `N passed, N failed`. WORK: a folder for files
 # between parts (build/gpu-first). PASSED: a file of lines `ok   NAME`; what they name is not run again.
 cd "$(dirname "$0")/../.." || exit 1
@@ -253,5 +253,5 @@ preflight | check | sanitize | bench)
   rm -f "$log.end"
   exit $status
   ;;
-*) sed -n '2,13s/^# *//p' "$0" ; exit 2 ;;
+*) sed -n '2,/^[^#]/s/^# *//p' "$0"; exit 2 ;;
 esac
