@@ -2,7 +2,7 @@
  *
  * The handler may only note the request, so a thread prints. It is made before the first step: not
  * at the signal, because the cpu device blocks signals while it computes in the script's thread,
- * and not at the start of the program, which would last 2 % longer. The system gives the signal to
+ * and not at the start of the program, which would take 2 % longer. The system gives the signal to
  * the script's thread if that does not block signals, else to the printing one.
  *
  * If the script's thread gets it, a hook adds where the Lua code is, unless it waits in C. Before
@@ -23,10 +23,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds: what the Lua code has to tell where it is; in which a second signal is the first one
- * again, which a terminal and a launcher both send; that the end of the program waits for a report.
- */
-static const double LUA_WITHIN = 0.2, SAME_SIGNAL = 0.1, AT_END = 1;
+/* How long a report waits for the hook that tells where the Lua code is, seconds. */
+static const double LUA_WITHIN = 0.2;
+/* Signals within this time count as one: a terminal and a launcher both send it to a rank. */
+static const double SAME_SIGNAL = 0.1;
+/* How long the end of the program waits for a report. */
+static const double AT_END = 1;
 
 static atomic_int n_asked;                         /* signals that are not answered yet */
 static sem_t asked, told;                          /* told: lua_text is complete */
