@@ -1,5 +1,6 @@
 /* Stacks of spans, and reports of them: see activity.h. */
 #include "core/activity_record.h"
+#include "core/threads.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

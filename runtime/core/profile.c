@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "core/activity_record.h"
 #include "core/alloc.h"
+#include "core/threads.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,12 +13,6 @@ static atomic_uint number;
 static size_t wanted_room;
 static uint64_t from, to;
 static struct timespec time_of_day; /* at `from` */
-
-uint64_t mg_nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 mg_status mg_profile_begin(size_t room) {
     if (atomic_load(&mg_profile_on))

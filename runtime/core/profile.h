@@ -46,7 +46,4 @@ void mg_profile_add(const char *track, const mg_event *e);
 /* Gives the memory of the events back to the system. */
 void mg_profile_drop(void);
 
-/* Nanoseconds, by the clock of mg_seconds. */
-uint64_t mg_nanoseconds(void);
-
 #endif

@@ -184,11 +184,14 @@ bool mg_threads_forked(void) {
     return atomic_load(&forked);
 }
 
-/* In seconds from an arbitrary start. */
-double mg_seconds(void) {
+uint64_t mg_nanoseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+double mg_seconds(void) {
+    return 1e-9 * (double)mg_nanoseconds();
 }
 
 void mg_cond_init(pthread_cond_t *condition) {

@@ -65,8 +65,9 @@ void mg_threads_watch_forks(void);
 /* Whether this process was forked from one that had called mg_threads_watch_forks(): the threads of
  * the parent do not exist here, and locks that they held stay locked. */
 bool mg_threads_forked(void);
-/* A clock that never goes back, in seconds. */
+/* A clock that never goes back, in seconds and in nanoseconds. */
 double mg_seconds(void);
+uint64_t mg_nanoseconds(void);
 /* A condition variable for pthread_cond_timedwait with times of mg_time_after. */
 void mg_cond_init(pthread_cond_t *condition);
 /* The time `seconds` from now, by the clock of mg_seconds. */

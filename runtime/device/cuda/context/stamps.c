@@ -6,6 +6,7 @@
 #include "device/cuda/context/stamps.h"
 #include "core/alloc.h"
 #include "core/profile.h"
+#include "core/threads.h"
 
 enum { MOST = 1024 };
 
