@@ -32,7 +32,8 @@ local function fail(message, ...) core.fail("usage", "profile: " .. message:form
 -- "memory", "launches" or "devices"; advice: at most three sentences.
 -- gflops and gbytes are rates, from counts of a row's arithmetic and of the memory of its operands. estimate: the
 -- seconds that these would take at the speeds that a large matrix product and a large sum reach on the device, which
--- are measured at the first profile; peak: estimate / seconds. Rows of several devices are added up.
+-- are measured at the first profile; peak: estimate / seconds. Rates and peak leave out the first launch on a device if
+-- there are others. Rows of several devices are added up.
 -- Example:
 --     mgpu.profile(function() mgpu.ones({ 256, 256 }):sum():item() end)
 --     local report = mgpu.profile.table()
