@@ -1,5 +1,5 @@
-/* Data movement: slice, broadcast, transpose, pad, concat, split. Moves units of 1 to 16 bytes, whatever
- * their dtype.
+/* Data movement: slice, broadcast, transpose, pad, concat, split. Moves units of 1 to 16 bytes,
+ * whatever their dtype.
  *
  * walk and pad write the result in order and read the source at scattered positions. turn
  * transposes: if the source is contiguous along another axis than the result, such reads would
@@ -129,8 +129,8 @@ TURN(unit_16, 32, 1)
 
 /* ---- concat and split ----
  *
- * Many sources in one launch: those of a concat, or the parts of a split. Each is cut into pieces of blockDim.x * MG_AT_ONCE units, which are
- * dealt out to the blocks. */
+ * Many sources in one launch: those of a concat, or the parts of a split. Each is cut into pieces
+ * of blockDim.x * MG_AT_ONCE units, which are dealt out to the blocks. */
 
 /* Unit i of rows that begin `pitch` bytes apart; adjacent ones if it is 0. */
 #define UNIT_AT(unit, base, pitch, i)                                                              \
