@@ -330,7 +330,7 @@ end
 function M.fill(path, graph, tensors, read)
   for _, constant in ipairs(graph.constants) do
     local tensor = tensors[constant.name]
-    local values = tensor.values or numbers_of(path, constant.name, core.place(read[tensor.entry], "cpu:0"))
+    local values = tensor.values or numbers_of(path, constant.name, read[tensor.entry])
     constant.values = arguments.for_json(values)
   end
 end
