@@ -358,6 +358,8 @@ test("unknown sizes are as large as an index, a window or a number of parts need
   local t, image = mgpu.Input { -1, 4 }, mgpu.Input { -1, -1, 3 }
   check.equal(t:slice { {}, 51 }:shape(), { -1, 4 })
   check.equal(#L.Operation { "Split", { x = X, indices_or_sections = 8, axis = 1 } } (t), 8)
+  check.raises(function() return L.Operation { "Unstack", { x = X, axis = 1 } } (t) end,
+    "the number of outputs depends on a size that is not known", "usage")
   check.equal(L.Operation { "TopK", { x = X, k = 30 } } (t:transpose { 1, 3, 2 })[1]:shape(), { -1, 4, 30 })
   check.equal(L.Operation { "MaxPool", { inputs = X, pool_size = 30 } } (image):shape(), { -1, -1, -1, 3 })
 end)

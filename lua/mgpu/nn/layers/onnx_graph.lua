@@ -19,6 +19,7 @@ local error_line = require "mgpu.error_line"
 local Layer = require "mgpu.nn.layer"
 local NOT_IN_JSON = require "mgpu.nn.operations.arguments".NOT_IN_JSON
 local ordered_keys = require "mgpu.ordered_keys"
+local probe = require "mgpu.nn.layers.probe"
 local run = require "mgpu.nn.onnx.run"
 local values = require "mgpu.nn.onnx.values"
 
@@ -79,11 +80,13 @@ local function as_declared(self, t, input)
   return core.ops.cast(t, input.dtype)
 end
 
+local function check_number(self, n)
+  if n ~= #self.graph.inputs then self:fail("%d inputs were given, the graph takes %d", n, #self.graph.inputs) end
+end
+
 function OnnxGraph:call(x)
   local inputs, weights, list = {}, {}, type(x) == "table" and x or { x }
-  if #list ~= #self.graph.inputs then
-    self:fail("%d inputs were given, the graph takes %d", #list, #self.graph.inputs)
-  end
+  check_number(self, #list)
   for i, input in ipairs(self.graph.inputs) do
     check_sizes(self, input, list[i]:shape())
     inputs[input.name] = values.plain(as_declared(self, list[i], input))
@@ -119,39 +122,28 @@ local function traced(fn)
   return result
 end
 
--- The shapes and dtypes of the outputs for inputs with `unknown` in the unknown places.
-local function outputs_for(self, shapes, unknown)
-  local inputs = {}
-  for i, shape in ipairs(shapes) do
-    local sizes = {}
-    for k, size in ipairs(shape) do
-      local own = self.graph.inputs[i].shape[k] or -1
-      sizes[k] = size ~= -1 and size or own ~= -1 and own or unknown
-    end
-    inputs[i] = { sizes, self.graph.inputs[i].dtype }
-  end
-  return traced(function()
-    for i, input in ipairs(inputs) do inputs[i] = core.ops.full(input[1], 0, input[2]) end
-    local y, list = self:call(inputs), {}
-    for i, t in ipairs(type(y) == "table" and y or { y }) do list[i] = { shape = t:shape(), dtype = t:dtype() } end
-    return list
-  end)
+-- The shapes and dtypes of the outputs for inputs of these shapes.
+local function outputs_for(self, shapes)
+  return unpack(traced(function()
+    local inputs, list, dtypes = {}, {}, {}
+    for i, shape in ipairs(shapes) do inputs[i] = core.ops.full(shape, 0, self.graph.inputs[i].dtype) end
+    local y = self:call(inputs)
+    for i, t in ipairs(type(y) == "table" and y or { y }) do list[i], dtypes[i] = t:shape(), t:dtype() end
+    return { list, dtypes }
+  end))
 end
 
 -- Sizes for unknown axes, tried in turn: two of each, so that what differs is unknown.
 local STAND_INS = { { 24, 36 }, { 224, 448 }, { 8, 12 }, { 1, 2 } }
 
--- The outputs for the first stand-ins that the graph can take, and for the second; or the first problem.
-local function probe(self, shapes)
-  local problem, code
-  for _, sizes in ipairs(STAND_INS) do
-    local ok, a = pcall(outputs_for, self, shapes, sizes[1])
-    local b = ok and a
-    if ok then ok, b = pcall(outputs_for, self, shapes, sizes[2]) end
-    if ok then return a, b end
-    problem, code = problem or b or a, code or core.error_code()
+-- The shapes with sizes that the graph declares in unknown places.
+local function with_declared(self, shapes)
+  local out = {}
+  for i, shape in ipairs(shapes) do
+    out[i] = {}
+    for k, size in ipairs(shape) do out[i][k] = size ~= -1 and size or self.graph.inputs[i].shape[k] or -1 end
   end
-  return nil, problem, code
+  return out
 end
 
 -- The outputs as the file declares them: shapes and dtypes; nil unless it declares all.
@@ -171,24 +163,23 @@ local function fail_probe(problem, code)
     .. "outputs"):format(error_line(problem), table.concat(tried, ", ")))
 end
 
---- layer:output_shape(shape) -> the shapes of the outputs. The graph is run without values to find them; one that takes
---- only sizes that it does not declare has the shapes that the file says.
+--- layer:output_shape(shape) -> the shapes of the outputs. The graph is run without values to find them. If it fails
+--- with all sizes that are tried in unknown places, they are those that the file declares.
 function OnnxGraph:output_shape(given)
-  local shapes, list = type(given[1]) == "table" and given or { given }, {}
-  local a, b, code = probe(self, shapes)
-  if a then
-    self.output_dtypes = {}
-    for i, t in ipairs(a) do
-      list[i], self.output_dtypes[i] = t.shape, t.dtype
-      for k, size in ipairs(b[i].shape) do if size ~= list[i][k] then list[i][k] = -1 end end
+  local shapes = type(given[1]) == "table" and given or { given }
+  check_number(self, #shapes)
+  local list, dtypes, code = probe(self, with_declared(self, shapes), STAND_INS, function(known)
+    return outputs_for(self, known)
+  end)
+  if not list then
+    local problem = dtypes
+    if code == "unsupported" or code == "oom" or code == "interrupted" or type(problem) ~= "string" then
+      error(problem, 0)
     end
-  else
-    local dtypes
     list, dtypes = declared(self)
-    if code == "unsupported" or code == "oom" or code == "interrupted" or type(b) ~= "string" then error(b, 0) end
-    if not list then fail_probe(b, code) end
-    self.output_dtypes = dtypes
+    if not list then fail_probe(problem, code) end
   end
+  self.output_dtypes = dtypes
   local batch = self.graph.inputs[1].shape[1]
   for _, shape in ipairs(list) do if batch ~= -1 and shape[1] == batch then shape[1] = -1 end end
   return #list > 1 and list or list[1]

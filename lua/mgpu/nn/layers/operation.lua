@@ -18,6 +18,7 @@ local error_line = require "mgpu.error_line"
 local Layer = require "mgpu.nn.layer"
 local layer_names = require "mgpu.nn.layer_names"
 local operations = require "mgpu.nn.operations"
+local probe = require "mgpu.nn.layers.probe"
 
 local Operation = Layer:extend("Operation", { positional = 2,
   { "op", "string", required = true },
@@ -68,50 +69,19 @@ end
 
 local MOST_ELEMENTS = 2 ^ 31 -- of an output for one sample
 
--- The shapes and dtypes of the outputs for inputs of these shapes, with `unknown` for sizes of -1. Nothing is computed.
-local function outputs_for(self, shapes, dtypes, unknown)
+-- The shapes and dtypes of the outputs for inputs of these shapes, and whether they are an array. Nothing is computed.
+local function outputs_for(self, shapes, dtypes)
   local inputs = {}
-  for i, shape in ipairs(shapes) do
-    local sizes = {}
-    for k, size in ipairs(shape) do sizes[k] = size == -1 and unknown or size end
-    inputs[i] = core.ops.full(sizes, 0, dtypes[i])
-  end
+  for i, shape in ipairs(shapes) do inputs[i] = core.ops.full(shape, 0, dtypes[i]) end
   local y = core.no_grad(function() return self:call(inputs) end)
   local several, list, kinds = type(y) == "table", {}, {}
   for i, t in ipairs(several and y or { y }) do list[i], kinds[i] = t:shape(), t:dtype() end
   return list, kinds, several
 end
 
-local function has_unknown(shapes)
-  for _, shape in ipairs(shapes) do
-    for _, size in ipairs(shape) do if size == -1 then return true end end
-  end
-  return false
-end
-
 -- Sizes that stand for unknown ones, tried in turn: with many divisors, and large enough for windows and indices. 1
 -- fits beside sizes that are known, since it broadcasts.
 local STAND_INS = { { 24, 36 }, { 5040, 10080 }, { 1, 1 } }
-
--- The shapes found with two sizes in the unknown places; what differs is unknown.
-local function found_shapes(self, shapes, dtypes)
-  if not has_unknown(shapes) then return outputs_for(self, shapes, dtypes) end
-  local ok, a, kinds, several, b, problem
-  for _, sizes in ipairs(STAND_INS) do
-    ok, a, kinds, several = pcall(outputs_for, self, shapes, dtypes, sizes[1])
-    if ok then
-      ok, b = pcall(outputs_for, self, shapes, dtypes, sizes[2])
-      if ok then break end
-    end
-    problem = problem or (type(b) == "string" and b or a)
-  end
-  if not ok then error(problem, 0) end
-  if #a ~= #b then self:fail "the number of outputs depends on the size of the batch" end
-  for i, shape in ipairs(a) do
-    for k, size in ipairs(shape) do if size ~= b[i][k] then shape[k] = -1 end end
-  end
-  return a, kinds, several
-end
 
 --- operation:output_shape(shape, dtypes) -> as Layer's. dtypes: of the inputs; without them those of the last call with
 --- symbolic tensors, or floatx.
@@ -124,7 +94,8 @@ function Operation:output_shape(given, dtypes)
     local values = { arguments.values(self.row, self.arguments, { inputs = {}, constants = {} }) }
     list, kinds = { self.row.shape(shapes, unpack(values, 2)) }, dtypes
   else
-    list, kinds, several = found_shapes(self, shapes, dtypes)
+    list, kinds, several = probe(self, shapes, STAND_INS, function(known) return outputs_for(self, known, dtypes) end)
+    if not list then error(kinds, 0) end
   end
   for _, shape in ipairs(list) do
     local n = 1
