@@ -8,6 +8,7 @@
 local core = require "mgpu.core"
 local graph_calls = require "mgpu.nn.graph_calls"
 local host = require "mgpu.data.host"
+local with_device = require "mgpu.nn.device_scope".with_device
 
 local M = {}
 
@@ -148,9 +149,8 @@ end
 --- results(part, columns) -> the tensors for the body, computed on the host. columns: texts or a tensor for each input
 --- of the model.
 function M.results(part, columns)
-  local before, place = core.default_device(), host()
-  core.default_device(place)
-  local ok, list = pcall(core.no_grad, function()
+  local place = host()
+  local function compute()
     local values, list = {}, {}
     for i, input in ipairs(part.inputs) do
       local column = columns[i]
@@ -160,10 +160,8 @@ function M.results(part, columns)
     for i, s in ipairs(part.results) do list[i] = values[s] end
     core.eval(unpack(list))
     return list
-  end)
-  core.default_device(before)
-  if not ok then error(list, 0) end
-  return list
+  end
+  return with_device(place, function() return core.no_grad(compute) end)
 end
 
 -- The data of one call for input i.

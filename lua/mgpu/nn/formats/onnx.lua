@@ -8,6 +8,7 @@
 local blank_weights = require "mgpu.nn.blank_weights"
 local check = require "mgpu.nn.onnx.check"
 local core = require "mgpu.core"
+local device_scope = require "mgpu.nn.device_scope"
 local exporters = require "mgpu.nn.onnx.layers"
 local Graph = require "mgpu.nn.onnx.graph"
 local layers = require "mgpu.nn.layers"
@@ -188,16 +189,6 @@ local function make_model(path, graph, tensors, read)
   return Model { inputs = inputs, outputs = layer(inputs) }
 end
 
--- The tensors on the host, where constants are kept, whatever the default device is.
-local function read_on_host(file)
-  local device = core.default_device()
-  core.default_device(values.HOST)
-  local results = { pcall(file.read, file) }
-  core.default_device(device)
-  if not results[1] then error(results[2], 0) end
-  return unpack(results, 2)
-end
-
 -- Says which weights of layers have a NaN or an infinity. Other tensors with one are masks, and not trained.
 local function check_finite(path, graph, tensors, entries)
   local bad, names = {}, {}
@@ -215,7 +206,8 @@ function M.load_model(path)
   local file = core.onnx_open(path)
   local graph, tensors = model_file.graph(path, core.json_decode(file:notes().model), file:tensors())
   model_config.guarded_graph(path, check.check, graph, true)
-  local read, nonfinite = read_on_host(file)
+  -- on the host, where constants are kept, whatever the default device is
+  local read, nonfinite = device_scope.with_device(values.HOST, function() return file:read() end)
   file:close()
   check_finite(path, graph, tensors, nonfinite)
   local model = blank_weights.with_room(count_numbers(graph), path, function()
