@@ -20,6 +20,7 @@ local Layer = require "mgpu.nn.layer"
 local NOT_IN_JSON = require "mgpu.nn.operations.arguments".NOT_IN_JSON
 local ordered_keys = require "mgpu.ordered_keys"
 local probe = require "mgpu.nn.layers.probe"
+local reraise = require "mgpu.reraise"
 local run = require "mgpu.nn.onnx.run"
 local values = require "mgpu.nn.onnx.values"
 
@@ -97,11 +98,7 @@ function OnnxGraph:call(x)
   end
   local ok, outputs = pcall(run.run, self.checked, { inputs = inputs, weights = weights,
     constants = self.constant_tensors, device = list[1]:device() })
-  if not ok then
-    local code = core.error_code()
-    if type(outputs) ~= "string" or code == "oom" or code == "interrupted" then error(outputs, 0) end
-    core.fail(code or "usage", ("%s: %s"):format(tostring(self), error_line(outputs)))
-  end
+  if not ok then reraise(tostring(self), outputs) end
   return #outputs > 1 and outputs or outputs[1]
 end
 

@@ -14,11 +14,11 @@
 --     --> {{ 0.75, -2}}
 local arguments = require "mgpu.nn.operations.arguments"
 local core = require "mgpu.core"
-local error_line = require "mgpu.error_line"
 local Layer = require "mgpu.nn.layer"
 local layer_names = require "mgpu.nn.layer_names"
 local operations = require "mgpu.nn.operations"
 local probe = require "mgpu.nn.layers.probe"
+local reraise = require "mgpu.reraise"
 
 local Operation = Layer:extend("Operation", { positional = 2,
   { "op", "string", required = true },
@@ -59,10 +59,8 @@ end
 function Operation:call(x)
   local call = { inputs = listed(self, x), constants = self.constants }
   local ok, y = pcall(function() return self.row.run(arguments.values(self.row, self.arguments, call)) end)
-  if ok then return y end
-  local code = core.error_code()
-  if type(y) ~= "string" or code == "oom" or code == "interrupted" then error(y, 0) end
-  core.fail(code or "usage", ("%s: %s"):format(tostring(self), error_line(y)))
+  if not ok then reraise(tostring(self), y) end
+  return y
 end
 
 -- ---- shapes -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 -- A node whose inputs are all constants is computed at once, on the cpu, also while the model is traced: so shapes that
 -- a graph computes are numbers when an op needs them (values.lua).
 local core = require "mgpu.core"
-local error_line = require "mgpu.error_line"
+local reraise = require "mgpu.reraise"
 local values = require "mgpu.nn.onnx.values"
 
 local M = {}
@@ -96,10 +96,7 @@ function M.run(checked, given)
   end
   local ok, problem = pcall(run_nodes, run, checked.nodes, scope)
   if not ok then
-    local code = core.error_code()
-    if type(problem) ~= "string" or code == "oom" or code == "interrupted" or not run.node then error(problem, 0) end
-    core.fail(code or "usage", ("node %q (%s, opset %s): %s"):format(run.node.name, run.node.op,
-      tostring(run.node.opset), error_line(problem)))
+    reraise(("node %q (%s, opset %s)"):format(run.node.name, run.node.op, tostring(run.node.opset)), problem)
   end
   for i, name in ipairs(checked.outputs) do outputs[i] = scope[name]:tensor() end
   return outputs
