@@ -70,9 +70,7 @@ local function load_graph(path, data)
   for _, input in ipairs(graph.inputs) do -- models have a batch, which these tests need not
     if not input.shape or #input.shape == 0 then input.shape = { -1 } end
   end
-  local checked = check.check(graph)
-  for i, weight in ipairs(graph.weights) do graph.weights[i].kernel = weight.kernel and nil end
-  return checked, parts_of(graph, tensors, read, data)
+  return check.check(graph), parts_of(graph, tensors, read, data)
 end
 
 --- run(path, data) -> "passes", "differs", "refused" or "fails", and why. data: "in/X" or "out/Y" -> tensor.
