@@ -1,5 +1,6 @@
 -- What a training step on a GPU consists of: nodes, and the bytes that they read and write, counted on the plan. It
--- needs no GPU, but the fake CUDA (make fake_cuda), and runs no step of a large batch.
+-- needs no GPU, but the fake CUDA (make fake_cuda), which runs no step that needs more than 30 MB: a small BATCH takes
+-- minutes.
 --
 --     build/mgpulua tests/bench/step_nodes.lua [BATCH] [--steps]        -- 128; --steps lists the steps
 --
