@@ -42,19 +42,6 @@ local USED = { "conv2d", "conv2d_grad_input", "conv2d_grad_weight", "matmul", "r
 for i, name in ipairs(USED) do USED[name] = i end
 local COMMON = { float32 = true, float16 = true, int32 = true }
 
--- The largest |got - expected|, where it is, and whether all are within the tolerance.
-local function largest_difference(got, expected, allowed)
-  local most, at, good = -1, 1, #got == #expected
-  for i = 1, math.min(#got, #expected) do
-    local a, e = got[i], expected[i]
-    local off = (a == e or (a ~= a and e ~= e)) and 0 or math.abs(a - e)
-    if off ~= off then off = math.huge end
-    if off > most then most, at = off, i end
-    good = good and off <= allowed
-  end
-  return most, at, good
-end
-
 -- Compares a case on cuda:0 with ref -> what is wrong.
 local function compare(case, dtype)
   local expected, got = cases.on_device(case, dtype, "ref:0"), cases.on_device(case, dtype, "cuda:0")
@@ -64,8 +51,8 @@ local function compare(case, dtype)
   end
   local a, e = cases.flat(got), cases.flat(expected)
   local allowed = cases.tolerance(case, dtype) * math.max(cases.largest(e), case.scale or 0)
-  local off, at, good = largest_difference(a, e, allowed)
-  if good then return nil end
+  local off, at = cases.largest_difference(a, e)
+  if off <= allowed then return nil end
   return ("off by %.3g (allowed %.3g) at element %d of %d: %.9g, ref says %.9g"):format(off, allowed, at, #a, a[at],
     e[at])
 end

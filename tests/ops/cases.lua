@@ -141,18 +141,28 @@ function M.largest(values)
   return top
 end
 
---- Fails unless two lists agree, relative to the largest number expected, or to case.scale if that is larger.
+--- The largest |a - e| of two lists of one length, and where it is. A NaN is at distance 0 from a NaN, and infinitely
+--- far from all else.
+function M.largest_difference(got, expected)
+  local most, at = 0, 1
+  for i, e in ipairs(expected) do
+    local a = got[i]
+    local off = (a == e or (a ~= a and e ~= e)) and 0 or math.abs(a - e)
+    if off ~= off then off = math.huge end
+    if off > most then most, at = off, i end
+  end
+  return most, at
+end
+
+--- Fails unless two lists agree, relative to the largest number expected, or to case.scale if that is larger. The
+--- message names the element that is furthest off.
 function M.compare(case, got, expected, tolerance, what)
   local scale = math.max(M.largest(expected), case.scale or 0)
   if #got ~= #expected then check.fail(("%d elements, expected %d"):format(#got, #expected)) end
-  for i = 1, #got do
-    local a, e = got[i], expected[i]
-    local same = a == e or (a ~= a and e ~= e) or math.abs(a - e) <= tolerance * scale
-    if not same then
-      check.fail(("%s: element %d is %.9g, ref says %.9g (scale %g, tolerance %g)"):format(what or case[1], i,
-        a, e, scale, tolerance))
-    end
-  end
+  local off, at = M.largest_difference(got, expected)
+  if off <= tolerance * scale then return end
+  check.fail(("%s: element %d of %d is %.9g, ref says %.9g (off by %.3g, scale %g, tolerance %g)"):format(
+    what or case[1], at, #got, got[at], expected[at], off, scale, tolerance))
 end
 
 return M
