@@ -96,6 +96,7 @@ function M.run(checked, given)
   end
   local ok, problem = pcall(run_nodes, run, checked.nodes, scope)
   if not ok then
+    if not run.node then error(problem, 0) end -- Ctrl-C before the first node
     reraise(("node %q (%s, opset %s)"):format(run.node.name, run.node.op, tostring(run.node.opset)), problem)
   end
   for i, name in ipairs(checked.outputs) do outputs[i] = scope[name]:tensor() end
