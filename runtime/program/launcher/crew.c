@@ -206,6 +206,8 @@ static void tell(const mg_crew *crew, const mg_member *m, int how, int status) {
 
 static void note_end(mg_crew *crew, mg_member *m, int how) {
     const int status = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    mg_lines_drain(&m->out);
+    mg_lines_drain(&m->err);
     if (status != EXIT_SUCCESS) {
         tell(crew, m, how, status);
         m->lost = m->host && !crew->asked && !crew->stopped &&

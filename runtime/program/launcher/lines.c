@@ -6,12 +6,14 @@
 #include "program/launcher/lines.h"
 #include "core/alloc.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PIECE = 1 << 16, LONGEST = 1 << 24 }; /* bytes; a longer line is cut */
+/* Bytes: what a pipe holds; of a line, a longer one is cut. */
+enum { PIECE = 1 << 16, LONGEST = 1 << 24 };
 
 static void write_all(int to, const char *text, size_t n) {
     while (n > 0) {
@@ -104,4 +106,9 @@ void mg_lines_pass(mg_lines *l) {
     write_lines(l, whole);
     l->n -= whole;
     memmove(l->text, l->text + whole, l->n);
+}
+
+void mg_lines_drain(mg_lines *l) {
+    struct pollfd from = {.fd = l->from, .events = POLLIN};
+    if (l->from >= 0 && poll(&from, 1, 0) > 0) mg_lines_pass(l);
 }

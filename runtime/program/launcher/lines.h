@@ -19,4 +19,7 @@ typedef struct mg_lines {
  * if reading fails, it writes what is left as a line and closes `from`. */
 void mg_lines_pass(mg_lines *lines);
 
+/* Passes on what has been written so far, up to what a pipe holds; never waits. */
+void mg_lines_drain(mg_lines *lines);
+
 #endif

@@ -10,12 +10,12 @@ local function script(name, text)
   return path
 end
 
--- In the place of ssh: the other "host" has another environment and folder. Host "gone" cannot be reached, host "bare"
--- has no mgpulua, the connection to host "dies" is killed, and the login at host "talks" prints a line.
+-- In the place of ssh: the other "host" has another environment and folder. Hosts "gone..." cannot be reached, host
+-- "bare" has no mgpulua, the connection to host "dies" is killed, and the login at host "talks" prints a line.
 local SSH = script("ssh", [[
 #!/bin/sh
 host=$1; shift
-[ "$host" = gone ] && { echo "no route to host" >&2; exit 255; }
+case $host in gone*) echo "no route to $host" >&2; exit 255;; esac
 [ "$host" = bare ] && exec /missing/mgpulua
 [ "$host" = dies ] && kill -9 $$
 [ "$host" = talks ] && echo "Welcome to this host"
@@ -58,7 +58,7 @@ end)
 test("rank 0's host tells where the ranks meet, also behind what its login prints", function()
   check.equal(run("-H talks,a " .. PLACE), "Welcome to this host\ntalks\t0\t2\t0\t1\tnumeric\t64\n")
   local text, status = run("-H gone,a " .. PLACE)
-  check.matches(text, "^no route to host\nmgpulua: host gone: it could not be reached")
+  check.matches(text, "^no route to gone\nmgpulua: host gone: it could not be reached")
   check.equal(status, 255)
 end)
 
@@ -103,7 +103,7 @@ end)
 
 test("hosts that cannot be reached or lack mgpulua are named", function()
   local text, status = run("-H a,gone " .. PLACE, "MGPU_LAUNCH_GRACE=0")
-  check.matches(text, "no route to host\n.*mgpulua: host gone: it could not be reached")
+  check.matches(text, "no route to gone\n.*mgpulua: host gone: it could not be reached")
   check.equal(status, 255)
   text, status = run("-H bare " .. PLACE)
   check.matches(text, "mgpulua: host bare: mgpulua was not found there")
@@ -115,6 +115,15 @@ test("hosts that cannot be reached or lack mgpulua are named", function()
   text, status = run("-H dies " .. PLACE)
   check.matches(text, "mgpulua: the agent of rank 0 of 1 %(pid %d+%) was killed by signal 9")
   check.equal(status, 137)
+end)
+
+test("what a host's connection said comes before what its end means", function()
+  local hosts = {}
+  for i = 1, 40 do hosts[i] = "gone" .. i end
+  local text = run("-H a," .. table.concat(hosts, ",") .. " " .. PLACE, "MGPU_LAUNCH_GRACE=5")
+  for _, host in ipairs(hosts) do
+    check.matches(text, ("no route to %s\n.*mgpulua: host %s: it could not be reached"):format(host, host))
+  end
 end)
 
 -- Starts processes on two hosts, and runs shell code in which $p is the launcher when all of them run. Returns the
