@@ -52,6 +52,11 @@ local cases = {
   { "sum", "rows of many channels", "return (...):sum(1)", "{ 501, 200 }" },
   { "sum", "everything", "return (...):sum()", "{ 203, 307 }" },
   { "max", "rows", "return (...):max(1)", "{ 501, 200 }", special = true },
+  { "sum", "the last axis", "return (...):sum(2)", "{ 203, 5001 }" },
+  { "sum", "an axis in the middle", "return (...):sum(2)", "{ 7, 131, 101 }" },
+  { "sum", "two axes apart", "return (...):sum { 1, 3 }", "{ 7, 31, 101 }" },
+  { "sum", "few terms", "return (...):sum { 1, 3 }", "{ 3, 31, 5, 701 }" },
+  { "min", "the last axis", "return (...):min(-1)", "{ 203, 5001 }", special = true },
   { "all_finite", "finite numbers", "return ops.all_finite(...)", "{ 203, 307 }, { 5 }" },
   { "all_finite", "infinite numbers", "return ops.all_finite(...)", "{ 5 }, { 203, 307 }", special = true },
 }
@@ -63,6 +68,34 @@ for what, shape in pairs {
     shape }
   cases[#cases + 1] = { "batch_norm_reduce", what,
     "local x, dy = ...; " .. PARAMETERS .. "return ops.batch_norm_reduce(x, m, dy)", shape .. ", " .. shape }
+end
+
+-- Rows of which a block has many, few and one; softmax along the last axis and along another.
+for what, shape in pairs { ["short rows"] = "{ 301, 40 }", ["rows"] = "{ 203, 207 }", ["long rows"] = "{ 131, 3001 }" } do
+  local prepare = "local x, dy = ...; local row = mgpu.linspace(0.5, 1.5, x:shape()[2]); "
+  local pair = shape .. ", " .. shape
+  cases[#cases + 1] = { "layer_norm", what, prepare .. "return ops.layer_norm(x, row, 1 - row)", shape }
+  cases[#cases + 1] = { "layer_norm_grad", what, prepare .. "return ops.layer_norm_grad(x, row, dy)", pair }
+  cases[#cases + 1] = { "layer_norm_reduce", what, prepare .. "return ops.layer_norm_reduce(x, dy)", pair }
+  cases[#cases + 1] = { "layer_norm_grad", what .. ", the sums of both gradients", prepare .. [[
+    local dx, sums = ops.layer_norm_grad(x, row, dy), ops.layer_norm_reduce(x, dy)
+    return sums + 0 * dx:to "float32":sum()]], pair }
+  cases[#cases + 1] = { "softmax_cross_entropy", what, "local x, t = ...; return ops.softmax_cross_entropy(x, t)", pair }
+  cases[#cases + 1] = { "softmax_cross_entropy_grad", what,
+    "local x, t = ...; return ops.softmax_cross_entropy_grad(x, t, slope(x:sum(2)))", pair }
+  local labels = "local x = ...; local labels = (mgpu.arange(x:shape()[1]) % 50):to 'int32'; "
+  cases[#cases + 1] = { "sparse_softmax_cross_entropy", what,
+    labels .. "return ops.sparse_softmax_cross_entropy(x, labels)", shape }
+  cases[#cases + 1] = { "sparse_softmax_cross_entropy_grad", what,
+    labels .. "return ops.sparse_softmax_cross_entropy_grad(x, labels, slope(x:sum(2)))", shape }
+end
+for what, shape in pairs { rows = "{ 203, 207 }", ["long rows"] = "{ 11, 30001 }", columns = "{ 9, 131, 101 }" } do
+  local axis = what == "columns" and 2 or -1
+  for _, op in ipairs { "softmax", "log_softmax" } do
+    cases[#cases + 1] = { op, what, ("return ops.%s(..., { axis = %d })"):format(op, axis), shape }
+  end
+  cases[#cases + 1] = { "softmax_grad", what,
+    ("local y, dy = ...; return ops.softmax_grad(y, dy, { axis = %d })"):format(axis), shape .. ", " .. shape }
 end
 
 -- Windows that are pairs, overlap, leave gaps, and reach into padding; images with more rows than a band.

@@ -7,9 +7,9 @@
  *
  * The loops take float16 and bfloat16 as floats: a band of them is converted when it is computed,
  * and its results are rounded. */
+#include "device/cpu/halves.h"
 #include "device/cpu/images/images.h"
 #include "ops/attrs.h"
-#include <omp.h>
 
 enum {
     FEWEST_WINDOWS = 8,   /* rows of windows that a band's rows of dx lie under, at least */
@@ -111,37 +111,31 @@ static int64_t most_pooled(const mg_pool_plane *p, int64_t rows) {
 /* n elements of an input from element `from` on: in place, or converted to `copy`. */
 static const void *read_input(const mg_call *call, int input, int64_t from, int64_t n,
                               float *copy) {
-    const mg_dtype t = call->plan->in[input].value->dtype;
-    const char *at = (const char *)call->in[input] + from * (int64_t)mg_dtype_size(t);
-    if (!mg_dtype_is_half(t)) return at;
-    mg_simd_used->conversions->load_rows(copy, (const void *)at, n, 1, n, t);
-    return copy;
+    return mg_read_elements(call->in[input], call->plan->in[input].value->dtype, from, n, copy);
 }
 
 /* Where the loops write results from element `from` on: in place, or to `copy`, */
 static void *target_of(const mg_call *call, int64_t from, float *copy) {
-    if (has_halves(call->plan)) return copy;
-    return (char *)call->out[0] + from * loops_of(call->plan)->size;
+    return mg_target_elements(call->out[0], call->plan->out[0].value->dtype, from, copy);
 }
 
 /* from which n results are rounded, after the first `skipped` ones. */
 static void round_results(const mg_call *call, int64_t from, int64_t skipped, int64_t n,
                           const float *copy) {
-    if (has_halves(call->plan))
-        mg_simd_used->conversions->store_rows((uint16_t *)call->out[0] + from + skipped, n,
-                                              copy + skipped, 1, n,
-                                              call->plan->out[0].value->dtype);
+    if (copy)
+        mg_round_elements(call->out[0], call->plan->out[0].value->dtype, from + skipped, n,
+                          copy + skipped);
 }
 
 /* A copy in this thread's scratch of `floats` floats, from float `at` on; NULL without halves. */
 static float *own_copy(const mg_call *call, int64_t floats, int64_t at) {
-    if (!has_halves(call->plan)) return NULL;
-    return (float *)call->scratch + omp_get_thread_num() * floats + at;
+    float *copy = mg_own_copy(call->scratch, call->plan->in[0].value->dtype, floats);
+    return copy ? copy + at : NULL;
 }
 
 /* Scratch for each thread's copies of so many elements, if there are halves. */
 static void ask_for_copies(mg_kernel_plan *plan, const mg_pool_plane *p, int64_t floats) {
-    if (has_halves(plan)) plan->scratch = (size_t)(team_of(p) * floats) * sizeof(float);
+    plan->scratch = mg_copies_bytes(plan->in[0].value->dtype, floats, team_of(p));
 }
 
 /* ---- the kernels ---- */

@@ -4,11 +4,11 @@
  * differences are exact or nearly so, however far the mean is from 0. The units' means and squares
  * are combined in double. batch_norm subtracts the mean before it multiplies, for the same
  * reason. Units of float16 and bfloat16 are converted to float when they are computed. */
+#include "device/cpu/halves.h"
 #include "device/cpu/norm/norm.h"
 #include "device/cpu/reduce/channel_view.h"
 #include "ops/attrs.h"
 #include <math.h>
-#include <omp.h>
 
 enum {
     JOINED = 4, /* channels whose units a thread joins at a time; a whole tile has several such */
@@ -33,9 +33,8 @@ static int64_t doubles_of(const mg_channel_view *s) {
 static mg_status norm_prepare(mg_kernel_plan *plan) {
     const mg_value *x = plan->in[0].value;
     const mg_channel_view s = mg_channel_view_of(x);
-    const int64_t copies = mg_dtype_is_half(x->dtype) ? mg_cpu_threads() : 0;
     plan->scratch = (size_t)doubles_of(&s) * sizeof(double) +
-                    (size_t)(copies * s.chunk_rows * s.width) * sizeof(float);
+                    mg_copies_bytes(x->dtype, s.chunk_rows * s.width, mg_cpu_threads());
     return MG_OK;
 }
 
@@ -86,8 +85,8 @@ static void unit_moments(const mg_call *call, const mg_channel_view *s, int64_t 
     const mg_piece p = mg_channel_view_piece(s, unit);
     if (p.rows == 0) return;
     const mg_dtype t = call->plan->in[0].value->dtype;
-    float *copies = (float *)((double *)call->scratch + doubles_of(s)), *own = NULL;
-    if (mg_dtype_is_half(t)) own = copies + omp_get_thread_num() * s->chunk_rows * s->width;
+    void *copies = (double *)call->scratch + doubles_of(s);
+    float *own = mg_own_copy(copies, t, s->chunk_rows * s->width);
     const mg_unit_rows x = mg_channel_view_read(s, p, call->in[0], t, own);
     folds_of(call)->moments(x.at, p.rows, x.step, p.width, mean, mean + s->width);
 }

@@ -6,6 +6,7 @@
  *
  * The two gradients read the same x and dy. Where a program has both, they become one step with two
  * results, dx and the sums: x and dy are read once, and each row's statistics are computed once. */
+#include "device/cpu/halves.h"
 #include "device/cpu/norm/norm.h"
 #include "core/alloc.h"
 #include "ops/attrs.h"
@@ -13,7 +14,9 @@
 
 /* The rows of x, which is input 0 of every op here, and the loops for its dtype. */
 typedef struct rows {
-    int64_t n, length, size; /* rows; elements of a row; bytes of an element */
+    int64_t n, length; /* rows; elements of a row */
+    int64_t number;    /* bytes of a number in which the loops compute */
+    mg_dtype t;        /* of x, dy, dx and y; all else is float32 if this is a half */
     double epsilon;
     const mg_simd_layer_norm *loops;
 } rows;
@@ -23,20 +26,29 @@ static rows rows_of(const mg_kernel_plan *plan) {
     const int64_t length = x->shape.dim[x->shape.rank - 1], count = mg_shape_count(&x->shape);
     return (rows){.n = length ? count / length : 0,
                   .length = length,
-                  .size = (int64_t)mg_dtype_size(x->dtype),
+                  .number = x->dtype == MG_F64 ? sizeof(double) : sizeof(float),
+                  .t = x->dtype,
                   .epsilon = ((const mg_norm_attrs *)plan->step->attrs)->epsilon,
                   .loops = mg_simd_used->layer_norm[mg_simd_index(x->dtype)]};
 }
 
-/* float16 and bfloat16 are upcast first (upcast.c). */
 static const char *layer_norm_accepts(const mg_kernel_plan *plan) {
-    const mg_dtype t = plan->in[0].value->dtype;
-    return t == MG_F32 || t == MG_F64 ? NULL : "neither float32 nor float64";
+    return mg_dtype_is_float(plan->in[0].value->dtype) ? NULL : "not floating point";
 }
 
-/* The address of row i. */
-static void *row_at(void *base, const rows *r, int64_t i) {
-    return (char *)base + i * r->length * r->size;
+/* n rows from row i on: in place, or halves converted to `copy`. */
+static const void *read_rows(const rows *r, const void *base, int64_t i, int64_t n, float *copy) {
+    return mg_read_elements(base, r->t, i * r->length, n * r->length, copy);
+}
+
+/* Where results from row i on are computed: in place, or in `copy`, */
+static void *target_rows(const rows *r, void *base, int64_t i, float *copy) {
+    return mg_target_elements(base, r->t, i * r->length, copy);
+}
+
+/* from which n rows are rounded. */
+static void round_rows(const rows *r, void *base, int64_t i, int64_t n, const float *copy) {
+    mg_round_elements(base, r->t, i * r->length, n * r->length, copy);
 }
 
 /* Rows that are computed together: few enough to stay in the L1 cache. */
@@ -46,36 +58,97 @@ static int64_t rows_of_block(const rows *r) {
     return n < 1 ? 1 : n > MG_NORM_ROWS ? MG_NORM_ROWS : n;
 }
 
+/* Rows of halves that are converted together: as many blocks as the loops of the gradients take
+ * between two additions to sums, so that these have the order of float32's. */
+static int64_t rows_of_copy(const rows *r) {
+    const int64_t block = rows_of_block(r);
+    return MG_NORM_ROWS / block * block;
+}
+
+/* Scratch for halves: each thread's copies of such rows of `operands` operands. */
+static size_t copies_bytes(const rows *r, int operands) {
+    return mg_copies_bytes(r->t, operands * rows_of_copy(r) * r->length, mg_cpu_threads());
+}
+
+/* This thread's copy number `at` of them; NULL without halves. */
+static float *own_copy(const rows *r, void *copies, int operands, int at) {
+    const int64_t floats = rows_of_copy(r) * r->length;
+    float *own = mg_own_copy(copies, r->t, operands * floats);
+    return own ? own + at * floats : NULL;
+}
+
+static mg_status layer_norm_prepare(mg_kernel_plan *plan) {
+    const rows r = rows_of(plan);
+    plan->scratch = copies_bytes(&r, 2);
+    return MG_OK;
+}
+
 /* y = (x - mean) / deviation * gamma + beta. */
 static mg_status layer_norm_run(const mg_call *call) {
     const rows r = rows_of(call->plan);
     const int64_t block = rows_of_block(&r);
 #pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < r.n; i += block)
-        r.loops->normalise_rows(row_at(call->in[0], &r, i), call->in[1], call->in[2],
-                                row_at(call->out[0], &r, i), r.n - i < block ? r.n - i : block,
+    for (int64_t i = 0; i < r.n; i += block) {
+        const int64_t n = mg_smaller(block, r.n - i);
+        float *y = own_copy(&r, call->scratch, 2, 1);
+        const void *x = read_rows(&r, call->in[0], i, n, own_copy(&r, call->scratch, 2, 0));
+        r.loops->normalise_rows(x, call->in[1], call->in[2], target_rows(&r, call->out[0], i, y), n,
                                 r.length, r.epsilon);
+        round_rows(&r, call->out[0], i, n, y);
+    }
+    return MG_OK;
+}
+
+/* What the gradients of a call read and write: dx and gamma may be NULL, and so may the sums. */
+typedef struct gradients {
+    rows r;
+    const void *x, *gamma, *dy;
+    void *dx, *copies; /* copies: each thread's of x, dy and dx, for halves */
+} gradients;
+
+/* The gradients of n rows from row i on; sums and partial are those of mg_layer_norm_rows. */
+static void gradients_of_rows(const gradients *g, int64_t i, int64_t n, double *sums,
+                              void *partial) {
+    const rows *r = &g->r;
+    const int64_t end = i + n, step = mg_dtype_is_half(r->t) ? rows_of_copy(r) : n;
+    for (; i < end; i += step) {
+        const int64_t some = mg_smaller(step, end - i);
+        float *dx = own_copy(r, g->copies, 3, 2);
+        const mg_layer_norm_rows these = {
+            .x = read_rows(r, g->x, i, some, own_copy(r, g->copies, 3, 0)),
+            .gamma = g->gamma,
+            .dy = read_rows(r, g->dy, i, some, own_copy(r, g->copies, 3, 1)),
+            .dx = g->dx ? target_rows(r, g->dx, i, dx) : NULL,
+            .sums = sums,
+            .partial = partial,
+            .n = some,
+            .length = r->length,
+            .few = rows_of_block(r),
+            .epsilon = r->epsilon,
+        };
+        r->loops->gradients(&these);
+        if (g->dx) round_rows(r, g->dx, i, some, dx);
+    }
+}
+
+static mg_status layer_norm_grad_prepare(mg_kernel_plan *plan) {
+    const rows r = rows_of(plan);
+    plan->scratch = copies_bytes(&r, 3);
     return MG_OK;
 }
 
 /* dx from x, gamma and dy. */
 static mg_status layer_norm_grad_run(const mg_call *call) {
-    const rows r = rows_of(call->plan);
-    const int64_t block = rows_of_block(&r);
-#pragma omp parallel for schedule(static) if (r.n * r.length > MG_SERIAL_BELOW)
-    for (int64_t i = 0; i < r.n; i += block) {
-        const mg_layer_norm_rows these = {
-            .x = row_at(call->in[0], &r, i),
-            .gamma = call->in[1],
-            .dy = row_at(call->in[2], &r, i),
-            .dx = row_at(call->out[0], &r, i),
-            .n = r.n - i < block ? r.n - i : block,
-            .length = r.length,
-            .few = block,
-            .epsilon = r.epsilon,
-        };
-        r.loops->gradients(&these);
-    }
+    const gradients g = {.r = rows_of(call->plan),
+                         .x = call->in[0],
+                         .gamma = call->in[1],
+                         .dy = call->in[2],
+                         .dx = call->out[0],
+                         .copies = call->scratch};
+    const int64_t block = rows_of_block(&g.r);
+#pragma omp parallel for schedule(static) if (g.r.n * g.r.length > MG_SERIAL_BELOW)
+    for (int64_t i = 0; i < g.r.n; i += block)
+        gradients_of_rows(&g, i, mg_smaller(block, g.r.n - i), NULL, NULL);
     return MG_OK;
 }
 
@@ -93,12 +166,17 @@ static int64_t chunks_of(const rows *r) {
     return mg_divide_up(r->n, rows_of_chunk(r));
 }
 
-/* Scratch: the sums {2, length} of each chunk, their total, and partial sums of each chunk. */
+/* Scratch: the sums {2, length} of each chunk, their total, and partial sums of each chunk; */
+static size_t sums_bytes(const rows *r) {
+    const int64_t chunks = chunks_of(r), width = 2 * r->length;
+    return (size_t)((chunks + 1) * width) * sizeof(double) +
+           (size_t)(chunks * width) * (size_t)r->number;
+}
+
+/* behind them the copies. */
 static mg_status layer_norm_sums_prepare(mg_kernel_plan *plan) {
     const rows r = rows_of(plan);
-    const int64_t chunks = chunks_of(&r), width = 2 * r.length;
-    plan->scratch =
-        (size_t)((chunks + 1) * width) * sizeof(double) + (size_t)(chunks * width) * (size_t)r.size;
+    plan->scratch = sums_bytes(&r) + copies_bytes(&r, 3);
     return MG_OK;
 }
 
@@ -109,7 +187,7 @@ static void add_chunks(const rows *r, const double *parts, double *total, void *
     for (int64_t k = 0; k < chunks; k++)
         for (int64_t j = 0; j < width; j++) total[j] += parts[k * width + j];
     for (int64_t j = 0; j < width; j++) {
-        if (r->size == sizeof(float))
+        if (r->number == sizeof(float))
             ((float *)sums)[j] = (float)total[j];
         else
             ((double *)sums)[j] = total[j];
@@ -118,8 +196,15 @@ static void add_chunks(const rows *r, const double *parts, double *total, void *
 
 /* Computes the sums over rows {2, length}, of dy and of dy * xhat (the gradients of beta and
  * gamma), and dx unless that is NULL; gamma is for dx. */
-static void make_sums(const mg_call *call, void *gamma, void *dy, void *dx, void *sums) {
+static void make_sums(const mg_call *call, const void *gamma, const void *dy, void *dx,
+                      void *sums) {
     const rows r = rows_of(call->plan);
+    const gradients g = {.r = r,
+                         .x = call->in[0],
+                         .gamma = gamma,
+                         .dy = dy,
+                         .dx = dx,
+                         .copies = (char *)call->scratch + sums_bytes(&r)};
     const int64_t chunk = rows_of_chunk(&r), chunks = chunks_of(&r), width = 2 * r.length;
     double *parts = call->scratch, *total = parts + chunks * width;
     char *partial = (char *)(total + width);
@@ -128,19 +213,8 @@ static void make_sums(const mg_call *call, void *gamma, void *dy, void *dx, void
         const int64_t first = k * chunk;
         double *part = parts + k * width;
         for (int64_t j = 0; j < width; j++) part[j] = 0;
-        const mg_layer_norm_rows these = {
-            .x = row_at(call->in[0], &r, first),
-            .gamma = gamma,
-            .dy = row_at(dy, &r, first),
-            .dx = dx ? row_at(dx, &r, first) : NULL,
-            .sums = part,
-            .partial = partial + k * width * r.size,
-            .n = mg_smaller(chunk, r.n - first),
-            .length = r.length,
-            .few = rows_of_block(&r),
-            .epsilon = r.epsilon,
-        };
-        r.loops->gradients(&these);
+        gradients_of_rows(&g, first, mg_smaller(chunk, r.n - first), part,
+                          partial + k * width * r.number);
     }
     add_chunks(&r, parts, total, sums);
 }
@@ -167,12 +241,11 @@ static bool is_op(const mg_step *s, const char *name) {
 }
 
 /* Whether steps `grad` and `reduce` may become one step in the place of the earlier one: they have
- * the same x, dy and epsilon, in a dtype that needs no upcast, and no step between them computes
- * gamma. */
+ * the same x, dy and epsilon, in a floating dtype, and no step between them computes gamma. */
 static bool may_merge(const mg_kernel_graph *g, const mg_step *steps, int grad, int reduce) {
     const mg_step *a = &steps[grad], *b = &steps[reduce];
-    const mg_dtype t = g->values[a->in[0]].dtype;
-    if ((t != MG_F32 && t != MG_F64) || a->in[0] != b->in[0] || a->in[2] != b->in[1] ||
+    if (!mg_dtype_is_float(g->values[a->in[0]].dtype) || a->in[0] != b->in[0] ||
+        a->in[2] != b->in[1] ||
         ((const mg_norm_attrs *)a->attrs)->epsilon != ((const mg_norm_attrs *)b->attrs)->epsilon)
         return false;
     for (int i = reduce; i < grad; i++)
@@ -209,8 +282,10 @@ mg_status mg_cpu_merge_layer_norms(mg_device *d, const mg_kernel_graph *graph, m
 
 #define KERNEL(id) .op = #id, .name = #id, .accepts = layer_norm_accepts
 
-const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .run = layer_norm_run};
-const mg_kernel mg_cpu_layer_norm_grad = {KERNEL(layer_norm_grad), .run = layer_norm_grad_run};
+const mg_kernel mg_cpu_layer_norm = {KERNEL(layer_norm), .prepare = layer_norm_prepare,
+                                     .run = layer_norm_run};
+const mg_kernel mg_cpu_layer_norm_grad = {
+    KERNEL(layer_norm_grad), .prepare = layer_norm_grad_prepare, .run = layer_norm_grad_run};
 const mg_kernel mg_cpu_layer_norm_reduce = {
     KERNEL(layer_norm_reduce), .prepare = layer_norm_sums_prepare, .run = layer_norm_reduce_run};
 const mg_kernel mg_cpu_layer_norm_gradients = {.op = "layer_norm_grad",

@@ -5,6 +5,7 @@
  * Otherwise each result, or each tile of 64 neighbouring results, is made by one thread. Either way
  * the order of additions depends on the shape only. */
 #include "device/axes.h"
+#include "device/cpu/halves.h"
 #include "device/cpu/reduce/reduce.h"
 #include "device/cpu/reduce/channel_view.h"
 #include "ops/attrs.h"
@@ -148,6 +149,21 @@ static int64_t combinations(const groups *g, bool reduced, int last) {
     return n;
 }
 
+/* The reduction of n neighbouring elements from element `first` on; halves are converted in parts.
+ */
+static mg_partial reduce_run_of(const mg_call *call, const mg_folding *r, int64_t first,
+                                int64_t n) {
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    if (!mg_dtype_is_half(t)) return r->run(element_at(call, first), n);
+    float copy[MG_HALVES_PART];
+    mg_partial v = r->start;
+    for (int64_t at = 0; at < n; at += MG_HALVES_PART) {
+        const int64_t some = mg_smaller(MG_HALVES_PART, n - at);
+        v = r->join(v, r->run(mg_read_elements(call->in[0], t, first + at, some, copy), some));
+    }
+    return v;
+}
+
 /* The innermost group is reduced: each result is joined from contiguous runs. */
 static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *r) {
     const int64_t run = g->at[g->n - 1].n, count = mg_shape_count(&call->plan->in[0].value->shape);
@@ -158,7 +174,7 @@ static void reduce_runs(const mg_call *call, const groups *g, const mg_folding *
         const int64_t first = offset_of(g, false, g->n - 2, o);
         mg_partial v = r->start;
         for (int64_t i = 0; i < runs; i++)
-            v = r->join(v, r->run(element_at(call, first + offset_of(g, true, g->n - 2, i)), run));
+            v = r->join(v, reduce_run_of(call, r, first + offset_of(g, true, g->n - 2, i), run));
         put_result(call, o, v);
     }
 }
@@ -171,15 +187,41 @@ static int64_t next_offset(const groups *g, int64_t offset, int64_t i) {
     return offset_of(g, false, g->n - 2, i);
 }
 
+/* Row o of the results, the sums of the n rows of terms at first + offset[k]; halves are converted
+ * in parts. */
+static void sum_row(const mg_call *call, int64_t first, const int64_t *offset, int n, int64_t run,
+                    int64_t o) {
+    enum { WIDTH = MG_HALVES_PART / FEW };
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    const mg_simd_folds *f = mg_folds_of(t);
+    float copy[MG_HALVES_PART], sums[WIDTH];
+    int64_t at[FEW];
+    if (!mg_dtype_is_half(t)) {
+        f->sum_runs((const float *)call->in[0] + first, offset, n, run,
+                    (float *)call->out[0] + o * run);
+        return;
+    }
+    for (int64_t column = 0; column < run; column += WIDTH) {
+        const int64_t width = mg_smaller(WIDTH, run - column);
+        for (int k = 0; k < n; k++) {
+            at[k] = k * width;
+            mg_read_elements(call->in[0], t, first + offset[k] + column, width, copy + at[k]);
+        }
+        f->sum_runs(copy, at, n, width, sums);
+        mg_round_elements(call->out[0], t, o * run + column, width, sums);
+    }
+}
+
 /* Sums of few float32 terms per result (the gradient of repeating pixels, for one) are made in
- * float32, which is exact enough then. Returns whether this is such a sum. */
+ * float32, which is exact enough then; those of halves too. Returns whether this is such a sum. */
 static bool sum_few(const mg_call *call, const groups *g) {
     const int64_t run = g->at[g->n - 1].n, n = combinations(g, true, g->n - 2);
     const int64_t outputs = combinations(g, false, g->n - 2);
     const int64_t count = mg_count(&call->plan->in[0]);
+    const mg_dtype t = call->plan->in[0].value->dtype;
     int64_t offset[FEW];
-    if (n > FEW || call->plan->in[0].value->dtype != MG_F32 ||
-        call->plan->out[0].value->dtype != MG_F32 || strcmp(call->plan->step->op->name, "sum") != 0)
+    if (n > FEW || (t != MG_F32 && !mg_dtype_is_half(t)) || call->plan->out[0].value->dtype != t ||
+        strcmp(call->plan->step->op->name, "sum") != 0)
         return false;
     for (int64_t k = 0; k < n; k++) offset[k] = offset_of(g, true, g->n - 2, k);
     const int64_t pieces = (outputs + SUMS - 1) / SUMS;
@@ -188,10 +230,27 @@ static bool sum_few(const mg_call *call, const groups *g) {
         const int64_t end = piece + 1 < pieces ? (piece + 1) * SUMS : outputs;
         int64_t first = offset_of(g, false, g->n - 2, piece * SUMS);
         for (int64_t o = piece * SUMS; o < end; first = next_offset(g, first, ++o))
-            mg_folds_of(MG_F32)->sum_runs((const float *)call->in[0] + first, offset, (int)n, run,
-                                          (float *)call->out[0] + o * run);
+            sum_row(call, first, offset, (int)n, run, o);
     }
     return true;
+}
+
+/* Folds rows of `width` <= MG_TILE elements, `step` apart, into v; halves are converted in parts.
+ */
+static void fold_rows(const mg_call *call, const mg_folding *r, int64_t first, int64_t rows,
+                      int64_t step, int width, mg_partial *v) {
+    const mg_dtype t = call->plan->in[0].value->dtype;
+    if (!mg_dtype_is_half(t)) {
+        r->fold(element_at(call, first), rows, step, width, v);
+        return;
+    }
+    float copy[MG_HALVES_PART];
+    for (int64_t i = 0; i < rows; i += MG_FOLD_ROWS) {
+        const int64_t some = mg_smaller(MG_FOLD_ROWS, rows - i);
+        const uint16_t *at = (const uint16_t *)call->in[0] + first + i * step;
+        mg_simd_used->conversions->load_rows(copy, at, step, some, width, t);
+        r->fold(copy, some, width, width, v);
+    }
 }
 
 /* The innermost group is kept and the one before it reduced: results are made a tile at a time. */
@@ -208,15 +267,9 @@ static void reduce_columns(const mg_call *call, const groups *g, const mg_foldin
         mg_partial v[MG_TILE];
         for (int j = 0; j < width; j++) v[j] = r->start;
         for (int64_t i = 0; i < times; i++)
-            r->fold(element_at(call, first + offset_of(g, true, g->n - 3, i)), rows, run, width, v);
+            fold_rows(call, r, first + offset_of(g, true, g->n - 3, i), rows, run, width, v);
         for (int j = 0; j < width; j++) put_result(call, o * run + column + j, v[j]);
     }
-}
-
-/* Halves are upcast (upcast.c) unless they are a view. */
-static const char *reduce_accepts(const mg_kernel_plan *plan) {
-    const bool converts = mg_dtype_is_half(plan->in[0].value->dtype) && view_of(plan).lanes > 0;
-    return converts ? NULL : mg_folds_refuse(plan);
 }
 
 /* Scratch: the lanes of each unit, then those of all. */
@@ -238,7 +291,7 @@ static mg_status reduce_run(const mg_call *call) {
         reduce_view(call, &s, r);
     else if (g.n == 0 || (g.n == 1 && !g.at[0].reduced)) /* nothing but axes of one element */
         for (int64_t i = 0; i < mg_shape_count(y); i++)
-            put_result(call, i, r->run(element_at(call, i), 1));
+            put_result(call, i, reduce_run_of(call, r, i, 1));
     else if (g.at[g.n - 1].reduced)
         reduce_runs(call, &g, r);
     else if (!sum_few(call, &g))
@@ -323,8 +376,7 @@ static mg_status all_finite_run(const mg_call *call) {
     return MG_OK;
 }
 
-#define REDUCTION(id)                                                                              \
-    .op = #id, .name = #id, .accepts = reduce_accepts, .prepare = reduce_prepare, .run = reduce_run
+#define REDUCTION(id) .op = #id, .name = #id, .prepare = reduce_prepare, .run = reduce_run
 
 #define CHOICE(id) .op = #id, .name = #id, .accepts = mg_folds_refuse, .run = argmax_run
 

@@ -247,14 +247,13 @@ typedef struct mg_simd_softmax {
                          int width);
 } mg_simd_softmax;
 
-/* One row, number `row`, of x {rows, n}; targets are rows of t {rows, n}, or labels. A label
- * outside the row has loss 0 and gradient 0. */
+/* A row x of n elements; its targets are a row t, or a label. A label outside the row has loss 0
+ * and gradient 0. */
 typedef struct mg_simd_cross_entropy {
-    void (*loss)(const void *x, const void *t, int64_t row, int64_t n, void *loss);
-    void (*grad)(const void *x, const void *t, const void *dy, int64_t row, int64_t n, void *dx);
-    void (*label_loss)(const void *x, int64_t label, int64_t row, int64_t n, void *loss);
-    void (*label_grad)(const void *x, int64_t label, const void *dy, int64_t row, int64_t n,
-                       void *dx);
+    void (*loss)(const void *x, const void *t, int64_t n, void *loss);
+    void (*grad)(const void *x, const void *t, const void *dy, int64_t n, void *dx);
+    void (*label_loss)(const void *x, int64_t label, int64_t n, void *loss);
+    void (*label_grad)(const void *x, int64_t label, const void *dy, int64_t n, void *dx);
 } mg_simd_cross_entropy;
 
 /* ---- a set of tables ---- */

@@ -128,24 +128,21 @@ MG_INLINE double NAME(exponentials)(const REAL *restrict x, int64_t n, REAL larg
 }
 
 /* -sum(t * log softmax(x)). */
-static void NAME(cross_entropy)(const void *logits, const void *targets, int64_t row, int64_t n,
-                                void *loss) {
-    const REAL *restrict x = (const REAL *)logits + row * n;
-    const REAL *restrict t = (const REAL *)targets + row * n;
+static void NAME(cross_entropy)(const void *logits, const void *targets, int64_t n, void *loss) {
+    const REAL *restrict x = logits, *restrict t = targets;
     const REAL largest = NAME(row_largest)(x, n);
     const double shift = log(NAME(exponentials)(x, n, largest));
     double total = 0;
     ROW_SUM(total, t[i] * (REAL)((double)(x[i] - largest) - shift))
-    ((REAL *)loss)[row] = (REAL)-total;
+    *(REAL *)loss = (REAL)-total;
 }
 
 /* dx = dy * (softmax(x) * sum(t) - t). */
 static void NAME(cross_entropy_grad)(const void *logits, const void *targets, const void *slope,
-                                     int64_t row, int64_t n, void *result) {
-    const REAL *restrict x = (const REAL *)logits + row * n;
-    const REAL *restrict t = (const REAL *)targets + row * n;
-    REAL *restrict dx = (REAL *)result + row * n;
-    const REAL dy = ((const REAL *)slope)[row], largest = NAME(row_largest)(x, n);
+                                     int64_t n, void *result) {
+    const REAL *restrict x = logits, *restrict t = targets;
+    REAL *restrict dx = result;
+    const REAL dy = *(const REAL *)slope, largest = NAME(row_largest)(x, n);
     double sum = 0, total = 0;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) dx[i] = EXP(x[i] - largest);
@@ -159,10 +156,9 @@ static void NAME(cross_entropy_grad)(const void *logits, const void *targets, co
 
 /* The loss for a target that is 1 at `label` and 0 elsewhere: log(sum(exp(x - max))) - (x[label] -
  * max). */
-static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t row, int64_t n,
-                                      void *loss) {
-    const REAL *restrict x = (const REAL *)logits + row * n;
-    REAL *at = (REAL *)loss + row;
+static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t n, void *loss) {
+    const REAL *restrict x = logits;
+    REAL *at = loss;
     *at = 0;
     if (label < 0 || label >= n) return;
     const REAL largest = NAME(row_largest)(x, n);
@@ -172,10 +168,10 @@ static void NAME(label_cross_entropy)(const void *logits, int64_t label, int64_t
 /* The gradient for such a target: dy * (softmax(x) - 1 at the label). A label outside the row gives
  * 0. */
 static void NAME(label_cross_entropy_grad)(const void *logits, int64_t label, const void *slope,
-                                           int64_t row, int64_t n, void *result) {
-    const REAL *restrict x = (const REAL *)logits + row * n;
-    REAL *restrict dx = (REAL *)result + row * n;
-    const REAL dy = ((const REAL *)slope)[row], largest = NAME(row_largest)(x, n);
+                                           int64_t n, void *result) {
+    const REAL *restrict x = logits;
+    REAL *restrict dx = result;
+    const REAL dy = *(const REAL *)slope, largest = NAME(row_largest)(x, n);
     const bool inside = label >= 0 && label < n;
     double sum = 0;
 #pragma omp simd
