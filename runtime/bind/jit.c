@@ -289,6 +289,7 @@ static int jit_report(lua_State *L) {
         set_field(L, "argument_bytes", r.argument_bytes);
         set_field(L, "result_bytes", r.result_bytes);
         set_field(L, "arena_bytes", r.arena_bytes);
+        set_field(L, "kept_bytes", r.kept_bytes);
         set_field(L, "bytes_moved", r.bytes_moved);
         lua_pushnumber(L, r.products), lua_setfield(L, -2, "products");
         lua_pushnumber(L, r.elements), lua_setfield(L, -2, "elements");
@@ -332,6 +333,7 @@ static int jit_gc(lua_State *L) {
 /* Reads the options at index 2: {devices = names, weights = shares, stages = number of groups,
  * local_norm = boolean, central = name, joint = whether all ranks of the world share the step,
  * absent = number of further devices, which are not there: the step is only reported on,
+ * frozen = whether variables change rarely (mg_plan_spec.frozen), threads = of a frozen plan,
  * reminder = a function that gets the number of devices if each computes the whole step}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
@@ -366,6 +368,11 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
         bind_fail(L, MG_USAGE, "mgpu.jit: at most %d devices can share a step, got %d",
                   MG_MAX_SHARDS, n + j->n_absent);
     lua_pop(L, 1);
+    lua_getfield(L, 2, "frozen");
+    j->frozen = lua_toboolean(L, -1);
+    lua_getfield(L, 2, "threads");
+    j->threads = (int)luaL_optinteger(L, -1, 0);
+    lua_pop(L, 2);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);
     lua_getfield(L, 2, "stages");

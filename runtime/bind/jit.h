@@ -59,6 +59,8 @@ void bind_sign_upvalues(bind_signature *s, int fn);
 void bind_push_upvalues(lua_State *L, int fn);
 /* To be called whenever `trainable` of a layer or variable is toggled. */
 void bind_turn_trainable(const void *object);
+/* A number for the set of objects that have been toggled an odd number of times. */
+uint64_t bind_trainable_pattern(void);
 /* Writes the label in words: `argument 2`, `upvalue "rate"`. */
 void bind_label_text(char *to, size_t size, const bind_label *l);
 /* For qsort of names: the order in which the named fields of a table are signed and traced. */
@@ -129,8 +131,10 @@ typedef struct bind_jitted {
     int n_devices, n_stages;            /* 0 devices: the default one; groups of devices */
     int n_absent;                       /* further devices that are not there: for reports */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
-    bool joint;                         /* all ranks of the world share it, unless one is alone */
-    mg_device *central;                 /* strategy "central": the device that has the weights */
+    bool frozen;        /* plans compute what depends on variables only once for many runs */
+    int threads;        /* of a frozen plan; 0: as many as pay off */
+    bool joint;         /* all ranks of the world share it, unless one is alone */
+    mg_device *central; /* strategy "central": the device that has the weights */
     int n_entries, n_traces;
     uint64_t clock; /* calls so far */
     bool warned;    /* of too many traces */

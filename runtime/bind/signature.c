@@ -163,6 +163,10 @@ void bind_turn_trainable(const void *object) {
     frozen_pattern ^= h ^ h >> 31;
 }
 
+uint64_t bind_trainable_pattern(void) {
+    return frozen_pattern;
+}
+
 /* Two labels, so that the warning can distinguish frozen layers from other settings. */
 void bind_sign_settings(bind_signature *s) {
     const mg_device *device = mg_device_default();

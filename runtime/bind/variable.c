@@ -150,6 +150,13 @@ static int core_turn_trainable(lua_State *L) {
     return 0;
 }
 
+/* trainable_pattern() -> a number that tells which layers and variables have another `trainable`
+ * than they were made with. */
+static int core_trainable_pattern(lua_State *L) {
+    lua_pushnumber(L, (double)(bind_trainable_pattern() >> 11)); /* 53 bits */
+    return 1;
+}
+
 /* is_variable(v) -> boolean. */
 static int core_is_variable(lua_State *L) {
     lua_pushboolean(L, bind_to_variable(L, 1) != NULL);
@@ -182,5 +189,6 @@ const luaL_Reg mg_bind_variable[] = {{"variable", core_variable},
                                      {"is_variable", core_is_variable},
                                      {"autocast", core_autocast},
                                      {"turn_trainable", core_turn_trainable},
+                                     {"trainable_pattern", core_trainable_pattern},
                                      {"prune_variables", core_prune_variables},
                                      {NULL, NULL}};

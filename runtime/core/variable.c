@@ -14,6 +14,19 @@ static mg_variable *first;
 static _Thread_local mg_variable **pending_list; /* owned; NULL while it is empty */
 static _Thread_local int n_pending, pending_capacity;
 
+static atomic_ullong n_changes; /* of all variables */
+
+/* ---- changes ---- */
+
+void mg_variable_note_change(mg_variable *v) {
+    v->n_changes++;
+    atomic_fetch_add_explicit(&n_changes, 1, memory_order_relaxed);
+}
+
+uint64_t mg_variables_changes(void) {
+    return atomic_load_explicit(&n_changes, memory_order_relaxed);
+}
+
 /* ---- the list of all variables ---- */
 
 /* At the front: the order does not matter. */
@@ -199,7 +212,7 @@ mg_status mg_variable_set(mg_variable *v, mg_tensor *value) {
     mg_tensor_release(v->value);
     drop_replicas(v);
     v->value = value;
-    v->n_changes++;
+    mg_variable_note_change(v);
     v->nonfinite = false;
     return is_pending(v) ? add_pending(v) : MG_OK;
 }

@@ -20,7 +20,7 @@ struct mg_variable {
     bool autocast;        /* a layer that computes in another dtype reads it in that dtype */
     bool nonfinite;       /* a step has made the value NaN or infinite (graph/new_values.h) */
     mg_tensor *value;     /* owned: an MG_VALUE, or lazy and then in its thread's pending list */
-    uint64_t n_changes;   /* how often it got a new value */
+    uint64_t n_changes;   /* how often it got a new value: mg_variable_note_change */
     mg_replica *replicas; /* owned: equal to value, on other devices */
     int n_replicas;
     mg_tensor *traced; /* owned: the value inside the open trace, or NULL */
@@ -38,6 +38,12 @@ void mg_variable_release(mg_variable *v);
 
 /* `value` (taken over, also on failure) becomes the current one; replicas are dropped. */
 mg_status mg_variable_set(mg_variable *v, mg_tensor *value);
+
+/* To be called whenever v has got a new value, wherever that was written. */
+void mg_variable_note_change(mg_variable *v);
+/* How often variables of this process got new values: while it stays the same, so do all of them.
+ */
+uint64_t mg_variables_changes(void);
 
 /* Calls visit for every variable of the process, under the lock of their list. */
 void mg_variables_visit(void (*visit)(const mg_variable *v, void *context), void *context);

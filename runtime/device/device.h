@@ -25,13 +25,19 @@ typedef struct mg_device_info { /* plain data, no context is created to fill it 
     int64_t memory_bytes;       /* of the machine or card */
 } mg_device_info;
 
-typedef enum mg_phase { MG_COMPUTE, MG_COMMIT, MG_BOTH_PHASES } mg_phase;
+typedef enum mg_phase {
+    MG_COMPUTE,
+    MG_COMMIT,
+    MG_BOTH_PHASES,
+    MG_PREPARE /* makes the fixed values in `kept`: only if kept_bytes is there (mg_device_api) */
+} mg_phase;
 
 typedef struct mg_run {
     struct mg_device *device; /* may be another one than it was compiled for: see shares_programs */
     const int64_t *first;     /* per step: replaces mg_step.first; NULL: mg_step.first holds */
     void *const *external;    /* one address per external value */
     void *arena;              /* mg_program_arena_bytes() bytes, 64-byte aligned */
+    void *kept;               /* kept_bytes() bytes, likewise: what the last MG_PREPARE has made */
     mg_rng_state rng;
     uint64_t draws; /* draws of a run, by which rng advances before the next one */
     mg_phase phase;
@@ -96,6 +102,9 @@ typedef struct mg_device_api {
     mg_status (*run)(mg_program *program, const mg_run *run);
     void (*release)(mg_program *program);
     size_t (*arena_bytes)(const mg_program *program);
+    /* Bytes for the fixed values of a frozen plan, which MG_PREPARE makes and later runs read.
+     * NULL: the kind has no such phase, and makes them in each run. */
+    size_t (*kept_bytes)(const mg_program *program);
     mg_status (*sync)(mg_device *d);
     /* whether element-wise chains should be fused for it (ref: no, so that it stays the oracle) */
     bool fuses;
@@ -126,8 +135,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     char name[MG_DEVICE_NAME]; /* "cpu:0", "cuda:0/1" */
     void *state;               /* private data of the device kind */
     atomic_llong used, peak;
-    int64_t limit; /* MGPU_MEMORY; INT64_MAX if none */
-    int threads;   /* its share of the host's cores in the plan being made; 0: all */
+    int64_t limit;                  /* MGPU_MEMORY; INT64_MAX if none */
+    int threads;                    /* of the host's cores, in the plan being made; 0: all */
     struct mg_async_guards *guards; /* owned: made by graph/async_guards.c, or NULL ... */
     void (*free_guards)(struct mg_async_guards *guards); /* ... and the function that frees them */
     struct mg_worker *worker; /* its thread, or NULL until it is needed */

@@ -55,7 +55,7 @@ void mg_commit_bind(mg_execution *e) {
     for (int i = 0; i < p->n_assigns; i++) {
         mg_variable *v = p->variables[i];
         v->nonfinite = false;
-        v->n_changes++;
+        mg_variable_note_change(v);
         /* The value must lie on a device of the plan before the copies elsewhere are dropped. */
         if (p->inputs_anywhere && !variable_lies_on(p, i, v->value->device))
             mg_variable_promote(v, p->parts[p->root_part[p->n_outputs + i]].device);

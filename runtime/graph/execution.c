@@ -41,6 +41,7 @@ void mg_execution_free(mg_execution *e) {
         mg_part_run *run = &e->parts[k];
         if (run->own_arena)
             mg_device_free(e->plan->parts[k].device, run->own_arena, run->own_bytes);
+        if (run->kept) mg_device_free(e->plan->parts[k].device, run->kept, run->kept_bytes);
         mg_free(run->address);
     }
     mg_free(e->abandoned);

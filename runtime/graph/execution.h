@@ -22,6 +22,8 @@ typedef struct mg_part_run { /* what one device has in a run */
     void *arena;
     void *own_arena; /* of runs beside the caller, who may use the device's arena meanwhile */
     size_t own_bytes;
+    void *kept; /* of a frozen plan, owned: the values that MG_PREPARE makes */
+    size_t kept_bytes;
     bool finished;   /* mg_run.finished */
     bool unfinished; /* the commit phase has not made all its values */
     double seconds;  /* in programs, in all runs so far; on several devices */
@@ -30,14 +32,18 @@ typedef struct mg_part_run { /* what one device has in a run */
 typedef struct mg_execution {
     mg_plan *plan; /* borrowed; retained while the execution is abandoned */
     mg_part_run *parts;
-    mg_buffer **whole;              /* per output that is sharded: owned */
-    mg_tensor *const *args;         /* borrowed */
-    mg_rng_state rng;               /* the random state that the run began with */
-    bool begun;                     /* it is in progress beside the caller */
-    bool refused;                   /* in a joint plan the world goes on: all ranks refuse alike,
-                                       or this one has not met them, for lack of memory */
-    bool on_worker;                 /* it is on one device's worker, while the caller waits */
-    atomic_bool stop;               /* its jobs are to end */
+    mg_buffer **whole;      /* per output that is sharded: owned */
+    mg_tensor *const *args; /* borrowed */
+    mg_rng_state rng;       /* the random state that the run began with */
+    bool begun;             /* it is in progress beside the caller */
+    bool refused;           /* in a joint plan the world goes on: all ranks refuse alike,
+                               or this one has not met them, for lack of memory */
+    bool on_worker;         /* it is on one device's worker, while the caller waits */
+    atomic_bool stop;       /* its jobs are to end */
+    /* Of a frozen plan: whether the kept values are made, of which variables (the sum of their
+     * n_changes), and mg_variables_changes() when that was last looked at. */
+    bool prepared;
+    uint64_t prepared_of, changes;
     double compute_seconds;         /* of the last run, if it was long enough to be timed */
     mg_status *statuses;            /* per part: room for mg_workers_run ... */
     char **messages;                /* ... likewise */

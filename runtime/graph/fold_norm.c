@@ -70,9 +70,10 @@ static bool may_fold_into_users(const mg_ir *ir, const mg_node *n) {
            comes_from_relu(ir, input(ir, n, 0));
 }
 
-/* The rewrite saves passes over the image and adds passes over the weights. */
-static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
-    return mg_shape_count(image) >= WORTH * mg_shape_count(weights);
+/* The rewrite saves passes over the image and adds passes over the weights; those of a frozen step
+ * are made once for many runs. */
+static bool is_worth_it(const mg_ir *ir, const mg_shape *image, const mg_shape *weights) {
+    return ir->frozen || mg_shape_count(image) >= WORTH * mg_shape_count(weights);
 }
 
 /* A batch_norm that is the only reader of a product or convolution. A bias is added to rows, so the
@@ -80,7 +81,7 @@ static bool is_worth_it(const mg_shape *image, const mg_shape *weights) {
 static bool may_fold_into_product(const mg_ir *ir, const mg_node *n) {
     if (!may_reorder_norm(n) || n->shape.rank < 2) return false;
     const mg_node *x = input(ir, n, 0);
-    if (x->uses != 1 || x->n_in < 2 || !is_worth_it(&n->shape, &input(ir, x, 1)->shape))
+    if (x->uses != 1 || x->n_in < 2 || !is_worth_it(ir, &n->shape, &input(ir, x, 1)->shape))
         return false;
     if (mg_is_op(x, "conv2d")) return !((const mg_conv_attrs *)x->attrs)->relu;
     if (!mg_is_op(x, "matmul") || input(ir, x, 1)->shape.rank != 2) return false;
@@ -100,7 +101,7 @@ static bool has_no_padding(const mg_node *n) {
 static bool folds_input(const mg_ir *ir, const mg_node *n, int i) {
     const bool back = mg_is_op(n, "conv2d_grad_weight");
     if (i != 0 || !(back || mg_is_op(n, "conv2d")) || !has_no_padding(n)) return false;
-    return is_worth_it(&input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
+    return is_worth_it(ir, &input(ir, n, 0)->shape, back ? &n->shape : &input(ir, n, 1)->shape);
 }
 
 /* Whether the first input of n is a batch_norm that is folded away. */

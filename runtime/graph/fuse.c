@@ -4,9 +4,10 @@
  * shape and the register width agree, the limits of fused_expr.h hold, and no path leads out of the
  * union and back in (a group runs as one step). Nodes that are needed only for new values of
  * variables do not join nodes that are needed earlier: they are left to the commit phase, where the
- * updates of many variables run as one step. Then groups that read the same value are joined, under
- * the same conditions, so that the value is read once: both gradients of a product read dy. Finally
- * each group becomes a straight-line expression in which literals are immediates. */
+ * updates of many variables run as one step. Nor does a node of a frozen step that is computed once
+ * for many runs join one that is computed in each. Then groups that read the same value are joined,
+ * under the same conditions, so that the value is read once: both gradients of a product read dy.
+ * Finally each group becomes a straight-line expression in which literals are immediates. */
 #include "graph/ir.h"
 #include "core/alloc.h"
 #include "device/worker.h"
@@ -65,6 +66,20 @@ static mg_status find_commit_only(fuser *f) {
         for (int k = 0; k < n->n_in && !f->commit_only[i]; k++) f->commit_only[n->in[k]] = false;
     }
     return MG_OK;
+}
+
+/* ---- nodes of a frozen step ---- */
+
+/* Marks the nodes that depend on constants and variables only: they are computed once for many
+ * runs, so they join no others. */
+static void mark_fixed(mg_ir *ir) {
+    for (int i = 0; i < ir->n && ir->frozen; i++) {
+        mg_node *n = &ir->nodes[i];
+        if (!mg_is_live(n)) continue;
+        n->fixed = n->kind != MG_NODE_ARGUMENT && !n->loop &&
+                   !(n->kind == MG_NODE_OP && n->op->flags & MG_OP_RANDOM);
+        for (int k = 0; k < n->n_in; k++) n->fixed = n->fixed && ir->nodes[n->in[k]].fixed;
+    }
 }
 
 /* ---- may these members be one step? ---- */
@@ -148,7 +163,7 @@ static bool may_join(const fuser *f, int a, int b) {
     const mg_group *x = f->groups->items[a], *y = f->groups->items[b];
     const mg_node *n = &f->ir->nodes[x->members[0]], *m = &f->ir->nodes[y->members[0]];
     if (x->n_members + y->n_members > MAX_UNION || !mg_shape_equal(&n->shape, &m->shape) ||
-        f->commit_only[x->members[0]] != f->commit_only[y->members[0]] ||
+        f->commit_only[x->members[0]] != f->commit_only[y->members[0]] || n->fixed != m->fixed ||
         is_wide(f->ir, n) != is_wide(f->ir, m) || !literals_fit(f, a, b))
         return false;
     member_union u = {0};
@@ -309,6 +324,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
     if (!f.reader || (fuse && !f.order)) return MG_OOM;
     if (fuse) join_buckets(&f);
     MG_TRY(find_commit_only(&f));
+    mark_fixed(ir);
     for (int i = 0; i < ir->n; i++) {
         if (!is_fusible(&ir->nodes[i])) continue;
         MG_TRY(mg_worker_poll());

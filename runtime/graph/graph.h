@@ -73,7 +73,11 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     mg_tensor *verdict; /* u8: 0, or the number of the first guard that fails, from 1; the plan then
                            reads this in place of the guards' `ok`. NULL: it reads those */
     uint64_t n_draws;   /* random ordinals taken by one run */
-    uint16_t trace;     /* serial number of the trace of the placeholders; 0: there are none */
+    bool frozen; /* variables will change rarely: what depends on nothing else is computed once, and
+                    again when one of them has changed. Of a plan on one device that assigns none */
+    int threads; /* of a plan on one device, of the host's cores at most; 0: as many as pay off if
+                    it is frozen, else all */
+    uint16_t trace; /* serial number of the trace of the placeholders; 0: there are none */
 } mg_plan_spec;
 
 typedef struct mg_plan mg_plan;
@@ -120,6 +124,7 @@ typedef struct mg_plan_report { /* what one device does in a run */
     int steps, collectives;
     int64_t collective_bytes; /* input of the collectives */
     int64_t variable_bytes, argument_bytes, result_bytes, arena_bytes;
+    int64_t kept_bytes;        /* of a frozen plan: what it makes of the variables once */
     double products, elements; /* multiplications; elements read or written */
     /* Sums over all runs so far, of plans on several devices: seconds in programs altogether, in
      * collectives reducing, and in collectives waiting for others; seconds that collectives took
@@ -156,6 +161,8 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
                                bool joint);
 /* And n more devices that are not there: the plan can be reported on, but not run. */
 void mg_trace_set_absent(mg_trace *t, int n);
+/* mg_plan_spec.frozen and threads. */
+void mg_trace_freeze(mg_trace *t, bool frozen, int threads);
 mg_trace *mg_trace_current(void);
 /* Leaves the open trace, for tensors that do not depend on it and whose values are needed now,
  * until mg_trace_resume with what this returns; NULL if none is open. No trace may begin meanwhile.

@@ -54,6 +54,7 @@ typedef struct mg_node {
     int uses;       /* by live nodes and roots; 0: dead */
     int group;      /* the fused group that it is a member of, or -1 */
     bool new_value; /* a variable's new value: a root of the commit phase that is no check */
+    bool fixed;     /* of a frozen step: depends on constants and variables only (mark_fixed) */
 } mg_node;
 
 /* Whether n is an op of this name. */
@@ -77,6 +78,8 @@ typedef struct mg_ir {
     mg_root *roots; /* outputs, then new values of variables, then guards; of a loop's body: the
                        kept results */
     int n_roots;
+    bool frozen; /* variables change rarely: what depends on nothing else is computed once, not in
+                    each run. The step assigns no variable */
     struct mg_ir_loop *loops; /* all that belong to its nodes, linked by `next` */
     struct mg_chunk *chunks;  /* the memory of all of it, freed at once */
 } mg_ir;

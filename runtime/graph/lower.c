@@ -26,7 +26,7 @@ static const mg_group *group_of(const lowering *l, int unit) {
 /* The next value number, for a node that has none. */
 static int add_value(lowering *l, int node) {
     const int v = l->out->graph.n_values++;
-    l->values[v] = (mg_value){l->ir->nodes[node].shape, l->ir->nodes[node].dtype};
+    l->values[v] = (mg_value){.shape = l->ir->nodes[node].shape, .dtype = l->ir->nodes[node].dtype};
     return l->value[node] = v;
 }
 
@@ -35,6 +35,8 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
     const mg_node *n = &l->ir->nodes[node];
     if (l->value[node] >= 0) return; /* numbered already */
     const int v = add_value(l, node);
+    l->values[v].fixed =
+        l->ir->frozen && (kind == MG_EXTERNAL_VALUE || kind == MG_EXTERNAL_VARIABLE);
     l->out->graph.n_external = v + 1;
     l->out->externals[v] = (mg_external){.kind = kind,
                                          .node = node,
@@ -139,7 +141,7 @@ static mg_status lower_loop(lowering *l, const mg_node *n, const mg_step_loop **
 /* A value that no step reads, of an op with several results. */
 static int add_unread(lowering *l, const mg_ir_result *r) {
     const int v = l->out->graph.n_values++;
-    l->values[v] = (mg_value){r->shape, r->dtype};
+    l->values[v] = (mg_value){.shape = r->shape, .dtype = r->dtype};
     return v;
 }
 
@@ -215,6 +217,7 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     MG_TRY(add_roots(&l));
     for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, i));
     out->graph.n_compute = order->n_compute;
+    out->graph.frozen = ir->frozen;
     out->graph.values = l.values;
     out->graph.steps = l.steps;
     return MG_OK;

@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Operations (device/work.h) of a frozen plan that one thread does sooner than several. */
+static const double ALONE_BELOW = 1e6;
+
 /* ---- a part ---- */
 
 /* A reference on each constant and variable that the part reads. */
@@ -101,6 +104,12 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
+/* Of a frozen plan: starting a team in each of its launches takes longer than it saves where there
+ * is little to compute, as with one small image. 0: all. */
+static int threads_that_pay(const mg_kernel_graph *graph) {
+    return mg_graph_work(graph) < ALONE_BELOW ? 1 : 0;
+}
+
 /* From the part's rewritten IR to its program: a job of the device's worker. Parts that share
  * another's program have nothing to do. */
 static mg_status compile_part(void *execution, int i) {
@@ -109,6 +118,8 @@ static mg_status compile_part(void *execution, int i) {
     if (mg_worker_is_own()) atomic_store(&part->device->at, "compile"); /* for the watchdog */
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
+    if (p->frozen && !part->threads) part->threads = threads_that_pay(&part->lowered.graph);
+    if (!mg_worker_is_own()) part->device->threads = part->threads;
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
 
@@ -276,6 +287,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
     p->verdict = spec->verdict != NULL;
+    p->frozen = spec->frozen && !spec->n_assigns && n == 1 && !spec->joint && !spec->absent;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
     /* Guards without a verdict must be read before the commit phase may start. */
     p->at_once = n == 1 && first->api->readback_wait && (p->verdict || !spec->n_guards) &&
@@ -358,6 +370,10 @@ static mg_status build_on_one(mg_plan *p) {
     return prepare_part_runs(p, 0);
 }
 
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
 /* On one device the global IR itself becomes the part's; otherwise it is freed when the parts have
  * theirs. */
 static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
@@ -368,6 +384,8 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
     if (status == MG_OK && p->n_parts == 1 && !p->joint &&
         !p->absent) { /* what it owns is freed with the plan */
         p->parts[0].ir = global;
+        p->parts[0].ir.frozen = p->frozen;
+        p->parts[0].threads = least(spec->threads, mg_thread_count());
         return build_on_one(p);
     }
     if (status == MG_OK) status = build_on_several(p, spec, &global);

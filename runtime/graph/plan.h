@@ -32,7 +32,7 @@ typedef struct mg_update { /* a variable's new value in one part */
 
 typedef struct mg_part { /* what one device does */
     mg_device *device;
-    int threads; /* of the host's cores, as it was compiled for; on one device 0: all */
+    int threads; /* of the host's cores, as it was compiled for; 0: all */
     int owner;   /* the part whose program and lowered graph this one uses: itself unless deduped */
     mg_program *program;
     int64_t *node_first, *step_first; /* of a part that is not its own owner: where its rows begin,
@@ -60,6 +60,7 @@ struct mg_plan {
     mg_comm *world;     /* of all parts here, if there are several stages; else NULL */
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
+    bool frozen;            /* fixed values are made once: mg_execution.prepared */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
     double work;            /* estimated number of operations of a run (device/work.h) */
     bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */

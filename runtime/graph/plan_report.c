@@ -24,7 +24,10 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     const mg_kernel_graph *graph = &part->lowered.graph;
     mg_plan_report r = {.device = part->device,
                         .steps = graph->n_steps,
-                        .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program)};
+                        .arena_bytes = (int64_t)part->device->api->arena_bytes(part->program),
+                        .kept_bytes = part->device->api->kept_bytes
+                                          ? (int64_t)part->device->api->kept_bytes(part->program)
+                                          : 0};
     if (p->comms) {
         const int rank = mg_plan_rank(p, i);
         const mg_comm *comm = p->comms[i / mg_plan_stage_width(p)];

@@ -45,6 +45,7 @@ static mg_status run_part(mg_execution *e, int i, mg_phase phase) {
                   .phase = phase,
                   .external = own->address,
                   .arena = own->arena,
+                  .kept = own->kept,
                   .comm = p->comms ? p->comms[i / mg_plan_stage_width(p)] : NULL,
                   .shards = &p->shards,
                   .rank = mg_plan_rank(p, i),
@@ -55,8 +56,10 @@ static mg_status run_part(mg_execution *e, int i, mg_phase phase) {
                   .stop = mg_worker_is_own() ? &e->stop : NULL,
                   .finished = &own->finished};
     const double start = p->comms ? mg_seconds() : 0; /* timed on several devices only */
-    static const char *const names[] = {
-        [MG_COMPUTE] = "compute", [MG_COMMIT] = "commit", [MG_BOTH_PHASES] = "compute and commit"};
+    static const char *const names[] = {[MG_COMPUTE] = "compute",
+                                        [MG_COMMIT] = "commit",
+                                        [MG_BOTH_PHASES] = "compute and commit",
+                                        [MG_PREPARE] = "prepare"};
     const int depth = mg_activity_enter(
         &(mg_span){.kind = MG_SPAN_STEP, .what = names[phase], .device = part->device->name});
     const mg_status status = part->device->api->run(part->program, &run);
@@ -89,15 +92,32 @@ static mg_status prepare_part(mg_execution *e, int i) {
     return mg_run_allocate_results(e, i);
 }
 
+/* The values of a frozen plan that depend on variables only, if a variable has changed since they
+ * were made. Memory is taken at the first run. */
+static mg_status make_kept_values(mg_execution *e, int i) {
+    const mg_part *part = &e->plan->parts[i];
+    mg_part_run *run = &e->parts[i];
+    if (e->prepared || !part->device->api->kept_bytes) return MG_OK;
+    const size_t bytes = part->device->api->kept_bytes(part->program);
+    if (!run->kept && bytes) {
+        MG_TRY(mg_device_alloc(part->device, bytes, &run->kept));
+        run->kept_bytes = bytes;
+    }
+    MG_TRY(run_part(e, i, MG_PREPARE));
+    e->prepared = true;
+    return MG_OK;
+}
+
 /* The compute phase: a job of the device's worker. The job may start so late that its caller has
  * already given it up. */
 static mg_status compute_part(void *execution, int i) {
     mg_execution *e = execution;
     const bool late = mg_worker_is_own() && atomic_load(&e->stop);
     const bool ready = e->plan->joint; /* prepare_run has done it */
-    const mg_status status = late    ? mg_fail(MG_INTERRUPTED, "interrupted")
-                             : ready ? MG_OK
-                                     : prepare_part(e, i);
+    mg_status status = late    ? mg_fail(MG_INTERRUPTED, "interrupted")
+                       : ready ? MG_OK
+                               : prepare_part(e, i);
+    if (status == MG_OK && e->plan->frozen) status = make_kept_values(e, i);
     if (status == MG_OK) return run_part(e, i, MG_COMPUTE);
     abort_all(e->plan);
     return status;
@@ -258,6 +278,21 @@ static bool can_run_here(const mg_execution *e, const mg_device *d) {
     return e->plan->n_parts == 1 && !e->begun && !mg_device_out_of_reach(d) && !mg_threads_forked();
 }
 
+/* Forgets the kept values of a frozen plan if one of its variables has changed. One number tells
+ * that none of the process has, as in most runs. */
+static void check_kept_values(mg_execution *e) {
+    const uint64_t changes = mg_variables_changes();
+    if (e->prepared && e->changes == changes) return;
+    const mg_lowered *l = &e->plan->parts[0].lowered;
+    uint64_t sum = 0; /* each term only grows */
+    for (int i = 0; i < l->graph.n_external; i++)
+        if (l->externals[i].kind == MG_EXTERNAL_VARIABLE)
+            sum += l->externals[i].variable->n_changes;
+    e->prepared = e->prepared && sum == e->prepared_of;
+    e->prepared_of = sum;
+    e->changes = changes;
+}
+
 /* Checks the conditions of a run, and binds what it is given. An interrupt or a lost device stops
  * it here. */
 static mg_status start_run(mg_execution *e) {
@@ -274,6 +309,7 @@ static mg_status start_run(mg_execution *e) {
     atomic_store(&e->stop, false);
     e->on_worker = is_long(e);
     if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));
+    if (p->frozen) check_kept_values(e);
     e->rng = mg_rng_get(); /* advanced only after the run has succeeded */
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     return mg_run_bind_inputs(e);

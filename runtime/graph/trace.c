@@ -36,6 +36,8 @@ struct mg_trace {
     int n_devices, n_stages;
     bool local_norm, joint;
     int absent;
+    bool frozen;
+    int threads;
     mg_device *central;
 };
 
@@ -107,6 +109,11 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
 
 void mg_trace_set_absent(mg_trace *t, int n) {
     t->absent = n;
+}
+
+void mg_trace_freeze(mg_trace *t, bool frozen, int threads) {
+    t->frozen = frozen;
+    t->threads = threads;
 }
 
 /* A plan on several devices takes arguments from wherever they lie, so their placeholders lie on
@@ -442,6 +449,8 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .guards = t->guards,
                                    .verdict = verdict,
                                    .n_draws = mg_context_get()->n_draws,
+                                   .frozen = t->frozen,
+                                   .threads = t->threads,
                                    .trace = serial};
         if (eval_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);
     }

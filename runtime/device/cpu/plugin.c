@@ -164,7 +164,7 @@ static void set_share(int threads) {
  * libgomp ends the process if it cannot, so that is tried before. */
 static mg_status make_team(void) {
     const int wanted = mg_cpu_threads(), more = wanted - team;
-    if (wanted == team) return MG_OK;
+    if (wanted == team || wanted == 1) return MG_OK; /* one thread needs no team */
     if (more > 0 && mg_threads_available(more) != MG_OK) {
         char why[512];
         snprintf(why, sizeof why, "%s", mg_error_message());
@@ -182,10 +182,10 @@ static mg_status make_team(void) {
  * heap. So signals are blocked while a program is compiled or runs, and threads created meanwhile
  * inherit the mask.
  *
- * A program that will run on a worker thread is prepared for that worker's share of the cores. */
+ * A program is prepared for the number of threads that it will run on. */
 static mg_status cpu_compile(mg_device *d, const mg_kernel_graph *graph, mg_program **program) {
     mg_signals_hold();
-    set_share(mg_worker_is_own() ? d->threads : 0);
+    set_share(d->threads);
     const mg_status status = mg_program_compile(d, &set, graph, program);
     mg_signals_release();
     return status;
@@ -217,6 +217,7 @@ static const mg_device_api api = {.size = sizeof(mg_device_api),
                                   .run = cpu_run,
                                   .release = mg_program_release,
                                   .arena_bytes = mg_program_arena_bytes,
+                                  .kept_bytes = mg_program_kept_bytes,
                                   .sync = mg_host_sync,
                                   .fuses = true,
                                   .host_memory = true,

@@ -1,8 +1,8 @@
 /* Compiling a kernel graph into calls and slots: the driver of the stages that program.h lists.
  *
  * Invariants: a value has one slot per layout it has been needed in. A slot's life span goes from
- * the first to the last call that touches it; the number of a call is p->n_calls while it is being
- * added. A slot is reused for another value only when no step will read it again (pending_uses). */
+ * the first to the last call that touches it; it is found when all calls are there (fixed.c). A
+ * slot is reused for another value only when no step will read it again (pending_uses). */
 #include "core/alloc.h"
 #include "device/work.h"
 #include "device/worker.h"
@@ -23,6 +23,7 @@ typedef struct compiler {
     int (*place)[MAX_LAYOUTS]; /* per value and layout: its slot, or MG_NO_SLOT */
     int *primary;              /* per value: the layout it was made in */
     int *uses;                 /* per value: operands of steps that are this value */
+    bool *fixed;               /* per value: see program.h */
 } compiler;
 
 /* ---- slots ---- */
@@ -40,13 +41,6 @@ mg_status mg_program_add_slot(mg_program *p, size_t bytes, int external, int *in
 /* A slot of the arena. */
 static mg_status new_slot(compiler *c, size_t bytes, int *index) {
     return mg_program_add_slot(c->p, bytes, MG_NO_SLOT, index);
-}
-
-/* Extends the slot's life to the call that is being added. */
-static void touch(mg_program *p, int index) {
-    mg_block *b = &p->slots[mg_program_whole_slot(p, index)].block;
-    if (b->first < 0) b->first = p->n_calls;
-    b->last = p->n_calls;
 }
 
 /* Records that the value lies in slot `index`, in this layout. */
@@ -73,7 +67,10 @@ static mg_status new_call(compiler *c, const mg_step *step, mg_program_call *mad
     made->out = made->in + step->n_in;
     made->plan = (mg_kernel_plan){
         .step = step, .in = block, .out = block + step->n_in, .device = c->p->device};
-    for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->graph->values[step->in[i]];
+    for (int i = 0; i < step->n_in; i++) {
+        made->plan.in[i].value = &c->graph->values[step->in[i]];
+        made->plan.in[i].fixed = c->fixed[step->in[i]];
+    }
     for (int i = 0; i < step->n_out; i++) made->plan.out[i].value = &c->graph->values[step->out[i]];
     return MG_OK;
 }
@@ -89,9 +86,7 @@ static mg_status append_call(compiler *c, mg_program_call *k) {
         mg_program_drop_call(k);
         return status;
     }
-    for (int i = 0; i < k->n_in; i++) touch(p, k->in[i]);
-    for (int i = 0; i < k->n_out; i++) touch(p, k->out[i]);
-    if (k->scratch >= 0) touch(p, k->scratch);
+    for (int i = 0; i < k->n_out && k->fixed; i++) p->slots[k->out[i]].fixed = true;
     p->calls[p->n_calls++] = *k;
     return MG_OK;
 }
@@ -108,6 +103,7 @@ static mg_status append_reorder(compiler *c, int value, int from_layout, int fro
     k.plan.out[0].layout = to_layout;
     k.in[0] = from;
     k.out[0] = to;
+    k.fixed = c->fixed[value];
     const mg_status status = k.kernel->prepare ? k.kernel->prepare(&k.plan) : MG_OK;
     if (status == MG_OK) return append_call(c, &k);
     mg_program_drop_call(&k);
@@ -129,16 +125,42 @@ static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) 
 
 /* ---- steps ---- */
 
-/* Gives each input the slot that holds it in the layout that the kernel asked for. */
+/* Adds the call that packs an input of k for its kernel: *index is the slot of the result. */
+static mg_status append_packing(compiler *c, const mg_program_call *k, int value, int *index) {
+    const mg_step step = {.n_in = 1, .n_out = 1, .in = &value, .out = &value};
+    mg_program_call pack;
+    int from;
+    MG_TRY(slot_in_layout(c, value, k->plan.in[k->plan.packed].layout, &from));
+    MG_TRY(new_slot(c, k->plan.packed_bytes, index));
+    c->p->slots[*index].pending_uses = 1 << 20; /* it holds another form: it is never taken over */
+    MG_TRY(new_call(c, &step, &pack));
+    pack.plan.step = NULL;
+    pack.plan.state = k->plan.state; /* borrowed: packers have no `release` */
+    pack.plan.scratch = k->plan.packer_scratch;
+    pack.kernel = k->plan.packer;
+    pack.in[0] = from;
+    pack.out[0] = *index;
+    pack.fixed = true;
+    return append_call(c, &pack);
+}
+
+/* Gives each input the slot that holds it in the layout, or packed form, that the kernel asked
+ * for. */
 static mg_status bind_inputs(compiler *c, mg_program_call *k) {
-    for (int i = 0; i < k->n_in; i++)
-        MG_TRY(slot_in_layout(c, k->plan.step->in[i], k->plan.in[i].layout, &k->in[i]));
+    for (int i = 0; i < k->n_in; i++) {
+        const int value = k->plan.step->in[i];
+        if (k->plan.packer && i == k->plan.packed)
+            MG_TRY(append_packing(c, k, value, &k->in[i]));
+        else
+            MG_TRY(slot_in_layout(c, value, k->plan.in[i].layout, &k->in[i]));
+    }
     return MG_OK;
 }
 
 /* The slot of an input that output `o` may be written over, or MG_NO_SLOT. It must belong to the
  * arena, be of the same size and shape, not be read again by any step, and be read by this call
- * once only; and the kernel must allow it. */
+ * once only; and the kernel must allow it. Not where calls are fixed: they come before others that
+ * may read the input, and the next run reads it again. */
 static int overwritable_input(const compiler *c, const mg_program_call *k, int o) {
     const mg_port *out = &k->plan.out[o];
     const size_t bytes = mg_value_bytes(out->value);
@@ -151,7 +173,8 @@ static int overwritable_input(const compiler *c, const mg_program_call *k, int o
             readers += mg_program_whole_slot(c->p, k->in[j]) == k->in[i];
         for (int j = 0; j < o; j++) readers += k->out[j] == k->in[i];
         if (s->external == MG_NO_SLOT && s->inside == MG_NO_SLOT && s->pending_uses == 0 &&
-            readers == 1 && s->block.bytes == bytes && in->layout == out->layout &&
+            !s->fixed && !k->fixed && readers == 1 && s->block.bytes == bytes &&
+            in->layout == out->layout &&
             mg_dtype_size(in->value->dtype) == mg_dtype_size(out->value->dtype) &&
             mg_shape_equal(&in->value->shape, &out->value->shape))
             return k->in[i];
@@ -279,7 +302,8 @@ static bool make_in_result(compiler *c, const mg_step *s) {
     if (!is_reshape(s) || s >= c->graph->steps + c->graph->n_compute) return false;
     const int in = s->in[0], index = c->place[in][MG_ROW_MAJOR];
     const mg_slot *slot = &c->p->slots[index];
-    if (c->primary[in] != MG_ROW_MAJOR || slot->external != MG_NO_SLOT || slot->inside >= 0)
+    if (c->primary[in] != MG_ROW_MAJOR || slot->external != MG_NO_SLOT || slot->inside >= 0 ||
+        slot->fixed)
         return false;
     c->p->slots[index].external = s->out[0];
     c->p->slots[index].pending_uses--;
@@ -300,17 +324,30 @@ static mg_status reorder_bucket(compiler *c, const mg_step *s) {
     return MG_OK;
 }
 
+/* Notes which values the step makes once for many runs: all its inputs are fixed, and no result is
+ * external, since those have new memory in each run. */
+static void mark_fixed(const compiler *c, const mg_step *s) {
+    bool fixed = c->graph->frozen && c->p->device->api->kept_bytes && !s->loop &&
+                 !mg_is_collective(s) && !(s->op && s->op->flags & MG_OP_RANDOM) &&
+                 s < c->graph->steps + c->graph->n_compute;
+    for (int i = 0; i < s->n_in; i++) fixed = fixed && c->fixed[s->in[i]];
+    for (int i = 0; i < s->n_out; i++) fixed = fixed && s->out[i] >= c->graph->n_external;
+    for (int i = 0; i < s->n_out; i++) c->fixed[s->out[i]] = fixed;
+}
+
 /* Compiles one step: first the cases that need no call, then the stages of program.h. */
 static mg_status compile_step(compiler *c, const mg_step *s) {
     mg_program_call k;
     size_t offset;
     if (s->n_out == 0) return MG_OK; /* the device has merged it into another step */
+    mark_fixed(c, s);
     if (is_free_reshape(c, s)) return share_slot(c, s);
     if (is_contiguous_slice(c, s, &offset)) return share_slice(c, s, offset);
     if (is_contiguous_split(c, s)) return share_parts(c, s);
     MG_TRY(reorder_bucket(c, s));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
+    k.fixed = c->fixed[s->out[0]];
     mg_status status = mg_program_choose_kernel(c->p, &k);
     if (status == MG_OK) status = bind_inputs(c, &k);
     if (status == MG_OK) status = bind_outputs(c, &k);
@@ -329,7 +366,7 @@ static mg_status place_slots(mg_program *p) {
     if (!blocks) return MG_OOM;
     for (int i = 0; i < p->n_slots; i++)
         if (p->slots[i].external == MG_NO_SLOT && p->slots[i].inside == MG_NO_SLOT &&
-            p->slots[i].block.first >= 0)
+            p->slots[i].block.first >= 0 && !p->slots[i].kept)
             blocks[n++] = &p->slots[i].block;
     const mg_status status = mg_arena_assign(blocks, n, &p->arena_bytes);
     mg_free(blocks);
@@ -361,6 +398,7 @@ static mg_status compile_all(compiler *c) {
         int index;
         MG_TRY(mg_program_add_slot(c->p, mg_value_bytes(&g->values[v]), v, &index));
         put_value(c, v, MG_ROW_MAJOR, index);
+        c->fixed[v] = g->values[v].fixed && c->p->device->api->kept_bytes;
     }
     for (int s = 0; s < g->n_steps; s++) {
         if (s == g->n_compute) c->p->n_compute = c->p->n_calls;
@@ -368,8 +406,10 @@ static mg_status compile_all(compiler *c) {
         MG_TRY(compile_step(c, &g->steps[s]));
     }
     if (g->n_compute == g->n_steps) c->p->n_compute = c->p->n_calls;
+    MG_TRY(mg_program_order_calls(c->p));
     MG_TRY(mg_program_make_launches(c->p));
     estimate_launches(c);
+    mg_program_keep_slots(c->p);
     return place_slots(c->p);
 }
 
@@ -391,10 +431,13 @@ mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_ke
     c.place = mg_alloc(n * sizeof *c.place);
     c.primary = mg_alloc_zero(n * sizeof *c.primary);
     c.uses = mg_alloc_zero(n * sizeof *c.uses);
-    if (status == MG_OK) status = c.place && c.primary && c.uses ? compile_all(&c) : MG_OOM;
+    c.fixed = mg_alloc_zero(n * sizeof *c.fixed);
+    const bool allocated = c.place && c.primary && c.uses && c.fixed;
+    if (status == MG_OK) status = allocated ? compile_all(&c) : MG_OOM;
     mg_free(c.place);
     mg_free(c.primary);
     mg_free(c.uses);
+    mg_free(c.fixed);
     if (status != MG_OK)
         mg_program_release(p);
     else

@@ -69,10 +69,11 @@ static mg_status share_life(mg_program *p, int first, int n) {
     return MG_OK;
 }
 
-/* Launches do not cross from the compute phase to the commit phase. */
+/* Launches do not cross from one phase to the next. */
 mg_status mg_program_make_launches(mg_program *p) {
     for (int i = 0; i < p->n_calls; i += p->calls[i].launch_count) {
-        const int n = launch_length(p, i, i < p->n_compute ? p->n_compute : p->n_calls);
+        const int end = i < p->n_fixed ? p->n_fixed : i < p->n_compute ? p->n_compute : p->n_calls;
+        const int n = launch_length(p, i, end);
         p->calls[i].launch_count = n;
         if (n > 1) MG_TRY(share_life(p, i, n));
     }

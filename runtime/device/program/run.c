@@ -28,13 +28,18 @@ size_t mg_program_arena_bytes(const mg_program *p) {
     return p->arena_bytes;
 }
 
+size_t mg_program_kept_bytes(const mg_program *p) {
+    return p->kept_bytes;
+}
+
 /* ---- binding a call to addresses ---- */
 
 /* Where a slot lies in this run. */
 static void *slot_address(const mg_program *p, int index, const mg_run *run) {
     const mg_slot *s = &p->slots[index];
     if (s->inside >= 0) return (char *)slot_address(p, s->inside, run) + s->offset;
-    return s->external >= 0 ? run->external[s->external] : (char *)run->arena + s->block.offset;
+    if (s->external >= 0) return run->external[s->external];
+    return (char *)(s->kept ? run->kept : run->arena) + s->block.offset;
 }
 
 /* Key and ordinal of a random step's draw; for other steps the random state of the run. */
@@ -216,8 +221,8 @@ mg_status mg_program_record_calls(mg_program *p, const mg_run *run, int first, i
 }
 
 void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last) {
-    *first = phase == MG_COMMIT ? p->n_compute : 0;
-    *last = phase == MG_COMPUTE ? p->n_compute : p->n_calls;
+    *first = phase == MG_PREPARE ? 0 : phase == MG_COMMIT ? p->n_compute : p->n_fixed;
+    *last = phase == MG_PREPARE ? p->n_fixed : phase == MG_COMPUTE ? p->n_compute : p->n_calls;
 }
 
 mg_status mg_program_run(mg_program *p, const mg_run *run) {
