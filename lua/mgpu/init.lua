@@ -109,6 +109,7 @@ local loaders = {
   save = function() return require "mgpu.io.tensor_file".save end,
   load_model = function() return require "mgpu.nn.saving".load_model end,
   model_from_json = function() return require "mgpu.nn.saving".model_from_json end,
+  compile_inference = function() return require "mgpu.train.inference".compile_inference end,
   clone_model = function() return require "mgpu.nn.model_config".clone_model end,
   models = zoo,
   world = function() return require "mgpu.parallel.world".world end,

@@ -181,11 +181,16 @@ local function column(model, i, value)
   return t
 end
 
+--- inputs(model, list) -> the tensors for the body of a model with such a part, from an array of its own inputs.
+function M.inputs(model, list)
+  local columns = {}
+  for i, value in ipairs(list) do columns[i] = column(model, i, value) end
+  return M.results(M.of(model), columns)
+end
+
 --- apply(model, x, how) -> model(x, how) for a model with such a part.
 function M.apply(model, x, how)
-  local part, columns = M.of(model), {}
-  for i, value in ipairs(model.arrange and model:arrange(x) or { x }) do columns[i] = column(model, i, value) end
-  local list = M.results(part, columns)
+  local part, list = M.of(model), M.inputs(model, model.arrange and model:arrange(x) or { x })
   return part.body:apply(#list > 1 and list or list[1], how)
 end
 

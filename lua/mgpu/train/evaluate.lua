@@ -3,6 +3,7 @@ local batch_cursor = require "mgpu.train.batch_cursor"
 local CallbackList = require "mgpu.train.callback_list"
 local core = require "mgpu.core"
 local data_adapter = require "mgpu.train.data_adapter"
+local inference = require "mgpu.train.inference"
 local logs = require "mgpu.train.logs"
 local Progress = require "mgpu.train.progress"
 local step_errors = require "mgpu.train.step_errors"
@@ -137,6 +138,12 @@ local function check_rows(model, outputs, rows)
   end
 end
 
+-- Whether all rows are one batch: then the step takes the tensors as they are.
+local function is_whole(model, source, given)
+  local spread = model.compiled and model.compiled.spread
+  return source.order and source.rows <= given.batch_size and not spread
+end
+
 -- Runs the step on one batch after another. RETURNS for each output the array of its parts.
 local function predict_batches(model, source, given, at)
   local step, key = predict_step_of(model), train_step.plan_key(model)
@@ -144,6 +151,7 @@ local function predict_batches(model, source, given, at)
   local begins, ends = callbacks:has "on_predict_batch_begin", callbacks:has "on_predict_batch_end"
   local cursor = batch_cursor.new(source, given.batch_size)
   local first, first_rows
+  local whole = is_whole(model, source, given)
   model.stop_predicting = false
   callbacks:call("on_predict_begin", logs.new())
   progress:begin(given.steps or data_adapter.steps(source, given.batch_size))
@@ -153,7 +161,8 @@ local function predict_batches(model, source, given, at)
     if not batch then break end
     if begins then callbacks:call("on_predict_batch_begin", at.step + 1, logs.new()) end
     at.step = at.step + 1
-    local outputs = { step(batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors)) }
+    local outputs = { step(batch.rows, batch.layout, key, not whole and batch.first or nil,
+      not whole and batch.order or nil, unpack(batch.tensors)) }
     if at.step == 2 then check_rows(model, first, first_rows) end
     if at.step > 1 then check_rows(model, outputs, batch.rows) end
     first, first_rows = first or outputs, first_rows or batch.rows
@@ -175,13 +184,25 @@ local function predict_batches(model, source, given, at)
   return parts
 end
 
---- predict(model, source, given) -> the outputs for all rows: a tensor, or an array of them where the model has
---- several outputs. `given`: batch_size, steps (nil: a whole pass), callbacks, verbose (nil: 0).
-function M.predict(model, source, given)
+-- Notes what a further call for tensors like x can use: see inference.again.
+local function remember(model, x, source, given)
+  local compiled = rawget(model, "compiled")
+  if not is_whole(model, source, given) or compiled and (compiled.devices or compiled.eager) or world.size() > 1 then
+    return
+  end
+  inference.remember(model, x, source, { step = predict_step_of(model), key = train_step.plan_key(model),
+    layout = source.layout, compiled = compiled, device = core.default_device() })
+end
+
+--- predict(model, source, given, x) -> the outputs for all rows: a tensor, or an array of them where the model has
+--- several outputs. `given`: batch_size, steps (nil: a whole pass), callbacks, verbose (nil: 0). x: what the source is
+--- made of, where further calls with the like of it are to be faster.
+function M.predict(model, source, given, x)
   local at = { step = 0 }
   return step_errors.guarded(function() return ("predict: step %d"):format(at.step) end, function()
     local parts = predict_batches(model, source, given, at)
     for i, list in ipairs(parts) do parts[i] = concat_rows(list) end
+    if x then remember(model, x, source, given) end
     return model.several and parts or parts[1]
   end)
 end

@@ -273,7 +273,10 @@ function M.predict_step(model)
     for i, y in ipairs(outputs) do outputs[i] = core.place(y, x[1]:device()) end
     return unpack(outputs)
   end
-  return compiled.eager and step or core.jit(with_groups(compiled, step), compiled.spread)
+  if compiled.eager then return step end
+  local how = { frozen = true }
+  for name, value in pairs(compiled.spread or {}) do how[name] = value end
+  return core.jit(with_groups(compiled, step), how)
 end
 
 --- plan_key(model) -> a number that changes with what a plan depends on besides its tensors: the layers, their random
