@@ -132,7 +132,7 @@ typedef struct bind_jitted {
     int n_absent;                       /* further devices that are not there: for reports */
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
     bool frozen;        /* plans compute what depends on variables only once for many runs */
-    int threads;        /* of a frozen plan; 0: as many as pay off */
+    int threads;        /* of a frozen plan, at most; 0: all */
     bool joint;         /* all ranks of the world share it, unless one is alone */
     mg_device *central; /* strategy "central": the device that has the weights */
     int n_entries, n_traces;

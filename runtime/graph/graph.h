@@ -75,8 +75,8 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     uint64_t n_draws;   /* random ordinals taken by one run */
     bool frozen; /* variables will change rarely: what depends on nothing else is computed once, and
                     again when one of them has changed. Of a plan on one device that assigns none */
-    int threads; /* of a plan on one device, of the host's cores at most; 0: as many as pay off if
-                    it is frozen, else all */
+    int threads; /* of a plan on one device, at most; 0: all of the host's cores. A frozen plan
+                    takes fewer where they do not pay off */
     uint16_t trace; /* serial number of the trace of the placeholders; 0: there are none */
 } mg_plan_spec;
 

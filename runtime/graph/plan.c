@@ -118,7 +118,7 @@ static mg_status compile_part(void *execution, int i) {
     if (mg_worker_is_own()) atomic_store(&part->device->at, "compile"); /* for the watchdog */
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
-    if (p->frozen && !part->threads) part->threads = threads_that_pay(&part->lowered.graph);
+    if (p->frozen && threads_that_pay(&part->lowered.graph) == 1) part->threads = 1;
     if (!mg_worker_is_own()) part->device->threads = part->threads;
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }

@@ -107,3 +107,24 @@ def serve(step, options, memory_mb=_peak_memory_mb):
         _answer(mb=round(memory_mb(), 1))
         return
     answer_requests(lambda n: run(step, n), memory_mb)
+
+
+def process_start():
+    """When this process began, as time.time gives it, to about 10 ms."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    with open("/proc/uptime", encoding="ascii") as file:
+        up = float(file.read().split()[0])
+    return time.time() - (up - ticks / 100)
+
+
+def answer_predictions(predict, first):
+    """Answers for predict.lua: run(n) predicts n times; "first": seconds until the first prediction was there."""
+    def run(n):
+        times = []
+        for _ in range(n):
+            start = time.perf_counter()
+            predict()
+            times.append(round((time.perf_counter() - start) * 1e3, 5))
+        _answer(ms=times, first=round(first, 3))
+    answer_requests(run)
