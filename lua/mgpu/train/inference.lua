@@ -1,7 +1,7 @@
 --- Fast prediction: mgpu.compile_inference, and the short path of model:predict.
 --
--- Both run a *frozen* step (core.jit {frozen = true}): what depends on the weights alone is computed once, and again
--- when a weight has changed: scales of batch normalization folded into filters, filters transformed and packed.
+-- Both run a *frozen* step (core.jit {frozen = true}): what depends on the weights alone, such as filters scaled by a
+-- batch normalization, is computed once, and again when a weight has changed.
 local core = require "mgpu.core"
 local host_part = require "mgpu.nn.host_part"
 local mixed_precision = require "mgpu.nn.mixed_precision"
@@ -92,16 +92,16 @@ local function prepare(model, step, rows)
 end
 
 --- mgpu.compile_inference(model, {batch = "any", threads =, precision =}) -> f: a function that predicts, f(x) being
---- model(x) with training = false, as fast as this machine can.
+--- model(x) with training = false, without what is not needed for that.
 --
 -- x: a tensor or nested numbers, rows first; several inputs as f(a, b), f {a, b} or f {name = a}. f returns what
--- model(x) returns. The weights are taken as constants: batch normalization is folded into the filters before it, and
--- filters are transformed and packed once. Weights that are changed later, by fit, assign or load_weights, are noticed
--- at the next call; layers that are added or replaced are not. It costs memory for a second copy of most weights.
+-- model(x) returns. The weights are taken as constants: batch normalization is folded into the filters before it,
+-- once. Weights that are changed later, by fit, assign or load_weights, are noticed at the next call; layers that are
+-- added or replaced are not. It costs memory for a second copy of the weights that are folded.
 --   batch      a number of rows, which each x must have: the plan is made now, not at the first call. "any": a plan is
 --              made at the first call with so many rows, and kept
---   threads    at most so many; nil: as many as pay off, one for a small net
---   precision  the dtype policy of layers that do not state one, as in compile: "bfloat16" halves the memory traffic
+--   threads    at most so many of the process's; a small net takes one in any case
+--   precision  the dtype policy of layers that do not state one, as in compile: "mixed_bfloat16"
 -- On several devices (compile {devices = ...}) it runs as predict does. Errors: another number of rows; what model(x)
 -- raises.
 -- Example:
