@@ -14,7 +14,6 @@
 typedef struct mg_value {
     mg_shape shape;
     mg_dtype dtype;
-    bool fixed; /* external, of a frozen plan: a constant, or a variable that changes rarely */
 } mg_value;
 
 /* Bytes of a value, in any layout. */
@@ -80,7 +79,8 @@ typedef struct mg_kernel_graph {
     int n_values, n_external, n_steps, n_compute; /* steps from n_compute on are the commit phase */
     const mg_value *values;
     const mg_step *steps;
-    bool frozen; /* some external values are fixed */
+    const bool *fixed; /* of a frozen plan, per external value: whether it is a constant, or a
+                          variable that changes rarely. NULL: another plan's */
 } mg_kernel_graph;
 
 #endif

@@ -15,6 +15,7 @@ typedef struct lowering {
     mg_lowered *out;
     int *value; /* per node: its value's number, or -1 */
     mg_value *values;
+    bool *fixed; /* per value, of a frozen step; else NULL */
     mg_step *steps;
 } lowering;
 
@@ -35,8 +36,7 @@ static void add_external(lowering *l, int node, mg_external_kind kind) {
     const mg_node *n = &l->ir->nodes[node];
     if (l->value[node] >= 0) return; /* numbered already */
     const int v = add_value(l, node);
-    l->values[v].fixed =
-        l->ir->frozen && (kind == MG_EXTERNAL_VALUE || kind == MG_EXTERNAL_VARIABLE);
+    if (l->fixed) l->fixed[v] = kind == MG_EXTERNAL_VALUE || kind == MG_EXTERNAL_VARIABLE;
     l->out->graph.n_external = v + 1;
     l->out->externals[v] = (mg_external){.kind = kind,
                                          .node = node,
@@ -204,12 +204,13 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     l.value = mg_ir_alloc(ir, n * sizeof *l.value);
     l.values = mg_ir_alloc(ir, n * sizeof *l.values);
     l.steps = mg_ir_alloc(ir, (size_t)order->n * sizeof *l.steps);
+    if (ir->frozen) l.fixed = mg_ir_alloc(ir, n * sizeof *l.fixed);
     out->externals = mg_ir_alloc(ir, n * sizeof *out->externals);
     out->root_external = mg_ir_alloc(ir, (size_t)ir->n_roots * sizeof *out->root_external);
     out->nodes = mg_ir_alloc(ir, (size_t)order->n * sizeof *out->nodes);
     out->loops = mg_ir_alloc(ir, (size_t)order->n * sizeof(mg_lowered *));
-    if (!out->nodes || !out->loops || !l.value || !l.values || !l.steps || !out->externals ||
-        !out->root_external)
+    if ((ir->frozen && !l.fixed) || !out->nodes || !out->loops || !l.value || !l.values ||
+        !l.steps || !out->externals || !out->root_external)
         return MG_OOM;
     for (size_t i = 0; i < n; i++) l.value[i] = -1; /* no value has a number yet */
     /* External values have the first numbers; the steps number the temporaries as they go. */
@@ -217,7 +218,7 @@ mg_status mg_lower(mg_ir *ir, const mg_groups *groups, const mg_schedule *order,
     MG_TRY(add_roots(&l));
     for (int i = 0; i < order->n; i++) MG_TRY(add_step(&l, i));
     out->graph.n_compute = order->n_compute;
-    out->graph.frozen = ir->frozen;
+    out->graph.fixed = l.fixed;
     out->graph.values = l.values;
     out->graph.steps = l.steps;
     return MG_OK;

@@ -164,8 +164,8 @@ local function has_shape(t, shape)
 end
 
 --- remember(model, x, source, call): notes that predict has checked x, which was one batch of tensors and is what the
---- step took, so that `again` can predict for tensors like it. call: {step, key, layout, compiled = the model's compiled
---- state, device = the default device}.
+--- step took, so that `again` can predict for tensors like it. call: {step, key, layout, compiled = the model's
+--- compiled state, device = the default device}.
 function M.remember(model, x, source, call)
   if type(x) == "table" and not getmetatable(x) then
     if #x ~= #source.tensors then return end

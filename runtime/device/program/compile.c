@@ -299,7 +299,7 @@ static mg_status reorder_bucket(compiler *c, const mg_step *s) {
 /* Notes which values the step makes once for many runs: all its inputs are fixed, and no result is
  * external, since those have new memory in each run. */
 static void mark_fixed(const compiler *c, const mg_step *s) {
-    bool fixed = c->graph->frozen && c->p->device->api->kept_bytes && !s->loop &&
+    bool fixed = c->graph->fixed && c->p->device->api->kept_bytes && !s->loop &&
                  !mg_is_collective(s) && !(s->op && s->op->flags & MG_OP_RANDOM) &&
                  s < c->graph->steps + c->graph->n_compute;
     for (int i = 0; i < s->n_in; i++) fixed = fixed && c->fixed[s->in[i]];
@@ -370,7 +370,7 @@ static mg_status compile_all(compiler *c) {
         int index;
         MG_TRY(mg_program_add_slot(c->p, mg_value_bytes(&g->values[v]), v, &index));
         put_value(c, v, MG_ROW_MAJOR, index);
-        c->fixed[v] = g->values[v].fixed && c->p->device->api->kept_bytes;
+        c->fixed[v] = g->fixed && g->fixed[v] && c->p->device->api->kept_bytes;
     }
     for (int s = 0; s < g->n_steps; s++) {
         if (s == g->n_compute) c->p->n_compute = c->p->n_calls;
