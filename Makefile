@@ -16,7 +16,7 @@ CUDA    ?= /usr/local/cuda
 # The packages that `make deps` installs; `make lint` and `make fuzz` need LINT_PACKAGES besides.
 PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libxxhash-dev libdnnl-dev \
            libcurl4-openssl-dev libssl-dev libhdf5-dev libpng-dev libjpeg-dev libgif-dev \
-           libwebp-dev libucx-dev libcmocka-dev \
+           libwebp-dev libmicrohttpd-dev libucx-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
 TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev iproute2 slurm-wlm munge
@@ -53,7 +53,7 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 # ---- sources and products ------------------------------------------------------------------------
 
 LIB_C   := $(filter-out %_plugin.c,$(wildcard \
-           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c world/*.c data/*.c data/sources/*.c data/transforms/*.c device/*.c device/program/*.c)))
+           $(addprefix runtime/,core/*.c ops/*.c graph/*.c io/*.c comm/*.c world/*.c data/*.c data/sources/*.c data/transforms/*.c server/*.c device/*.c device/program/*.c)))
 BIND_C  := $(wildcard runtime/bind/*.c)
 # The kinds of devices that are plug-ins: a folder runtime/device/<kind>/ with a plugin.c each. Its rules.mk, if it has
 # one, may add <kind> to SKIP_KINDS where it cannot be built, and set FLAGS_runtime/device/<kind> (compiler flags),
@@ -63,6 +63,7 @@ BIND_C  := $(wildcard runtime/bind/*.c)
 ALL_KINDS := $(patsubst runtime/device/%/plugin.c,%,$(wildcard runtime/device/*/plugin.c))
 CUDA_CU := $(wildcard runtime/device/cuda/kernels/*.cu)
 FETCH_C := runtime/data/fetch_plugin.c $(wildcard runtime/data/http/*.c)
+HTTPD_C := $(wildcard runtime/server/httpd/*.c)
 H5_C    := $(wildcard runtime/io/h5_helper/*.c)
 GIF_C   := runtime/data/image_codec/gif.c
 WEBP_C  := runtime/data/image_codec/webp.c
@@ -117,6 +118,7 @@ build/found.mk: Makefile
 	$(call probe,jpeg,jpeglib.h,jpeg_crop_scanline,-ljpeg,libjpeg-dev,JPEG images)
 	$(call probe,gif,gif_lib.h,DGifOpen,-lgif,libgif-dev,GIF images)
 	$(call probe,webp,webp/decode.h,WebPDecode,-lwebp,libwebp-dev,WebP images)
+	$(call probe,httpd,microhttpd.h,MHD_start_daemon,-lmicrohttpd,libmicrohttpd-dev,the HTTP server)
 	$(call probe,openmpi,mpi.h,MPI_Isend,-I$(OPENMPI_H) $(LIB_openmpi),libopenmpi-dev,many processes by Open MPI)
 	$(call probe,mpich,mpi.h,MPI_Isend,-I$(MPICH_H) $(LIB_mpich),libmpich-dev,many processes by MPICH)
 	$(call probe,ucx,ucp/api/ucp.h,ucp_init_version,-lucp -lucs,libucx-dev,many processes by UCX)
@@ -132,7 +134,7 @@ DEFS = $(if $(filter release debug cover,$(MODE)),-Xlinker -z -Xlinker defs)
 KINDS    = $(filter-out $(SKIP_KINDS),$(ALL_KINDS))
 PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
-  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) \
+  $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) $(if $(HAVE_httpd),$(OUT)/mgpu-httpd.so) \
   $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so) \
   $(patsubst %,$(OUT)/mgpu-%.so,$(MPI_KINDS)) $(UCX)
 
@@ -176,6 +178,7 @@ endef
 $(foreach kind,$(KINDS),$(eval $(call kind_rule,$(kind))))
 $(OUT)/mgpu-nccl.so: $(call obj,$(NCCL_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-fetch.so: $(call obj,$(FETCH_C)) $(OUT)/libmgpu.so
+$(OUT)/mgpu-httpd.so: $(call obj,$(HTTPD_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-image.so: $(call obj,$(IMAGE_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-gif.so: $(call obj,$(GIF_C)) $(OUT)/libmgpu.so
 $(OUT)/mgpu-webp.so: $(call obj,$(WEBP_C)) $(OUT)/libmgpu.so
@@ -186,6 +189,7 @@ LIBS_libmgpu-lua.so = $(DEFS) $(MAP)=runtime/mgpu-lua.map -lmgpu -ljansson -lm -
   -Wl,-rpath,'$$ORIGIN'
 LIBS_mgpu-nccl.so   = -lpthread
 LIBS_mgpu-fetch.so  = -lcurl -lcrypto
+LIBS_mgpu-httpd.so  = -lmicrohttpd -lpthread
 LIBS_mgpu-image.so  = -lpng -ljpeg
 LIBS_mgpu-gif.so    = -lgif
 LIBS_mgpu-webp.so   = -lwebp

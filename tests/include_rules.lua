@@ -20,7 +20,9 @@ local may_include = {
   graph = { core = true, ops = true, device = true, comm = true, world = true },
   data = { core = true, ops = true, device = true, io = true },
   io = { core = true, device = true, graph = true },
-  bind = { core = true, ops = true, world = true, device = true, graph = true, data = true, io = true },
+  server = { core = true },
+  bind = { core = true, ops = true, world = true, device = true, graph = true, data = true, io = true,
+    server = true },
   program = { core = true, world = true, device = true, bind = true },
   prompt = { core = true, program = true },
   main = { core = true, bind = true, program = true, prompt = true }, -- runtime/main.c

@@ -133,7 +133,8 @@ C_FILES  = $(shell find runtime examples tests/c tests/coverage tests/fuzz tests
 LUA_FILES = $(shell find lua models examples tests -name '*.lua' -not -path 'tests/golden/*')# those there are data
 LINT_C   = $(filter-out $(foreach kind,$(SKIP_KINDS),runtime/device/$(kind)/%) $(LINT_SKIP) \
            $(if $(HAVE_cuda),%/cuda_as_c.h,$(NCCL_C) tests/cuda/%) $(if $(HAVE_hdf5),,$(H5_C) $(H5_TESTS)) \
-           $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)) $(if $(HAVE_gif),,$(GIF_C)) $(if $(HAVE_webp),,$(WEBP_C)),\
+           $(if $(HAVE_image),,$(IMAGE_C) $(JPEG_TESTS)) $(if $(HAVE_gif),,$(GIF_C)) $(if $(HAVE_webp),,$(WEBP_C)) \
+           $(if $(HAVE_httpd),,$(HTTPD_C)),\
            $(filter %.c,$(C_FILES)))
 SYNTAX   = -std=gnu11 -O1 -fsyntax-only $(WARN) -Werror -Iruntime -I$(LUA) -fopenmp $(LINT_DEFS) -isystem $(HDF5_H) \
   -isystem $(CUDA)/include -Itests/cuda/fake_cuda -DFAKE_CUDA_INCLUDE='""'

@@ -44,6 +44,8 @@ local LIBRARIES = {
       local v = c.WebPGetDecoderVersion()
       return ("%d.%d.%d"):format(math.floor(v / 65536), math.floor(v / 256) % 256, v % 256)
     end },
+  { "libmicrohttpd%.so%.[%d.]+", "the HTTP server", "mgpu-httpd.so", "libmicrohttpd-dev",
+    "const char *MHD_get_version(void);", function(c, ffi) return ffi.string(c.MHD_get_version()) end },
   { "libhdf5[%w_]*_hl%.so%.[%d.]+", "Keras's .h5 and .keras files", "mgpu-h5", "libhdf5-dev" },
   { "libreadline.so.8", "line editing of the prompt", nil, "libreadline8", "extern const char *rl_library_version;",
     function(c, ffi) return ffi.string(c.rl_library_version) end },

@@ -11,6 +11,12 @@ return {
     "runtime/bind/io.c cannot look for", -- glob without memory
     "runtime/world/hub_thread.c cannot make an eventfd",
     "runtime/world/hub_thread.c cannot start the hub's thread",
+    "runtime/server/httpd/documents.c out of memory for the document",
+    "runtime/server/httpd/handler.c out of memory for an answer", -- libmicrohttpd's own memory
+    "runtime/server/httpd/httpd_plugin.c cannot start a thread",
+    "runtime/server/httpd/httpd_plugin.c libmicrohttpd does not start",
+    "runtime/server/httpd/listen.c choose a port of at least 1024", -- root may listen at any
+    "runtime/server/httpd/listen.c cannot listen at port",
     "runtime/data/fetch_plugin.c libcrypto cannot compute a SHA-256",
     "runtime/data/http/session.c cannot start libcurl",
     "runtime/data/http/post.c out of memory for the headers",
