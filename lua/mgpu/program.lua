@@ -88,6 +88,14 @@ function M.selftest(what)
   require "mgpu.parallel.selftest"(print_line)
 end
 
+--- --serve: answers predictions until a signal. arguments: "--serve", the model and options.
+function M.serve(arguments)
+  local first = table.remove(arguments, 1)
+  local model = first:match "^%-%-serve=(.*)$"
+  if model then table.insert(arguments, 1, model) end
+  os.exit(require "mgpu.serve".run(arguments))
+end
+
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
   if not require "mgpu.doctor"(report or print_line) then os.exit(1) end

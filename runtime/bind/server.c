@@ -1,6 +1,6 @@
 /* The HTTP server in Lua (server/server.h).
  *
- *     local s = core.server { port = 0, requests = true }    -- s:port(), s:address()
+ *     local s = core.server { port = 0, requests = true }    -- s:port(), s:address(), s:clients()
  *     s:document("/", "text/html", page)       -- nil instead of the type: there is none any more
  *     s:append("/log", "a line\n", most)       -- most: bytes that are kept, or nil
  *     local r = s:take(seconds)                -- nil after that time, and if a stop was requested
@@ -109,6 +109,12 @@ static int server_port(lua_State *L) {
 
 static int server_address(lua_State *L) {
     lua_pushstring(L, mg_server_address(check_server(L, "server:address")));
+    return 1;
+}
+
+/* server:clients() -> how many connections are open. */
+static int server_clients(lua_State *L) {
+    lua_pushinteger(L, mg_server_clients(check_server(L, "server:clients")));
     return 1;
 }
 
@@ -252,10 +258,10 @@ const luaL_Reg mg_bind_server[] = {{"server", core_server}, {NULL, NULL}};
 
 /* Requests are collected before servers or after them: both orders are right. */
 void bind_open_server(lua_State *L) {
-    static const luaL_Reg methods[] = {{"port", server_port},         {"address", server_address},
-                                       {"document", server_document}, {"append", server_append},
-                                       {"take", server_take},         {"stop", server_stop},
-                                       {"close", server_close},       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"port", server_port},         {"clients", server_clients}, {"address", server_address},
+        {"document", server_document}, {"append", server_append},   {"take", server_take},
+        {"stop", server_stop},         {"close", server_close},     {NULL, NULL}};
     luaL_newmetatable(L, BIND_SERVER);
     lua_newtable(L);
     bind_register(L, methods);

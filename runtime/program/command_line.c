@@ -36,6 +36,9 @@ const char mg_command_line_usage[] =
     "  --prove N       compare the script's first training steps on 1 and on N processes\n"
     "  --selftest cluster\n"
     "                  measure processes and the links between them\n"
+    "  --serve MODEL   answer predictions of a model file over HTTP; options of its own may "
+    "follow:\n"
+    "                  mgpulua --serve --help\n"
     "  --verify DIR    check the checkpoints in DIR\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
@@ -69,6 +72,8 @@ static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 static const char selftest[] = "require('mgpu.program').selftest((...))\n";
 static const char profile[] = "require('mgpu.program').set_profile((...))\n";
+/* The value is the number of the argument: all further ones are its own. */
+static const char serve[] = "require('mgpu.program').serve({unpack(arg, (...))})\n";
 static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
@@ -78,6 +83,7 @@ typedef struct program_option {
     const char *value; /* name of its value, the next argument, in messages; NULL: it has none */
     size_t kept;       /* without code: where in mg_launch_options its value is kept */
     bool alone;        /* without a script the program ends after it */
+    bool last;         /* all arguments that follow belong to it */
 } program_option;
 
 #define KEPT(field) .kept = offsetof(mg_launch_options, field)
@@ -91,6 +97,7 @@ static const program_option long_options[] = {
     {"--selftest", selftest, .value = "cluster", .alone = true},
     {"--prove", prove, .value = "N"},
     {"--profile", profile, .value = "FILE"},
+    {"--serve", serve, .value = "MODEL", .alone = true, .last = true},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},
@@ -182,6 +189,11 @@ static bool is_kept(const char *argument) {
     return option && !option->code;
 }
 
+static bool is_last(const char *argument) {
+    const program_option *option = find_option(argument);
+    return option && option->last;
+}
+
 /* The name of the value that the option takes, for messages. */
 static const char *value_of(const char *option) {
     const program_option *known = find_option(option);
@@ -204,6 +216,10 @@ void mg_command_line_scan(mg_command_line *m) {
             if (values > 0) m->lacks = value_of(a);
             return;
         }
+        if (is_last(a)) {
+            m->script = m->argc;
+            return;
+        }
         if (is_kept(a)) keep(m, find_option(a), values ? m->argv[i + 1] : value_in(a));
         i += values;
     }
@@ -224,11 +240,19 @@ void mg_command_line_of_rank(const mg_command_line *m, char **to) {
     to[n] = NULL;
 }
 
+/* An option to which all further arguments belong. */
+static int run_last(lua_State *L, const program_option *option, int position) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", position);
+    return mg_main_run_text(L, option->code, "=mgpulua", number);
+}
+
 int mg_command_line_run(lua_State *L, const mg_command_line *m) {
     for (int i = 1; i < m->script; i++) {
         const char *a = m->argv[i], *value = a + 2;
         int status = EXIT_SUCCESS;
         const program_option *option = find_option(a);
+        if (option && option->last) return run_last(L, option, i);
         if (option) {
             value = value_in(a);
             if (option->value && !value) value = m->argv[++i];

@@ -35,6 +35,10 @@ const char *mg_server_address(const mg_server *s) {
     return get_api()->address(s);
 }
 
+int mg_server_clients(mg_server *s) {
+    return get_api()->clients(s);
+}
+
 void mg_server_stop(mg_server *s) {
     get_api()->stop(s);
 }

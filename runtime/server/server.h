@@ -46,6 +46,8 @@ mg_server *mg_server_open(const mg_server_options *o);
 int mg_server_port(const mg_server *s);
 /* The address that it listens at, such as "127.0.0.1" or "::1". */
 const char *mg_server_address(const mg_server *s);
+/* The connections that are open now. */
+int mg_server_clients(mg_server *s);
 /* Accepts no further connections. Requests that have come can still be taken and answered; later
  * ones, on open connections, get 503. */
 void mg_server_stop(mg_server *s);
@@ -108,6 +110,7 @@ typedef struct mg_server_api {
     mg_server *(*open)(const mg_server_options *o);
     int (*port)(const mg_server *s);
     const char *(*address)(const mg_server *s);
+    int (*clients)(mg_server *s);
     void (*stop)(mg_server *s);
     void (*close)(mg_server *s, double seconds);
     mg_status (*document)(mg_server *s, const char *path, const char *type, const void *bytes,

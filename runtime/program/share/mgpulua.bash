@@ -6,7 +6,7 @@ _mgpulua() {
   # behind the script, everything is the script's: files
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -e | -l | -j | -H | --devices | --resume | --verify | --prove | --profile | --selftest | --np | --hostfile | --output | --nranks_per_gpu | --restart | --elastic) ((i++)) ;;
+      -e | -l | -j | -H | --devices | --resume | --verify | --prove | --profile | --serve | --selftest | --np | --hostfile | --output | --nranks_per_gpu | --restart | --elastic) ((i++)) ;;
       --) break ;;
       -*) ;;
       *)
@@ -30,7 +30,7 @@ _mgpulua() {
       mapfile -t COMPREPLY < <(compgen -W "rank0 all prefix" -- "$word")
       return
       ;;
-    --hostfile | --profile)
+    --hostfile | --profile | --serve)
       compopt -o filenames
       mapfile -t COMPREPLY < <(compgen -f -- "$word")
       return
@@ -43,7 +43,7 @@ _mgpulua() {
   esac
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b -H --bytecode --devices --np --hostfile --output
-      --nranks_per_gpu --restart --elastic --resume --prove --profile --selftest --verify --list-devices --doctor --version --help" -- "$word")
+      --nranks_per_gpu --restart --elastic --resume --prove --profile --serve --selftest --verify --list-devices --doctor --version --help" -- "$word")
   else
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")

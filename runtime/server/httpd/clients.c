@@ -10,6 +10,7 @@ static void link_client(mg_server *s, client *c) {
     c->next = s->clients;
     if (c->next) c->next->previous = c;
     s->clients = c;
+    s->n_clients++;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -20,6 +21,7 @@ static void unlink_client(mg_server *s, client *c) {
         c->previous->next = c->next;
     else
         s->clients = c->next;
+    s->n_clients--;
     pthread_mutex_unlock(&s->lock);
 }
 

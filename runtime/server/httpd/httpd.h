@@ -91,6 +91,7 @@ struct mg_server {
     document *documents;
     growing_log *logs;
     client *clients;
+    int n_clients;
     exchange *waiters;           /* for more of a log */
     mg_request *waiting, *taken; /* waiting: the oldest first */
     mg_request *newest;          /* of waiting */

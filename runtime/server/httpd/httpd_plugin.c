@@ -116,6 +116,13 @@ static const char *get_address(const mg_server *s) {
     return s->address;
 }
 
+static int get_clients(mg_server *s) {
+    pthread_mutex_lock(&s->lock);
+    const int n = s->n_clients;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
 /* ---- closing ---- */
 
 static void stop_server(mg_server *s) {
@@ -160,6 +167,7 @@ const mg_server_api mg_server_plugin = {
     .open = open_server,
     .port = get_port,
     .address = get_address,
+    .clients = get_clients,
     .stop = stop_server,
     .close = close_server,
     .document = httpd_document,
