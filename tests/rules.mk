@@ -36,9 +36,12 @@ $B/tests/fuzz/fuzz_gif: $(call obj,$(GIF_C))
 LIBS_fuzz_gif = $(LIBS_mgpu-gif.so)
 $B/tests/fuzz/fuzz_webp: $(call obj,$(WEBP_C))
 LIBS_fuzz_webp = $(LIBS_mgpu-webp.so)
-$B/tests/fuzz/fuzz_model_json: $(call obj,$(BIND_C))
+# The targets whose reader is Lua.
+$B/tests/fuzz/fuzz_model_json $B/tests/fuzz/fuzz_serve: $(call obj,$(BIND_C))
 LIBS_fuzz_model_json = $(LUA_A)
+LIBS_fuzz_serve = $(LUA_A)
 FLAGS_tests/fuzz/fuzz_model_json.c = -I$(LUA)
+FLAGS_tests/fuzz/fuzz_serve.c = -I$(LUA)
 $B/tests/fuzz/%: $B/tests/fuzz/%.o $(call obj,$(LIB_C))
 	$(call say,link)
 	$Q$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(LIBS_$(@F)) -ljansson -lz -lm -ldl -lpthread
