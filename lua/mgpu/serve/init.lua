@@ -35,9 +35,10 @@ function M.run(arguments)
     io.write(command_line.HELP)
     return 0
   end
+  local mgpu = require "mgpu" -- joins the other processes
   if core.world().size > 1 then error("--serve: one process serves: leave out --np and mpirun", 0) end
   check_host(chosen)
-  local model = require "mgpu".load_model(chosen.model, { compile = false })
+  local model = mgpu.load_model(chosen.model, { compile = false })
   local http = open(chosen)
   local server = require "mgpu.serve.server".new(model, http, chosen)
   local problem = server:warm_up()

@@ -1,5 +1,4 @@
 --- What a model takes and gives: names, dtypes and shapes, and checks of what a request gives.
-local core = require "mgpu.core"
 local values = require "mgpu.serve.values"
 
 local M = {}
@@ -35,11 +34,8 @@ end
 
 --- of(model, name) -> {name =, inputs =, outputs = arrays of {name =, dtype =, shape =}, joins = whether rows of
 --- several requests may be put into one batch}. Sizes that are open are -1. The input of a
---- Sequential is called "input", as in ONNX files. Errors: a model without an Input.
+--- Sequential is called "input", as in ONNX files. model: of a file, and so built.
 function M.of(model, name)
-  if not model.built then
-    core.fail("usage", "serve: the model has no inputs yet: save it after it was given an Input, or was called")
-  end
   local s = { name = name, inputs = describe(model.inputs, rawget(model, "input_names") or { "input" }),
     outputs = describe(model.outputs, rawget(model, "output_names")) }
   s.joins = all_open(s.inputs) and all_open(s.outputs)

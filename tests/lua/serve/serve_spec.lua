@@ -267,6 +267,49 @@ test("rows of unequal shapes are not joined, and one bad request does not spoil 
   end)
 end)
 
+test("a server with batches of one runs each request by itself, as it is", function()
+  local path = saved("rows.onnx", small)
+  local expected = predicted(path, mgpu.tensor(ROWS))
+  serving.with(path, "--batch 1", function(port)
+    local function batches()
+      return tonumber(select(3, get(port, "/metrics")).body:match "\nmgpu_batches_total (%d+)")
+    end
+    local before = batches()
+    for _ = 1, 2 do
+      check.near(select(2, post(port, "/predict", core.json_encode { inputs = ROWS })).outputs, expected, ROUNDING)
+    end
+    check.equal(batches() - before, 2)
+  end)
+end)
+
+test("so does a model whose number of rows is fixed", function()
+  local seen = {}
+  local model = setmetatable({ reads_values = false }, { __call = function(_, x)
+    seen[#seen + 1] = x:shape()[1]
+    return x * 2
+  end })
+  local values = require "mgpu.serve.values"
+  local runner = require "mgpu.serve.runner".new(model, { joins = false, inputs = { {} }, outputs = { {} } }, 4)
+  local jobs = {}
+  for i = 1, 2 do jobs[i] = { columns = { values.from_tensor(mgpu.ones { 3, 2 } * i) }, rows = 3 } end
+  runner:run(jobs)
+  check.equal({ runner.batches, values.to_json(jobs[2].outputs[1]) }, { 2, "[[4,4],[4,4],[4,4]]" })
+  check.equal(seen, { 3 }) -- traced once
+end)
+
+test("outputs with other rows than the batch are an error", function()
+  local sums = setmetatable({ reads_values = false }, { __call = function(_, x) return x:sum { axis = 1 } end })
+  local runner = require "mgpu.serve.runner".new(sums, { joins = true, inputs = { {} },
+    outputs = { { name = "y" } } }, 4)
+  local column = require "mgpu.serve.values".from_tensor(mgpu.ones { 2, 3 })
+  check.raises(function() runner:run { { columns = { column }, rows = 2 } } end,
+    'output "y" has 3 rows for a batch of 2: start with --batch 1', "unsupported")
+end)
+
+test("one process serves", function()
+  check.matches(check.run(("%s --np 2 --serve %s --port 0"):format(check.program, SMALL)), "one process serves")
+end)
+
 test("texts are strings", function()
   local path = saved("texts.keras", function()
     local vectorize = L.TextVectorization { max_tokens = 10, output_sequence_length = 4,
