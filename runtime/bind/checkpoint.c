@@ -142,9 +142,10 @@ static int core_checkpoint_remove_all(lua_State *L) {
 
 /* ---- stopping after a save ---- */
 
-/* stop_listen(on): whether the program's SIGTERM, SIGUSR1 and SIGXCPU are stop requests, which
- * stop_requested returns. */
+/* stop_listen(on, [interrupts]): whether the program's SIGTERM, SIGUSR1 and SIGXCPU (with
+ * interrupts = true also Ctrl-C) are stop requests, which stop_requested returns. */
 static int core_stop_listen(lua_State *L) {
+    mg_stop_take_interrupts(lua_toboolean(L, 1) && lua_toboolean(L, 2));
     mg_stop_listen(lua_toboolean(L, 1));
     return 0;
 }

@@ -41,7 +41,7 @@ bool mg_interrupt_pending(void) {
     return atomic_load(&interrupted);
 }
 
-static atomic_bool stop_listening, stop_saved;
+static atomic_bool stop_listening, stop_saved, stop_interrupts;
 static atomic_int stop_reason; /* a signal's number, or 0 */
 
 void mg_stop_listen(bool on) {
@@ -51,6 +51,14 @@ void mg_stop_listen(bool on) {
         atomic_store(&stop_saved, false);
     else if (late && !atomic_load(&stop_saved))
         mg_interrupt_by(late);
+}
+
+void mg_stop_take_interrupts(bool on) {
+    atomic_store(&stop_interrupts, on);
+}
+
+bool mg_stop_takes_interrupts(void) {
+    return atomic_load(&stop_interrupts) && !mg_stop_requested();
 }
 
 bool mg_stop_request(int reason) {

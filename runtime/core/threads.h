@@ -26,6 +26,10 @@ bool mg_interrupt_pending(void);
  * mg_stop_listen(true), a training loop that can save polls for it; earlier requests are forgotten.
  * A request that comes too late becomes an interrupt at mg_stop_listen(false). */
 void mg_stop_listen(bool on);
+/* Whether the program's Ctrl-C is such a request too, while somebody listens. A second one is not.
+ */
+void mg_stop_take_interrupts(bool on);
+bool mg_stop_takes_interrupts(void);
 /* Asks the training to save and stop; `reason` is a signal's number. False if none listens. Safe in
  * a signal handler. */
 bool mg_stop_request(int reason);

@@ -74,13 +74,15 @@ static void interrupt(int signal_number) {
 }
 
 /* Ctrl-C or SIGTERM. A second signal ends the process at once if it comes soon after the first, or
- * if the script has not been stopped by the first. */
+ * if the script has not been stopped by the first. A script may ask to be told instead of being
+ * interrupted, as a server does. */
 static void on_interrupt(int signal_number) {
     const double now = mg_seconds();
     if (is_launched && now - last_interrupt < SAME_INTERRUPT) return;
     if (mg_interrupt_pending() || now - last_interrupt < SECOND_INTERRUPT)
         _exit(128 + signal_number);
     last_interrupt = now;
+    if (mg_stop_takes_interrupts() && mg_stop_request(signal_number)) return;
     interrupt(signal_number);
 }
 

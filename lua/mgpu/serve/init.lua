@@ -45,11 +45,11 @@ function M.run(arguments)
   if problem then
     io.stderr:write(core.printable("mgpulua: warning: a row of zeros cannot be predicted: " .. problem, true), "\n")
   end
-  core.stop_listen(true) -- SIGTERM asks to stop
+  core.stop_listen(true, true) -- SIGTERM and Ctrl-C ask to stop
   io.write(core.printable(("serving %s at %s"):format(chosen.name, url_of(http)), true), "\n")
   io.flush()
   server:loop()
-  return server.interrupted and 130 or 0
+  return core.stop_requested() == "SIGINT" and 130 or 0
 end
 
 return M

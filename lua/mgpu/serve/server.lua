@@ -20,7 +20,7 @@ local IDLE = 600 -- seconds of one wait for a request
 function M.new(model, http, chosen)
   local s = signature.of(model, chosen.name)
   return setmetatable({ http = http, signature = s, batch = chosen.batch, max_delay = chosen.max_delay,
-    runner = runner.new(model, s, chosen.batch), metrics = Metrics.new(), interrupted = false }, Server)
+    runner = runner.new(model, s, chosen.batch), metrics = Metrics.new() }, Server)
 end
 
 -- ---- answering ----------------------------------------------------------------------------------
@@ -49,19 +49,9 @@ end
 
 -- ---- running ------------------------------------------------------------------------------------
 
--- Runs the jobs; Ctrl-C in the middle is remembered, and they are run again, for their clients wait.
-local function attempt(self, jobs)
-  local ok, problem = pcall(self.runner.run, self.runner, jobs)
-  if not ok and core.error_code() == "interrupted" and not self.interrupted then
-    self.interrupted = true
-    ok, problem = pcall(self.runner.run, self.runner, jobs)
-  end
-  return ok, problem
-end
-
 -- A batch that fails is run again, each request by itself: only the one that is at fault fails.
 local function run_together(self, jobs)
-  local ok, problem = attempt(self, jobs)
+  local ok, problem = pcall(self.runner.run, self.runner, jobs)
   if ok then
     for _, job in ipairs(jobs) do finish(self, job) end
   elseif #jobs == 1 then
@@ -87,16 +77,6 @@ end
 
 -- ---- the loop -----------------------------------------------------------------------------------
 
--- The next request within these seconds. Ctrl-C is remembered.
-local function take(self, seconds)
-  local ok, request = pcall(self.http.take, self.http, seconds)
-  if ok then return request end
-  if core.error_code() ~= "interrupted" then error(request, 0) end
-  self.interrupted = true
-end
-
-function Server:is_stopping() return self.interrupted or core.stop_requested() ~= nil end
-
 -- Takes requests until there is a batch. RETURNS their jobs.
 local function collect(self, first_wait)
   local jobs, rows, deadline = {}, 0, nil
@@ -105,7 +85,7 @@ local function collect(self, first_wait)
     if #jobs > 0 then
       wait = #jobs >= self.http:clients() and 0 or math.max(deadline - core.clock(), 0)
     end
-    local request = take(self, wait)
+    local request = self.http:take(wait) -- nil also when a stop is requested and none waits
     if not request then break end
     local job = routes.handle(self, request)
     if job then
@@ -118,7 +98,7 @@ end
 
 --- server:loop(): answers until a signal asks to stop; then what has come is answered.
 function Server:loop()
-  while not self:is_stopping() do run(self, collect(self, IDLE)) end
+  while not core.stop_requested() do run(self, collect(self, IDLE)) end
   self.http:stop()
   repeat
     local jobs = collect(self, 0)
