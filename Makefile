@@ -69,7 +69,8 @@ GIF_C   := runtime/data/image_codec/gif.c
 WEBP_C  := runtime/data/image_codec/webp.c
 IMAGE_C := $(filter-out $(GIF_C) $(WEBP_C),$(wildcard runtime/data/image_codec/*.c))
 NCCL_C  := $(wildcard runtime/comm/nccl/*.c)
-MAIN_C  := runtime/main.c $(wildcard runtime/program/*.c runtime/program/launcher/*.c runtime/prompt/*.c)
+MAIN_C  := runtime/main.c $(wildcard runtime/program/*.c runtime/program/attach/*.c runtime/program/launcher/*.c \
+           runtime/prompt/*.c)
 
 HASH := $(shell echo '$(CC) $(FLAGS) $(OPENMP)' $$($(CC) -dumpfullversion 2>/dev/null) | md5sum | cut -c1-8)
 B    := build/$(HASH)
@@ -158,6 +159,7 @@ $B/%.o: %.c | build/found.mk
 	$Q$(CC) $(FLAGS) $(FLAGS_$(<D)) $(FLAGS_$<) -MMD -MP -c -o $@ $<
 FLAGS_runtime/program      = -I$(LUA)
 FLAGS_runtime/program/launcher = -I$(LUA)
+FLAGS_runtime/program/attach = -I$(LUA)
 FLAGS_runtime/prompt       = -I$(LUA)
 FLAGS_runtime/main.c       = -I$(LUA)
 FLAGS_runtime/bind         = -I$(LUA)

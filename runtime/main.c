@@ -1,6 +1,7 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
 #include "bind/bind.h"
 #include "core/limits.h"
+#include "program/attach/attach.h"
 #include "program/program.h"
 #include "prompt/prompt.h"
 
@@ -64,12 +65,15 @@ static int run_bytecode(lua_State *L, const mg_command_line *m) {
 
 /* Executes the command line, in luajit's order. Returns the exit status. */
 static int run_all(lua_State *L, const mg_command_line *m) {
+    if (m->attach) return mg_prompt_attach(L, m);
     int status = m->no_env ? EXIT_SUCCESS : mg_main_run_variable(L, "LUA_INIT");
     if (status == EXIT_SUCCESS && m->bytecode) return run_bytecode(L, m);
     if (m->version) print_version();
     if (status == EXIT_SUCCESS) status = mg_command_line_run(L, m);
     if (status) return status;
     bool has_script = m->script < m->argc;
+    const bool prompts = m->interactive || (!has_script && !m->executed);
+    if (has_script || prompts) mg_attach_listen(L, has_script ? m->argv[m->script] : "-");
     if (has_script) status = run_script(L, m);
     if (status && !m->interactive) return status;
     if (m->interactive) {

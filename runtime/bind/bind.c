@@ -283,6 +283,7 @@ static int core_sleep(lua_State *L) {
     struct timespec nap = {.tv_sec = (time_t)seconds,
                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     bind_poll(L);
+    bind_visit(L);
     while (nanosleep(&nap, &nap) != 0 && errno == EINTR && !mg_interrupt_pending()) continue;
     return 0;
 }
@@ -342,6 +343,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_world,        mg_bind_world_values, mg_bind_world_messages,
         mg_bind_loop,         mg_bind_pattern,      mg_bind_profile,
         mg_bind_server,       mg_bind_tensor_bytes,
+        mg_bind_visit,
     };
     bind_replace_pairs(L);
     lua_newtable(L);

@@ -41,6 +41,9 @@ void bind_check_options(lua_State *L, int index, const char *who, const char *co
 /* Raises "interrupted" after Ctrl-C (or mg_interrupt). Every function that may take long calls it
  * first. */
 void bind_poll(lua_State *L);
+/* Lets an attached prompt run its commands here, if it wants to and nothing is half done
+ * (core/visit.h). Raises nothing but "interrupted". */
+void bind_visit(lua_State *L);
 /* Remembers the user's line for the tensors made from here on, which plans, profiles and reports
  * show. Does nothing outside of traces, unless a profile is recorded. */
 void bind_note_line(lua_State *L);
@@ -61,6 +64,9 @@ bool bind_is_ours(lua_State *L, const char *source);
 const char *bind_signal_name(int number);
 /* Pushes the text with its control characters visible (core/printable.h). */
 void bind_push_printable(lua_State *L, const char *text, size_t n, bool one_line);
+/* From here on the output goes to a terminal of this width elsewhere (0: to no terminal), until -1.
+ */
+void bind_terminal_pretend(int columns);
 /* Adds functions to the table on top of the stack. */
 void bind_register(lua_State *L, const luaL_Reg *functions);
 
@@ -128,6 +134,10 @@ void bind_account(lua_State *L, size_t bytes);
 void bind_free_tensor(mg_tensor *t);
 /* Inside mgpu.tidy: lists the tensor userdata on top of the stack among those to free. */
 void bind_note_made(lua_State *L);
+/* Between these calls no tidy is open: the tensors that are made stay. The first returns what the
+ * second needs. */
+int bind_tidy_suspend(void);
+void bind_tidy_resume(int suspended);
 
 /* ---- io.c: paths, and owners of C objects ---- */
 
@@ -169,7 +179,8 @@ extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested
     mg_bind_source[], mg_bind_terminal[], mg_bind_source_csv[], mg_bind_elements[],
     mg_bind_transform[], mg_bind_datasets[], mg_bind_source_files[], mg_bind_tfrecord[],
     mg_bind_library[], mg_bind_world[], mg_bind_world_values[], mg_bind_world_messages[],
-    mg_bind_pattern[], mg_bind_profile[], mg_bind_server[], mg_bind_tensor_bytes[];
+    mg_bind_pattern[], mg_bind_profile[], mg_bind_server[], mg_bind_tensor_bytes[],
+    mg_bind_visit[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */

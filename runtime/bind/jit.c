@@ -216,6 +216,7 @@ static void check_nesting(lua_State *L) {
 static int jit_call(lua_State *L) {
     bind_jitted *j = bind_check_jitted(L);
     bind_poll(L);
+    bind_visit(L);
     if (!mg_trace_current() && !mg_loop_current() && !mg_recording()) return call_plan(L, j);
     check_nesting(L);
     bind_jit_push_function(L);

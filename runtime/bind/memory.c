@@ -68,6 +68,16 @@ void bind_note_made(lua_State *L) {
     lua_pop(L, 1);
 }
 
+int bind_tidy_suspend(void) {
+    const int suspended = n_tidy;
+    n_tidy = 0;
+    return suspended;
+}
+
+void bind_tidy_resume(int suspended) {
+    n_tidy = suspended;
+}
+
 /* Enters the value at index, and everything in it if it is a table, as keys into the table at
  * `kept`. */
 static void mark_kept(lua_State *L, int index, int kept) {

@@ -142,6 +142,7 @@ void bind_eval(lua_State *L, mg_tensor *const *t, int n) {
 static int core_eval(lua_State *L) {
     const int n = lua_gettop(L);
     bind_poll(L);
+    bind_visit(L);
     /* + 1: a userdata of no bytes is not portable */
     mg_tensor **list = lua_newuserdata(L, ((size_t)n + 1) * sizeof *list);
     for (int i = 1; i <= n; i++) list[i - 1] = bind_take_tensor(L, i, NULL, "eval");

@@ -50,6 +50,7 @@ static double *read_values(lua_State *L, mg_tensor *t) {
 /* t:item() -> the one element as a number or boolean. */
 static int tensor_item(lua_State *L) {
     bind_poll(L);
+    bind_visit(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "item");
     refuse_in_trace(L, "item");
     if (mg_tensor_count(t) != 1)
@@ -80,6 +81,7 @@ static const double *push_nested(lua_State *L, const mg_tensor *t, int depth, co
 /* t:totable() -> nested tables; a number for a scalar. */
 static int tensor_totable(lua_State *L) {
     bind_poll(L);
+    bind_visit(L);
     mg_tensor *t = bind_take_tensor(L, 1, NULL, "totable");
     refuse_in_trace(L, "totable");
     push_nested(L, t, 0, read_values(L, t));

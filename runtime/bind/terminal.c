@@ -14,11 +14,19 @@
 
 enum { ANSWER_BYTES = 256 };
 
+/* Of the terminal that the output really goes to; -1: standard output tells, 0: it is none. */
+static _Thread_local int pretended = -1;
+
+void bind_terminal_pretend(int columns) {
+    pretended = columns;
+}
+
 /* columns() -> the width of the terminal on standard output (80 if it is unknown), or nil if
  * standard output is no terminal; for progress bars. */
 static int core_columns(lua_State *L) {
     struct winsize size;
-    if (!isatty(STDOUT_FILENO)) return 0;
+    if (pretended > 0) return lua_pushinteger(L, pretended), 1;
+    if (pretended == 0 || !isatty(STDOUT_FILENO)) return 0;
     int known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     lua_pushinteger(L, known ? size.ws_col : 80);
     return 1;
@@ -28,7 +36,8 @@ static int core_columns(lua_State *L) {
  * 0 for unknown values; no results if standard output is not a terminal. */
 static int core_terminal_size(lua_State *L) {
     struct winsize size = {0};
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+    if (pretended >= 0 || !isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+        return 0;
     lua_pushinteger(L, size.ws_col);
     lua_pushinteger(L, size.ws_row);
     lua_pushinteger(L, size.ws_xpixel);

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/context.h"
 #include "core/threads.h"
+#include "core/visit.h"
 #include "device/kinds.h"
 #include "device/worker.h"
 #include <ctype.h>
@@ -123,6 +124,7 @@ mg_device *mg_device_find(const char *name) {
     if (mg_device_name_parse(name, &parsed) != MG_OK) return NULL;
     pthread_mutex_lock(&lock);
     mg_device *d = find_locked(&parsed);
+    if (d && !atomic_load(&mg_visit_noted.device)) atomic_store(&mg_visit_noted.device, d->name);
     pthread_mutex_unlock(&lock);
     return d && mg_device_check(d) == MG_OK ? d : NULL;
 }

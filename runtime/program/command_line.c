@@ -40,6 +40,9 @@ const char mg_command_line_usage[] =
     "follow:\n"
     "                  mgpulua --serve --help\n"
     "  --verify DIR    check the checkpoints in DIR\n"
+    "  --attach [PID]  a prompt in the job PID, which goes on; -e CHUNK or a script: run these "
+    "there\n"
+    "  --ps            list your jobs, and what each of them is at; --ps=json: for programs\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"
@@ -74,6 +77,7 @@ static const char selftest[] = "require('mgpu.program').selftest((...))\n";
 static const char profile[] = "require('mgpu.program').set_profile((...))\n";
 /* The value is the number of the argument: all further ones are its own. */
 static const char serve[] = "require('mgpu.program').serve({unpack(arg, (...))})\n";
+static const char ps[] = "require('mgpu.attach.ps')((...))\n";
 static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
@@ -84,6 +88,7 @@ typedef struct program_option {
     size_t kept;       /* without code: where in mg_launch_options its value is kept */
     bool alone;        /* without a script the program ends after it */
     bool last;         /* all arguments that follow belong to it */
+    bool optional;     /* its value is given as --name=value, or not at all */
 } program_option;
 
 #define KEPT(field) .kept = offsetof(mg_launch_options, field)
@@ -95,6 +100,7 @@ static const program_option long_options[] = {
     {"--resume", resume, .value = "DIR"},
     {"--verify", verify, .value = "DIR", .alone = true},
     {"--selftest", selftest, .value = "cluster", .alone = true},
+    {"--ps", ps, .value = "json", .alone = true, .optional = true},
     {"--prove", prove, .value = "N"},
     {"--profile", profile, .value = "FILE"},
     {"--serve", serve, .value = "MODEL", .alone = true, .last = true},
@@ -130,11 +136,11 @@ static const char *value_in(const char *argument) {
 
 const char *mg_command_line_suggestion(const char *argument) {
     enum { KNOWN = sizeof long_options / sizeof *long_options };
-    const char *names[KNOWN + 3] = {"--help", "--version", "--bytecode"};
-    for (int i = 0; i < KNOWN; i++) names[i + 3] = long_options[i].name;
+    const char *names[KNOWN + 4] = {"--help", "--version", "--bytecode", "--attach"};
+    for (int i = 0; i < KNOWN; i++) names[i + 4] = long_options[i].name;
     char name[32];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
-    return mg_did_you_mean(name, names, KNOWN + 3);
+    return mg_did_you_mean(name, names, KNOWN + 4);
 }
 
 /* Reads one `--name`. Returns how many further arguments are its value, or -1 for an unknown
@@ -145,7 +151,12 @@ static int scan_long(mg_command_line *m, const char *name) {
     if (option) {
         m->executed |= option->alone;
         if (value_in(name)) return option->value ? 0 : -1;
-        return option->value != NULL;
+        return option->value && !option->optional;
+    }
+    if (strncmp(name, "--attach", 8) == 0 && (!name[8] || name[8] == '=')) {
+        m->attach = m->executed = true;
+        m->job = value_in(name);
+        return 0;
     }
     if (strcmp(name, "--bytecode") == 0) {
         m->trusted = true;
@@ -201,6 +212,10 @@ static const char *value_of(const char *option) {
     return option[1] == 'e' ? "CHUNK" : option[1] == 'l' ? "NAME" : "CMD";
 }
 
+static bool is_number(const char *text) {
+    return text && *text && text[strspn(text, "0123456789")] == 0;
+}
+
 void mg_command_line_scan(mg_command_line *m) {
     int i = 1;
     for (; i < m->argc && !m->bytecode; i++) {
@@ -220,6 +235,8 @@ void mg_command_line_scan(mg_command_line *m) {
             m->script = m->argc;
             return;
         }
+        if (m->attach && !m->job && strcmp(a, "--attach") == 0 && is_number(m->argv[i + 1]))
+            m->job = m->argv[++i];
         if (is_kept(a)) keep(m, find_option(a), values ? m->argv[i + 1] : value_in(a));
         i += values;
     }
@@ -247,6 +264,20 @@ static int run_last(lua_State *L, const program_option *option, int position) {
     return mg_main_run_text(L, option->code, "=mgpulua", number);
 }
 
+void mg_command_line_push_chunks(lua_State *L, const mg_command_line *m) {
+    lua_newtable(L);
+    for (int i = 1; i < m->script; i++) {
+        mg_command_line unused = {.argc = 0};
+        const char *a = m->argv[i];
+        const int values = a[0] == '-' ? scan(&unused, a) : 0; /* the number of --attach has none */
+        if (a[0] == '-' && a[1] == 'e') {
+            lua_pushstring(L, a[2] ? a + 2 : m->argv[i + 1]);
+            lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+        }
+        if (values > 0) i += values;
+    }
+}
+
 int mg_command_line_run(lua_State *L, const mg_command_line *m) {
     for (int i = 1; i < m->script; i++) {
         const char *a = m->argv[i], *value = a + 2;
@@ -255,7 +286,7 @@ int mg_command_line_run(lua_State *L, const mg_command_line *m) {
         if (option && option->last) return run_last(L, option, i);
         if (option) {
             value = value_in(a);
-            if (option->value && !value) value = m->argv[++i];
+            if (option->value && !value && !option->optional) value = m->argv[++i];
             if (!option->code) continue;
             status = mg_main_run_text(L, option->code, "=mgpulua", value);
         } else if (a[1] != '-' && strchr("elj", a[1])) {

@@ -5,6 +5,7 @@
  * free at exit: then nothing is freed. */
 #include "core/limits.h"
 #include "device/device.h"
+#include "program/attach/attach.h"
 #include "program/program.h"
 #include "world/world.h"
 
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 void mg_main_end(int status) {
+    mg_attach_stop();
     errno = 0;
     const bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (!written) {
@@ -51,6 +53,11 @@ int mg_main_at_end(lua_State *L) {
 int mg_main_os_exit(lua_State *L) {
     int status = lua_isboolean(L, 1) ? (lua_toboolean(L, 1) ? EXIT_SUCCESS : EXIT_FAILURE)
                                      : (int)luaL_optinteger(L, 1, EXIT_SUCCESS);
+    if (mg_attach_is_running())
+        return luaL_error(L,
+                          "os.exit would end the job, not only this prompt: Ctrl-D leaves, "
+                          "job.stop() ends the training, and kill %d the process",
+                          (int)getpid());
     const int ended = mg_main_at_end(L);
     if (!status) status = ended;
     if (lua_toboolean(L, 2)) {

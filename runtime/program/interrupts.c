@@ -8,6 +8,7 @@
  * normal stack corrupts it. */
 #include "core/status.h"
 #include "core/threads.h"
+#include "program/attach/attach.h"
 #include "program/program.h"
 #include "world/launch.h"
 
@@ -29,6 +30,7 @@ static bool is_launched;
 
 static lua_State *running;    /* the Lua thread that Ctrl-C stops; NULL: none runs */
 static double last_interrupt; /* when it came; reset at each call */
+static volatile sig_atomic_t n_interrupts;
 
 /* The hook that the script itself has set. */
 static struct script_hook {
@@ -36,7 +38,12 @@ static struct script_hook {
     int mask, count;
 } script_hook;
 
-/* The debug hook that raises the error, and tells a report where the code is. If a call into the
+int mg_main_interrupts(void) {
+    return n_interrupts;
+}
+
+/* The debug hook that raises the error, tells a report where the code is, and stops the command of
+ * an attached prompt. If a call into the
  * library has already reported the interrupt, there is nothing to raise. An error handler is not
  * interrupted: its error would replace the one that it handles. The code after it is. */
 static void raise_interrupted(lua_State *L, lua_Debug *ar) {
@@ -44,6 +51,7 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
     mg_main_report_lua(L);
     if (lua_status(L) == LUA_ERRERR) return;
     lua_sethook(L, script_hook.fn, script_hook.mask, script_hook.count);
+    if (mg_attach_is_running() && mg_attach_take_cancel()) luaL_error(L, "interrupted!");
     if (!mg_interrupt_take()) return;
     mg_fail(MG_INTERRUPTED, "interrupted!");
     luaL_error(L, "interrupted!");
@@ -69,6 +77,7 @@ void mg_main_hook_soon(void) {
 }
 
 static void interrupt(int signal_number) {
+    n_interrupts = n_interrupts + 1;
     mg_interrupt_by(signal_number); /* for calls into the library */
     mg_main_hook_soon();
 }
@@ -117,7 +126,7 @@ static void on_file_limit(int signal_number) {
 /* Called by the profiler when a compiled loop has seen its flag. */
 static void on_tick(void *data, lua_State *L, int samples, int vmstate) {
     (void)data, (void)samples, (void)vmstate;
-    if (mg_interrupt_pending() || mg_main_report_wanted()) stop_soon(L);
+    if (mg_interrupt_pending() || mg_main_report_wanted() || mg_attach_wants_hook()) stop_soon(L);
 }
 
 void mg_main_watch(lua_State *L) {

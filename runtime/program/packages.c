@@ -1,6 +1,7 @@
 /* Where require finds mgpu: its Lua files, the C binding, and the short names of modules. */
 #include "program/program.h"
 #include "bind/bind.h"
+#include "program/attach/attach.h"
 
 #include <lauxlib.h>
 #include <stdio.h>
@@ -57,6 +58,8 @@ void mg_main_set_up_packages(lua_State *L) {
     lua_getfield(L, -1, "preload");
     lua_pushcfunction(L, open_core);
     lua_setfield(L, -2, "mgpu.core");
+    lua_pushcfunction(L, mg_attach_open_link);
+    lua_setfield(L, -2, "mgpu.attach.link");
     lua_pop(L, 2);
     if (luaL_dostring(L, load_aliases)) lua_pop(L, 1);
 }

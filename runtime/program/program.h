@@ -32,6 +32,8 @@ typedef struct mg_command_line {
     bool executed;     /* an option such as -e was given: no prompt without a script */
     bool bytecode;     /* -b: the rest of the command line is for jit.bcsave */
     bool trusted;      /* --bytecode: the script may be bytecode */
+    bool attach;       /* --attach: the rest is for a job that runs already */
+    const char *job;   /* its process, as a text; NULL: not given */
     bool agent;        /* --agent: started by mgpulua --np on another host, for itself only */
     const char *wrong; /* an option that is unknown or lacks its value, or --help; NULL: none */
     mg_launch_options launch;
@@ -50,6 +52,8 @@ void mg_command_line_scan(mg_command_line *m);
 /* Writes the arguments without the launch options, and NULL, to `to`, which has room for argc + 1.
  */
 void mg_command_line_of_rank(const mg_command_line *m, char **to);
+/* Pushes an array of the chunks of -e. */
+void mg_command_line_push_chunks(lua_State *L, const mg_command_line *m);
 /* Executes the options before the script, in order. Returns the exit status of the first that
  * fails. */
 int mg_command_line_run(lua_State *L, const mg_command_line *m);
@@ -77,12 +81,16 @@ void mg_main_watch(lua_State *L);
  * failure the message is on top of the stack. */
 int mg_main_call(lua_State *L, int n_args, int n_results);
 
+/* How many signals have interrupted the script so far. */
+int mg_main_interrupts(void);
 /* Calls mg_main_report_lua at the next instruction of the script. Safe in a signal handler of its
  * thread. */
 void mg_main_hook_soon(void);
 
 /* ---- report.c ---- */
 
+/* Opens what wakes the printing thread. Further calls change nothing. */
+void mg_main_report_open(void);
 /* From here on SIGQUIT prints what each thread is in. Called by the script's thread. */
 void mg_main_report_start(void);
 /* The Lua state is about to be closed: nothing is printed any more. */
@@ -91,6 +99,10 @@ void mg_main_report_stop(void);
 bool mg_main_report_wanted(void);
 /* ... which this tells it, if it does. Called by a hook. */
 void mg_main_report_lua(lua_State *L);
+
+/* The lines of such a report, without a head, in at most `room` bytes; returns how many. Called by
+ * the printing thread. */
+size_t mg_main_where(char *text, size_t room);
 
 /* ---- traceback.c ---- */
 

@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE /* DT_DIR */
 #include "prompt/prompt.h"
+#include "core/visit.h"
 #include "program/program.h"
 #include "prompt/read_line.h"
 
@@ -39,8 +40,10 @@ static bool has_editor, interactive;
 static int terminal_read(lua_State *L) {
     const char *prompt = luaL_checkstring(L, 1);
     char *line = NULL;
+    atomic_store(&mg_visit_noted.at_prompt, true);
     const mg_read_result result = has_editor ? mg_line_editor_read(prompt, &line)
                                              : mg_read_line(interactive ? prompt : NULL, &line);
+    atomic_store(&mg_visit_noted.at_prompt, false);
     if (result == MG_READ_LINE) {
         lua_pushstring(L, line);
         free(line);
@@ -191,21 +194,43 @@ static void push_terminal(lua_State *L) {
     lua_setfield(L, LUA_REGISTRYINDEX, TERMINAL);
 }
 
-int mg_prompt_run(lua_State *L, bool init) {
+/* Runs a module, which returns a function of the terminal and of the value on top of the stack. */
+static int run_module(lua_State *L, const char *module) {
+    const int argument = lua_gettop(L);
     interactive = isatty(STDIN_FILENO);
     lua_pushcfunction(L, mg_main_traceback);
     const int base = lua_gettop(L);
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "mgpu.prompt");
+    lua_pushstring(L, module);
     int status = lua_pcall(L, 1, 1, base);
     if (status == 0) {
         mg_read_begin();
         push_terminal(L);
-        lua_pushboolean(L, init);
+        lua_pushvalue(L, argument);
         status = lua_pcall(L, 2, 0, base);
         mg_read_end();
     }
     const int exit_status = mg_main_report(L, status);
-    lua_settop(L, base - 1);
+    lua_settop(L, argument - 1);
     return mg_read_caught.end ? 128 + mg_read_caught.end : exit_status;
+}
+
+int mg_prompt_run(lua_State *L, bool init) {
+    lua_pushboolean(L, init);
+    return run_module(L, "mgpu.prompt");
+}
+
+int mg_prompt_attach(lua_State *L, const mg_command_line *m) {
+    lua_newtable(L);
+    lua_pushstring(L, m->job);
+    lua_setfield(L, -2, "job");
+    mg_command_line_push_chunks(L, m);
+    lua_setfield(L, -2, "chunks");
+    if (m->script < m->argc) {
+        lua_pushstring(L, m->argv[m->script]);
+        lua_setfield(L, -2, "script");
+    }
+    lua_pushinteger(L, m->script < m->argc ? m->argc - m->script - 1 : 0);
+    lua_setfield(L, -2, "arguments");
+    return run_module(L, "mgpu.attach.client");
 }

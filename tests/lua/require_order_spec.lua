@@ -13,7 +13,8 @@ local function require_graph()
     for line in io.lines(path) do
       local name = line:match "^local [%w_]+ = require ?%(?\"(mgpu[%w_.]*)\""
         or line:match "^for .*require \"(mgpu[%w_.]*)\""
-      if name and name ~= "mgpu.core" then needs[#needs + 1] = name end
+      local is_in_c = name == "mgpu.core" or name == "mgpu.attach.link"
+      if name and not is_in_c then needs[#needs + 1] = name end
     end
     graph[module] = needs
   end

@@ -62,6 +62,14 @@ local function format_of(path, what, who)
     and ("unknown ending %q"):format(ending) or "the name has no ending", known_endings(what)))
 end
 
+--- is_known(path) -> whether its ending is that of a file format of models.
+function M.is_known(path)
+  for _, format in ipairs(FORMATS) do
+    if path:lower():sub(-#format[1]) == format[1] then return true end
+  end
+  return false
+end
+
 --- check_path(path, what, who = what): raises unless a model can be saved there: called before any work.
 -- ARGS what: "save" or "save_weights". Errors: an ending that is unknown or has no such function; a folder that is
 -- missing or cannot be written to.

@@ -1,69 +1,19 @@
 --- The prompt: reads inputs, runs them, and prints their values.
 --
 -- require "mgpu.prompt" RETURNS run(terminal, init). `terminal` is what runtime/prompt/prompt.c offers. An input is a
--- piece of Lua (input.lua), a command such as :time (commands.lua), or a question: ?name, ??name (docs.lua). What the
--- user's code raises is shown and forgotten.
+-- piece of Lua (input.lua), a command such as :time (commands.lua), or a question: ?name, ??name (docs.lua).
+-- evaluator.lua runs it. What the user's code raises is shown and forgotten.
 local core = require "mgpu.core"
+local Evaluator = require "mgpu.prompt.evaluator"
 local history = require "mgpu.prompt.history"
 local input = require "mgpu.prompt.input"
 local Session = require "mgpu.prompt.session"
-local show_value = require "mgpu.prompt.show_value"
 
 local PROMPT, CONTINUED = "> ", ">> "
 
 -- The prompt's state; commands get it as their first argument.
-local Prompt = {}
+local Prompt = setmetatable({}, { __index = Evaluator })
 Prompt.__index = Prompt
-
---- prompt:say(text): prints a line, with its control characters visible.
-function Prompt.say(_, text) -- luacheck: no self
-  io.stdout:write(core.printable(text), "\n")
-  io.stdout:flush()
-end
-
---- prompt:complain(message): shows an error. Error values that are not strings show as the prompt prints values.
-function Prompt.complain(_, message)
-  io.stdout:flush()
-  io.stderr:write(core.printable(type(message) == "string" and message or show_value(message)), "\n")
-  io.stderr:flush()
-end
-
---- prompt:show(n, ...): prints n values, in one line if all fit in one.
-function Prompt:show(n, ...)
-  local texts, lines = {}, false
-  for i = 1, n do
-    texts[i] = show_value((select(i, ...)), { width = core.columns() })
-    lines = lines or texts[i]:find "\n" ~= nil
-  end
-  self:say(table.concat(texts, lines and "\n" or "\t"))
-end
-
-local function pass(...) return ... end
-
--- Handles what terminal.call returned. RETURNS whether fn ran, and its results.
-local function finish(self, ok, ...)
-  if ok then return true, ... end
-  local message, must_end = ...
-  self:complain(message)
-  if must_end then self.leaving = true end
-  return false
-end
-
---- prompt:call(fn, ...) -> true and fn's results; or false, after its error was shown. Ctrl-C stops fn.
-function Prompt:call(fn, ...) return finish(self, self.terminal.call(fn, ...)) end
-
---- prompt:run(compiled, text, call = compiled.fn): runs a compiled input and prints its values. `call` stands for the
---- input's function.
-function Prompt:run(compiled, text, call)
-  self.session:prepare(compiled, text)
-  local function keep(ran, ...)
-    if not ran then return end
-    local n = select("#", ...)
-    self.session:record(compiled, text, n, (...))
-    if compiled.is_expression and not compiled.quiet and n > 0 then self:call(self.show, self, n, ...) end
-  end
-  keep(self:call(call or compiled.fn, pass))
-end
 
 -- The input that begins with this line: the commands and questions are one line. RETURNS its text and what
 -- input.compile made of it, or nil if Ctrl-C discarded it.
@@ -90,13 +40,7 @@ function Prompt:step()
   local text, compiled, message = read_rest(self, line)
   if not text then return true end
   self.history:add(text)
-  if text:find "^%s*[:?]" then
-    self:call(require "mgpu.prompt.commands".run, self, text)
-  elseif compiled then
-    self:run(compiled, text)
-  else
-    self:complain(message)
-  end
+  self:answer(text, compiled, message)
   return true
 end
 

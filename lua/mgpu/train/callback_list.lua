@@ -2,6 +2,7 @@
 local Callback = require "mgpu.train.callbacks.callback"
 local core = require "mgpu.core"
 local LogNames = require "mgpu.train.log_names"
+local logs = require "mgpu.train.logs"
 local shared_callbacks = require "mgpu.train.shared_callbacks"
 local span = require "mgpu.span"
 local world = require "mgpu.parallel.world"
@@ -84,9 +85,36 @@ end
 -- ARGS: see log_names.lua.
 function CallbackList:check_fit(measured, validated, more)
   local names = LogNames.new(measured, validated, self.list, more)
+  self.names = names
   for _, callback in ipairs(self.list) do
     if callback.check_fit then callback:check_fit(names) end
   end
+end
+
+--- check(what, callback): raises unless it can be called by fit and the like.
+function CallbackList.check(what, callback)
+  check_callback(what, callback, "the callback")
+  if callback.saves_run then
+    fail(what, "what saves and continues a fit must be there when it begins: give it to fit")
+  end
+end
+
+--- methods_of(callback) -> array of the callback methods that it has.
+function CallbackList.methods_of(callback)
+  local names = {}
+  for _, name in ipairs(Callback.METHODS) do
+    if callback[name] then names[#names + 1] = name end
+  end
+  return names
+end
+
+--- add(what, callback): adds one while a fit is under way, before the history, and calls its on_train_begin.
+function CallbackList:add(what, callback)
+  CallbackList.check(what, callback)
+  callback.model, callback.params = self.history.model, self.history.params
+  if callback.check_fit then callback:check_fit(self.names) end
+  if callback.on_train_begin then callback:on_train_begin(logs.new()) end
+  table.insert(self.list, #self.list, callback)
 end
 
 local function has(list, method)

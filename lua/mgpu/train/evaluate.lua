@@ -12,12 +12,22 @@ local world = require "mgpu.parallel.world"
 
 local M = {}
 
+-- RETURNS fn(). Attached prompts run their commands inside where core.visit is called, and nowhere else.
+local function between_steps(fn)
+  local scope = core.visit_scope()
+  core.visit_scope(scope + 1)
+  local ok, result = pcall(fn)
+  core.visit_scope(scope)
+  if not ok then error(result, 0) end
+  return result
+end
+
 -- Runs fn with the sums of loss and metrics at zero and RETURNS their values. Then, also after an error, it restores
 -- the sums of before.
 local function with_own_sums(metrics, fn)
   local saved = metrics:save()
   metrics:reset()
-  local ok, result = pcall(function()
+  local ok, result = pcall(between_steps, function()
     fn()
     return metrics:read()
   end)
@@ -31,7 +41,7 @@ end
 --- run(model, source, options) -> loss and metrics over the source, as logs; nil if it was stopped. The running sums of
 --- an epoch in progress are kept.
 -- ARGS options: batch_size, steps (nil: a whole pass), callbacks (a CallbackList), place(step) -> where we are for
---   errors, progress (nil: prints nothing), stopped() -> whether to stop (nil: never).
+--   errors, progress (nil: prints nothing), stopped() -> whether to stop (nil: never), fit: the one that validates.
 function M.run(model, source, options)
   local compiled, progress, callbacks = model.compiled, options.progress, options.callbacks
   local metrics, limit = compiled.metrics, compiled.steps_per_execution
@@ -40,6 +50,8 @@ function M.run(model, source, options)
   local steps = options.steps or data_adapter.steps(source, options.batch_size)
   local begins, ends = callbacks:has "on_test_batch_begin", callbacks:has "on_test_batch_end"
   local at, stopped = 0, options.stopped or function() end
+  local place = { kind = "evaluate", model = model, compiled = compiled, metrics = metrics, steps = steps,
+    fit = options.fit }
   model.stop_evaluating = false
   callbacks:call("on_test_begin", logs.new())
   if progress then progress:begin(steps) end
@@ -55,6 +67,8 @@ function M.run(model, source, options)
       step(batch.count, batch.rows, batch.layout, key, batch.first, batch.order, unpack(batch.tensors))
       if ends then callbacks:call("on_test_batch_end", at, metrics:lazy()) end
       if progress then progress:step(at, read) end
+      place.step = at
+      core.visit(place)
     end
     world.meet()
     if at == 0 and not stopped() then data_adapter.no_batch(source) end
@@ -91,10 +105,12 @@ function M.one_batch(model, kind, source)
   local compiled = model.compiled
   local key = train_step.plan_key(model)
   local step = train_step.get(compiled, kind, model, key)
-  return with_own_sums(compiled.metrics, function()
+  local values = with_own_sums(compiled.metrics, function()
     step_errors.guarded(function() return kind .. "_on_batch", model end, step, 1, source.rows, source.layout, key, nil,
       nil, unpack(source.tensors))
   end)
+  if core.visit_wanted() then core.visit { kind = kind .. "_on_batch", model = model, compiled = compiled } end
+  return values
 end
 
 -- ---- predict ------------------------------------------------------------------------------------
@@ -152,6 +168,7 @@ local function predict_batches(model, source, given, at)
   local cursor = batch_cursor.new(source, given.batch_size)
   local first, first_rows
   local whole = is_whole(model, source, given)
+  local place = { kind = "predict", model = model, steps = given.steps or data_adapter.steps(source, given.batch_size) }
   model.stop_predicting = false
   callbacks:call("on_predict_begin", logs.new())
   progress:begin(given.steps or data_adapter.steps(source, given.batch_size))
@@ -176,6 +193,8 @@ local function predict_batches(model, source, given, at)
       callbacks:call("on_predict_batch_end", at.step, values)
     end
     progress:step(at.step, logs.new)
+    place.step = at.step
+    core.visit(place)
   end
   if model.compiled then world.meet() end -- else each rank predicts for itself
   if at.step == 0 then data_adapter.no_batch(source) end
@@ -200,7 +219,7 @@ end
 function M.predict(model, source, given, x)
   local at = { step = 0 }
   return step_errors.guarded(function() return ("predict: step %d"):format(at.step) end, function()
-    local parts = predict_batches(model, source, given, at)
+    local parts = between_steps(function() return predict_batches(model, source, given, at) end)
     for i, list in ipairs(parts) do parts[i] = concat_rows(list) end
     if x then remember(model, x, source, given) end
     return model.several and parts or parts[1]

@@ -9,6 +9,7 @@ local batch_cursor = require "mgpu.train.batch_cursor"
 local CallbackList = require "mgpu.train.callback_list"
 local core = require "mgpu.core"
 local data_adapter = require "mgpu.train.data_adapter"
+local decisions = require "mgpu.train.decisions"
 local evaluate = require "mgpu.train.evaluate"
 local History = require "mgpu.train.callbacks.history"
 local logs = require "mgpu.train.logs"
@@ -74,12 +75,15 @@ end
 --   within         whether the epoch has begun and has not ended; trained: its training has, validation may follow
 --   backup         what saves checkpoints (checkpoint/backup.lua), or nil
 --   depth          of its span
+--   kind           "fit": of the places where an attached prompt runs commands (attach/view.lua)
+--   joint          whether several ranks share the steps
+--   stopping       whether it ends after this epoch; decisions: those that wait for its end (decisions.lua)
 --   outer          whether this fit runs inside a callback of another fit of the model
 --   default        the default device before a callback changed the devices; nil if none did
 local function new_run(model, train, validation, given)
   local compiled = model.compiled
   local run = { model = model, compiled = compiled, train = train, validation = validation, given = given,
-    epoch = 0, step = 0 }
+    epoch = 0, step = 0, kind = "fit", joint = world.is_joint() }
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
   run.history, run.trainer = History {}, strategies.trainer(compiled, model)
@@ -197,6 +201,13 @@ local function attempt(run, fn, ...)
   step_errors.raise(result, place_of(run), run.model)
 end
 
+-- Between two steps: an attached prompt may run commands here.
+local function be_visited(run)
+  if not core.visit_wanted() then return end
+  if run.trainer then placement.place_state(run.compiled, run.model) end
+  core.visit(run)
+end
+
 -- One step, and what follows it; false at the end of the epoch.
 local function step_once(run, key, read)
   local before = run.step
@@ -208,6 +219,7 @@ local function step_once(run, key, read)
   attempt(run, run.progress.step, run.progress, run.step, read)
   if run.backup then run.backup:after_step(run, run.step - before) end
   if proving.after_step then proving.after_step(run.model) end
+  be_visited(run)
   return not run.model.stop_training or run.trainer -- which may have batches to finish
 end
 
@@ -221,7 +233,11 @@ end
 -- RETURNS the logs of the epoch.
 local function train_epoch(run)
   local key, metrics = train_step.plan_key(run.model), run.compiled.metrics
-  local read = function() return metrics:read() end
+  local read = function()
+    local values = metrics:read()
+    core.visit_note { loss = values.loss }
+    return values
+  end
   while not run.trained and run_step(run, key, read) do end
   if run.trainer then attempt(run, run.trainer.end_epoch, run.trainer) end
   world.meet()
@@ -237,7 +253,7 @@ end
 local function validate(run, values)
   local given = run.given
   local found = evaluate.run(run.model, run.validation, { steps = given.validation_steps,
-    batch_size = given.validation_batch_size or given.batch_size, callbacks = run.callbacks,
+    batch_size = given.validation_batch_size or given.batch_size, callbacks = run.callbacks, fit = run,
     stopped = run.backup and run.backup.stop_requested,
     place = function(step) return ("fit: epoch %d, validation step %d"):format(run.epoch, step) end })
   if not found then run.backup:stop(run) end
@@ -253,6 +269,7 @@ local function begin_epoch(run, epoch)
   run.compiled.metrics:reset()
   run.callbacks:call("on_epoch_begin", epoch, logs.new())
   run.progress:begin(run.steps, epoch, run.given.epochs)
+  core.visit_note { epochs = run.given.epochs, steps = run.steps or 0, device = run.compiled.device }
 end
 
 -- RETURNS the epoch to begin with, and whether a checkpoint is to be restored after the beginning of that epoch: its
@@ -283,6 +300,7 @@ local function run_epochs(run)
     logs.seal(values)
     callbacks:call("on_epoch_end", epoch, values)
     run.progress:finish(values, run.step)
+    decisions.settle(run)
     if run.backup then run.backup:after_epoch(run) end
     if run.model.stop_training then break end
   end
@@ -313,7 +331,11 @@ return function(model, train, validation, given)
   local depth = core.span("script", "fit")
   local run = new_run(model, train, validation, given)
   run.depth = depth
+  local scope = core.visit_scope()
+  core.visit_scope(scope + 1)
   local ok, message = pcall(run_epochs, run)
+  core.visit_scope(scope)
+  core.visit_note { epochs = 0, steps = 0 }
   finish(run, ok)
   core.span_end(depth)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too

@@ -6,7 +6,9 @@
 --     h:report "report.html"
 -- Fields: history (arrays of values by name), epoch (the epochs' numbers), epochs_of (for each name the epochs of its
 -- values, which validation_freq makes fewer), seconds (the time of each epoch, with its validation), params, settings
--- (the options of fit that are numbers, text or booleans), compiled (what compile made).
+-- (the options of fit that are numbers, text or booleans), compiled (what compile made), attached (what an attached
+-- prompt has run: an array of {epoch, step, time = seconds since 1970, what = the input}, with times = n for an input
+-- that was run n times in a row; the last 1,000).
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
 --     model:compile { loss = "mse" }
@@ -22,6 +24,8 @@ local History = Callback:extend("History", {})
 
 History.adds = {}
 
+local MOST_ATTACHED, MOST_TEXT = 1000, 500 -- inputs of attached prompts, and bytes of one
+
 --- history:keep_settings(given): notes the options of fit, without data.
 function History:keep_settings(given)
   self.settings = {}
@@ -34,6 +38,20 @@ end
 function History:on_train_begin()
   self.compiled = self.model and self.model.compiled
   self.epoch, self.history, self.epochs_of, self.seconds = {}, logs.new(), logs.new(), {}
+  self.attached = {}
+end
+
+--- history:note_attached(epoch, step, what): an attached prompt has run this input there.
+function History:note_attached(epoch, step, what)
+  local list = self.attached
+  local last = list[#list]
+  if #what > MOST_TEXT then what = what:sub(1, MOST_TEXT) .. "..." end
+  if last and last.what == what then
+    last.times = (last.times or 1) + 1
+    return
+  end
+  list[#list + 1] = { epoch = epoch, step = step, time = os.time(), what = what }
+  if #list > MOST_ATTACHED then table.remove(list, 1) end
 end
 
 --- on_epoch_begin(): starts the clock.
@@ -56,12 +74,14 @@ function History:get_state()
   for name, list in logs.each(self.history) do
     names[#names + 1], values[#values + 1], epochs[#epochs + 1] = name, list, self.epochs_of[name]
   end
-  return { epoch = self.epoch, names = names, values = values, epochs = epochs, seconds = self.seconds }
+  return { epoch = self.epoch, names = names, values = values, epochs = epochs, seconds = self.seconds,
+    attached = self.attached }
 end
 
 --- Continues from get_state's table.
 function History:set_state(state)
   self.epoch, self.history, self.epochs_of, self.seconds = state.epoch, logs.new(), logs.new(), state.seconds
+  self.attached = state.attached or {} -- older checkpoints have none
   for i, name in ipairs(state.names) do self.history[name], self.epochs_of[name] = state.values[i], state.epochs[i] end
 end
 

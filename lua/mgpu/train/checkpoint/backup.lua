@@ -109,6 +109,8 @@ local function captured(run)
   return tensors, { format = "mgpulua checkpoint 1", fit = core.json_encode(data) }
 end
 
+local MOST_KEPT = 1000 -- checkpoints that a person has asked for
+
 local n_listening = 0 -- fits that save: one may run in a callback of another
 
 --- begin(run): opens the folder, and from here on SIGTERM, SIGUSR1 and SIGXCPU are for this fit. Errors: the folder
@@ -191,6 +193,22 @@ local function save(self, run)
   self.saving = where
   for _, t in ipairs(result) do t:free() end -- the thread keeps what it needs as long as it needs it
   return true
+end
+
+--- save_in(run, folder) -> the path of a checkpoint that it saves there now, also for a fit that saves none else. Older
+--- ones in the folder stay. Errors: it cannot be saved.
+function Backup.save_in(run, dir)
+  local own = run.backup and run.backup.dir == dir
+  local self = own and run.backup
+    or setmetatable({ dir = dir, callback = {}, writer = core.checkpoint_writer(dir, MOST_KEPT, "checkpoint") }, Backup)
+  if own then self:collect() end -- else its result would be taken for this one's
+  self.stopping = true -- what fails is told as it is
+  local ok, saved = pcall(function() return save(self, run) and self:collect() end)
+  self.stopping = nil
+  if not own then self.writer:close() end
+  if not ok then error(saved, 0) end
+  if not saved then core.fail("io", ("checkpoint: nothing was saved in %s"):format(dir)) end
+  return self.callback.last_saved.path
 end
 
 --- run_step(step, ...): step(...). If memory is short, because a save in progress keeps the values from before the last
