@@ -72,7 +72,8 @@ local function connect(pid)
     if reason ~= "missing" and reason ~= "refused" then why = reason end
   end
   if why == "busy" then error(("--attach %d: too many wait for it already"):format(pid), 0) end
-  if why then error(("--attach %d: %s"):format(pid, why), 0) end
+  local _, other = link.owner(pid)
+  if why and not other then error(("--attach %d: %s"):format(pid, why), 0) end
   fail_missing(pid)
 end
 
