@@ -49,6 +49,21 @@ static int core_span_depth(lua_State *L) {
     return 1;
 }
 
+/* activity_sums([on]) -> {kind = seconds}: how long the calling thread has been in spans of each
+ * kind since activity_sums(true), without the spans inside them; nil where nothing is added up.
+ * true begins from 0, false ends it. */
+static int core_activity_sums(lua_State *L) {
+    uint64_t sums[MG_SPAN_KINDS];
+    if (lua_isboolean(L, 1)) mg_activity_sum(lua_toboolean(L, 1));
+    if (!mg_activity_sums(sums)) return 0;
+    lua_createtable(L, 0, MG_SPAN_KINDS);
+    for (int i = 0; i < MG_SPAN_KINDS; i++) {
+        lua_pushnumber(L, 1e-9 * (double)sums[i]);
+        lua_setfield(L, -2, mg_span_kind_names[i]);
+    }
+    return 1;
+}
+
 /* profile_begin([most]): records the spans of all threads, the last `most` of each. */
 static int core_profile_begin(lua_State *L) {
     enum { MOST = 1 << 19 };
@@ -164,6 +179,7 @@ const luaL_Reg mg_bind_profile[] = {{"set_layer", core_set_layer},
                                     {"span", core_span},
                                     {"span_end", core_span_end},
                                     {"span_depth", core_span_depth},
+                                    {"activity_sums", core_activity_sums},
                                     {"profile_begin", core_profile_begin},
                                     {"profile_settle", core_profile_settle},
                                     {"profile_end", core_profile_end},

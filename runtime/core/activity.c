@@ -30,6 +30,7 @@ static pthread_key_t at_end; /* its destructor releases the record of a thread t
 static void release(void *record) {
     mg_activity_record *r = record;
     atomic_store(&r->depth, 0);
+    r->sums_on = false;
     atomic_store(&r->used, false);
 }
 
@@ -133,6 +134,7 @@ int mg_activity_enter(const mg_span *s) {
         STORE(to->number, s->number);
         STORE(to->kind, (unsigned)s->kind | (s->origin.backward ? BACKWARD : 0));
         STORE(to->start, is_timed(s->kind) ? mg_nanoseconds() : 0);
+        r->inside[depth] = 0;
         STORE(to->flops, s->flops);
         STORE(to->bytes, s->bytes);
         if (to->describe) forget_about(r, to); /* of a thread that ended in a span */
@@ -162,6 +164,35 @@ static void record(mg_activity_record *r, int depth) {
     mg_profile_write(r, &e);
 }
 
+/* Of a span that began before the sums, the part since. */
+static void add_up(mg_activity_record *r, int depth) {
+    const mg_open_span *o = &r->span[depth];
+    const mg_span_kind kind = (mg_span_kind)(LOAD(o->kind) & (BACKWARD - 1));
+    const uint64_t began = LOAD(o->start), start = began < r->sums_from ? r->sums_from : began;
+    if (began == 0 || kind == MG_SPAN_LAUNCH || kind == MG_SPAN_COLLECTIVE) {
+        if (depth > 0) r->inside[depth - 1] += r->inside[depth];
+        return;
+    }
+    const uint64_t whole = mg_nanoseconds() - start;
+    if (whole > r->inside[depth]) r->sums[kind] += whole - r->inside[depth];
+    if (depth > 0) r->inside[depth - 1] += whole;
+}
+
+void mg_activity_sum(bool on) {
+    mg_activity_record *r = get_own();
+    if (r == &spare) return;
+    r->sums_on = on;
+    r->sums_from = mg_nanoseconds();
+    memset(r->sums, 0, sizeof r->sums);
+    memset(r->inside, 0, sizeof r->inside);
+}
+
+bool mg_activity_sums(uint64_t sums[MG_SPAN_KINDS]) {
+    const mg_activity_record *r = get_own();
+    memcpy(sums, r->sums, sizeof r->sums);
+    return r->sums_on;
+}
+
 void mg_activity_leave(int depth) {
     mg_activity_record *r = get_own();
     const bool on = atomic_load_explicit(&mg_profile_on, memory_order_acquire) && r != &spare;
@@ -169,6 +200,7 @@ void mg_activity_leave(int depth) {
     if (depth >= LOAD(r->depth)) return; /* it was ended with a span around it */
     for (int d = LOAD(r->depth) - 1; d >= depth; d--) {
         if (d >= MG_MOST_SPANS) continue;
+        if (r->sums_on) add_up(r, d);
         if (on) record(r, d);
         if (r->span[d].describe) forget_about(r, &r->span[d]);
     }

@@ -60,6 +60,12 @@ int mg_activity_enter(const mg_span *s);
 void mg_activity_leave(int depth);
 /* The number of spans that it is in, for mg_activity_leave after a jump. */
 int mg_activity_depth(void);
+/* Begins or ends adding up the time of the calling thread by the kinds of its spans, from 0: of
+ * each the time without the spans inside it. Launches and collectives, whose starts are not
+ * measured, count as a part of the step around them. */
+void mg_activity_sum(bool on);
+/* The sums of the calling thread so far, ns. False: mg_activity_sum(true) was not called. */
+bool mg_activity_sums(uint64_t sums[MG_SPAN_KINDS]);
 /* Describes the innermost span further, by a function that may use `of` until the span ends, or
  * until the next call: the row of a file, who is waited for. Takes a lock. */
 typedef void (*mg_activity_describer)(const void *of, int64_t number, char *text, size_t room);

@@ -27,6 +27,11 @@ typedef struct mg_activity_record {
     atomic_int depth;
     pthread_mutex_t lock;
     mg_open_span span[MG_MOST_SPANS];
+    /* of the owner alone: mg_activity_sum, ns */
+    bool sums_on;
+    uint64_t sums_from;
+    uint64_t inside[MG_MOST_SPANS]; /* in spans inside each open one */
+    uint64_t sums[MG_SPAN_KINDS];
     /* profile.c: */
     mg_event *ring;          /* mapped; NULL: not yet */
     size_t room;             /* events of the ring, a power of two */

@@ -61,6 +61,40 @@ static void deep_stacks_and_long_texts_do_no_harm(void **state) {
     assert_string_equal(small, "");
 }
 
+/* Own time by kinds: what a span contains does not count for it; launches belong to their step. */
+static void times_add_up_by_kinds(void **state) {
+    (void)state;
+    uint64_t sums[MG_SPAN_KINDS];
+    mg_activity_name("sums");
+    assert_false(mg_activity_sums(sums));
+    const int batch = mg_activity_begin(MG_SPAN_SCRIPT, "batch"); /* is in it when sums begin */
+    mg_activity_sum(true);
+    const uint64_t before = mg_nanoseconds();
+    const int step = mg_activity_begin(MG_SPAN_STEP, "step");
+    const int launch = mg_activity_begin(MG_SPAN_LAUNCH, "matmul");
+    const int wait = mg_activity_begin(MG_SPAN_WAIT, "wait");
+    const uint64_t from = mg_nanoseconds();
+    while (mg_nanoseconds() - from < 2000000) {
+    }
+    mg_activity_leave(wait);
+    mg_activity_leave(launch);
+    mg_activity_leave(step);
+    mg_activity_leave(mg_activity_begin(MG_SPAN_DATA, "reads rows"));
+    mg_activity_leave(batch);
+    const uint64_t whole = mg_nanoseconds() - before;
+    assert_true(mg_activity_sums(sums));
+    assert_true(sums[MG_SPAN_WAIT] >= 2000000);
+    assert_int_equal(sums[MG_SPAN_LAUNCH], 0);
+    assert_int_equal(sums[MG_SPAN_CALLBACK], 0);
+    uint64_t all = 0;
+    for (int i = 0; i < MG_SPAN_KINDS; i++) all += sums[i];
+    /* no time counts twice: the batch began to count a moment before `whole` */
+    assert_true(all <= whole + 1000000);
+    assert_true(sums[MG_SPAN_STEP] + sums[MG_SPAN_SCRIPT] <= whole + 1000000 - sums[MG_SPAN_WAIT]);
+    mg_activity_sum(false);
+    assert_false(mg_activity_sums(sums));
+}
+
 static void *work(void *argument) {
     mg_activity_name("worker");
     for (int i = 0; i < *(const int *)argument; i++)
@@ -180,6 +214,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_tells_what_it_is_in),
         cmocka_unit_test(deep_stacks_and_long_texts_do_no_harm),
+        cmocka_unit_test(times_add_up_by_kinds),
         cmocka_unit_test(a_profile_has_the_spans_of_all_threads),
         cmocka_unit_test(a_full_ring_keeps_the_newest_events),
         cmocka_unit_test(devices_add_events_to_tracks_of_their_own),
