@@ -5,14 +5,13 @@ local options = require "mgpu.options"
 local plot = require "mgpu.plot.history"
 local summary = require "mgpu.nn.summary"
 local svg = require "mgpu.plot.svg"
+local tables = require "mgpu.plot.run_tables"
 
 local M = {}
 
 local REPORT = options.declare { { "title", "string" } }
 
 local MOST_ROWS = 500 -- of the table of epochs; a longer run shows every k-th
-local MOST_LAYERS = 300 -- of the picture of the model
-local MOST_DEPTH = 5 -- of tables within a setting
 
 local STYLE = [[
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1.2rem 4rem;background:var(--paper);color:var(--ink);
@@ -59,34 +58,6 @@ local function duration(seconds)
   if seconds < 60 then return ("%.3g s"):format(seconds) end
   if seconds < 3600 then return ("%d min %d s"):format(seconds / 60, seconds % 60) end
   return ("%d h %d min"):format(seconds / 3600, seconds % 3600 / 60)
-end
-
--- A setting in words: simple values, and tables of them.
-local function words(value, depth)
-  depth = depth or 0
-  if type(value) == "number" then return ("%.10g"):format(value) end
-  if type(value) == "userdata" or type(value) == "function" then return type(value) end
-  if type(value) ~= "table" then return tostring(value) end
-  if getmetatable(value) and getmetatable(value).__tostring then return tostring(value) end
-  local keys, list = {}, {}
-  for key in pairs(value) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  for i, key in ipairs(keys) do
-    local text = depth < MOST_DEPTH and words(value[key], depth + 1) or "…"
-    list[i] = type(key) == "number" and text or ("%s = %s"):format(tostring(key), text)
-  end
-  local text = table.concat(list, ", ")
-  return depth > 0 and "{" .. text .. "}" or text
-end
-
--- Rows of names and values, sorted by name. ARGS left_out: names that have a row elsewhere.
-local function rows_of(values, left_out)
-  local rows = {}
-  for name, value in pairs(values) do
-    if not left_out[name] then rows[#rows + 1] = { tostring(name), words(value) } end
-  end
-  table.sort(rows, function(a, b) return a[1] < b[1] end)
-  return rows
 end
 
 -- ---- the parts of the page ----------------------------------------------------------------------
@@ -170,49 +141,10 @@ local function timing(history)
 end
 
 local function model_part(model)
-  local rows = {}
-  for i, layer in ipairs(model.layers) do
-    local shape = model.shapes and model.shapes[layer] or (layer.nodes and layer.nodes[1].outputs[1]:shape())
-    local total, trainable = layer:count_params()
-    rows[i] = { layer.name, layer.class_name, summary.shape_text(shape), summary.grouped(total),
-      summary.grouped(trainable) }
-  end
-  local total, trainable = model:count_params()
-  rows[#rows + 1] = { "all layers", "", "", summary.grouped(total), summary.grouped(trainable) }
-  local picture = #model.layers <= MOST_LAYERS and folded("graph", ('<div class="wide">%s</div>'):format(
+  local rows = tables.model(model)
+  local picture = #model.layers <= tables.MOST_LAYERS and folded("graph", ('<div class="wide">%s</div>'):format(
     model_picture.picture(model, { nested = true, styled = false }))) or ""
-  return section("Model " .. model.name, table_of({ "layer", "class", "output", "parameters", "trainable" }, rows, 4),
-    picture)
-end
-
--- What compile was given, in words.
-local function compile_rows(compiled)
-  local losses = {}
-  for i, output in ipairs(compiled.outputs) do
-    local loss = output.loss and (output.loss.custom and "function" or output.loss.class) or "none"
-    losses[i] = #compiled.outputs > 1 and ("%s: %s"):format(output.name, loss) or loss
-  end
-  local optimizer = compiled.optimizer
-  local rows = { { "optimizer", optimizer.class or optimizer.name },
-    { "optimizer's options", words(optimizer:get_config()) }, { "loss", table.concat(losses, ", ") },
-    { "values", table.concat(compiled.metrics:names(), ", ") },
-    { "devices", table.concat(compiled.devices or { core.default_device() }, ", ") } }
-  for _, row in ipairs(rows_of(compiled.options, { optimizer = true, loss = true, metrics = true, devices = true,
-    weighted_metrics = true })) do
-    rows[#rows + 1] = row
-  end
-  return rows
-end
-
-local function machine_rows(compiled)
-  local rows = {}
-  for _, name in ipairs(compiled and compiled.devices or { core.default_device() }) do
-    local ok, info = pcall(core.device_info, name)
-    rows[#rows + 1] = { name, ok and info.text or "not there any more" }
-  end
-  rows[#rows + 1] = { "mgpulua", core.version }
-  rows[#rows + 1] = { "LuaJIT", ("%s, %s %s"):format(jit.version, jit.os, jit.arch) }
-  return rows
+  return section("Model " .. model.name, table_of(rows.heads, rows, 4), picture)
 end
 
 -- ---- the page -----------------------------------------------------------------------------------
@@ -239,16 +171,9 @@ function M.html(history, title)
     timing(history) }
   local function add(text) parts[#parts + 1] = text end
   if model then add(model_part(model)) end
-  if compiled then add(section("Compiled with", table_of(nil, compile_rows(compiled), 3))) end
-  local fit = rows_of(history.settings or {}, {})
-  if history.params and history.params.samples then
-    fit[#fit + 1] = { "training samples", summary.grouped(history.params.samples) }
-  end
-  if history.params and history.params.steps then
-    fit[#fit + 1] = { "steps of an epoch", summary.grouped(history.params.steps) }
-  end
-  add(section("Fitted with", table_of(nil, fit, 3)))
-  add(section("Devices and versions", table_of(nil, machine_rows(compiled), 3)))
+  if compiled then add(section("Compiled with", table_of(nil, tables.compiled(compiled), 3))) end
+  add(section("Fitted with", table_of(nil, tables.fitted(history), 3)))
+  add(section("Devices and versions", table_of(nil, tables.machine(compiled), 3)))
   return PAGE:format(svg.escape(title), svg.style ":root", STYLE, table.concat(parts, "\n"))
 end
 

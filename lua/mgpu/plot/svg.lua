@@ -1,8 +1,9 @@
 --- SVG and HTML text: escaping, elements, and the colors that all pictures share.
 --
--- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The colors of
--- curves are from the palette of Okabe and Ito, which color-blind people can tell apart, lightened for dark
--- backgrounds; the classes s1, s2, ... set them as stroke, f1, f2, ... as fill.
+-- A picture follows the reader's light or dark setting: its colors are CSS variables, set once for each. The first
+-- three colors of curves are from the palette of Okabe and Ito, which color-blind people can tell apart, lightened for
+-- dark backgrounds; the others, for pages with many curves, keep apart from these by lightness. The classes s1, s2, ...
+-- set them as stroke, f1, f2, ... as fill.
 local core = require "mgpu.core"
 local options = require "mgpu.options"
 local world = require "mgpu.parallel.world"
@@ -38,21 +39,33 @@ end
 -- ---- elements, escaping, colors -----------------------------------------------------------------
 
 local LIGHT = { paper = "#ffffff", ink = "#1b1b1f", soft = "#5d6068", grid = "#dfe1e6", box = "#f4f5f8",
-  "#0072b2", "#d55e00", "#009e73" }
+  "#0072b2", "#d55e00", "#009e73", "#b3478a", "#8a6d00", "#3d4fb8", "#a33b3b", "#4f6f7a" }
 local DARK = { paper = "#17181c", ink = "#eceef2", soft = "#a3a8b3", grid = "#33363f", box = "#22242b",
-  "#56b4e9", "#ff8f4a", "#2bc79a" }
+  "#56b4e9", "#ff8f4a", "#2bc79a", "#e59ac7", "#e3c34a", "#9aa8ff", "#f08a8a", "#9fb8c4" }
 
 local FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
---- escape(text) -> the text for use in XML; control characters, which XML forbids, and broken UTF-8 become "?".
-function M.escape(text)
+-- What UTF-8 allows, with bytes from 128 on: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+local NEXT = "[\128-\191]"
+local CHARACTERS = { "[\194-\223]" .. NEXT, "\224[\160-\191]" .. NEXT, "\237[\128-\159]" .. NEXT,
+  "[\225-\236\238\239]" .. NEXT .. NEXT, "\240[\144-\191]" .. NEXT .. NEXT, "[\241-\243]" .. NEXT .. NEXT .. NEXT,
+  "\244[\128-\143]" .. NEXT .. NEXT }
+
+--- plain(text) -> the text as UTF-8 without control characters but tab and line ends: those, and bytes that are no
+--- UTF-8, become "?".
+function M.plain(text)
   text = tostring(text):gsub("[%z\1-\8\11\12\14-\31\127]", "?")
-  text = text:gsub("[\128-\255]+", function(run)
-    local kept = run:gsub("[\194-\223][\128-\191]", ""):gsub("[\224-\239][\128-\191][\128-\191]", "")
-      :gsub("[\240-\244][\128-\191][\128-\191][\128-\191]", "")
-    return kept ~= "" and ("?"):rep(#run) or run
-  end)
-  return (text:gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;" }))
+  return (text:gsub("[\128-\255]+", function(run)
+    local kept = run
+    for _, pattern in ipairs(CHARACTERS) do kept = kept:gsub(pattern, " ") end -- which keeps their neighbours apart
+    return kept:find "[\128-\255]" and ("?"):rep(#run) or run
+  end))
+end
+
+--- escape(text) -> the text for use in XML, which forbids control characters and broken UTF-8: see plain.
+function M.escape(text)
+  return (M.plain(text):gsub("[&<>\"']", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
+    ["'"] = "&#39;" }))
 end
 
 --- shortened(text, most) -> the text, or its beginning and "…" if it has more than `most` bytes.
