@@ -114,6 +114,7 @@ local loaders = {
   models = zoo,
   world = function() return require "mgpu.parallel.world".world end,
   text = function() return require "mgpu.text" end,
+  dashboard = function() return require "mgpu.dashboard" end,
   warnings = function() return require "mgpu.warnings".switch end,
 }
 for _, name in ipairs { "set_policy", "policy", "set_dtype_policy", "dtype_policy" } do

@@ -57,18 +57,27 @@ function M.list_devices(report)
   end
 end
 
+--- --dashboard[=PORT]: the fits of the script are shown on a page while they run.
+function M.set_dashboard(port)
+  local number = tonumber(port)
+  if port and not (number and number >= 0 and number <= 65535 and number % 1 == 0) then
+    error(("--dashboard=%s: give a port from 0 to 65535, or --dashboard alone"):format(port), 0)
+  end
+  require "mgpu".dashboard.open { port = number } -- rank 0, after joining the other processes
+end
+
 --- --profile: records the run; at its end, after an error or os.exit, too, the trace is written and the table printed
 --- on stderr, by rank 0.
 function M.set_profile(path)
   if path == "" then error("--profile: the name of the file is empty", 0) end
   require "mgpu" -- joins the other processes
   local running = require "mgpu.profile.recording".start { path = path }
-  debug.getregistry()["mgpu.at_end"] = function() -- runtime/program/exit.c calls it
+  require "mgpu.at_end".add(function()
     local report, problem = running:finish()
     if core.world().rank == 0 then io.stderr:write(tostring(report), "\n") end
     if problem then error(problem, 0) end
     if core.world().rank == 0 then io.stderr:write("trace: ", core.printable(report.path, true), "\n") end
-  end
+  end)
 end
 
 --- --prove: compares the script's first steps on 1 and on N processes. The program ends with status 1 if the weights

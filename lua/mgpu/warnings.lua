@@ -32,7 +32,9 @@ end
 --- warn(message, ...): writes a line; the arguments are those of string.format.
 function M.warn(message, ...)
   if not on then return end
-  io.stderr:write("mgpulua: warning: " .. core.printable(message:format(...), true) .. "\n")
+  local text = core.printable(message:format(...), true)
+  io.stderr:write("mgpulua: warning: " .. text .. "\n")
+  if M.also then M.also(text) end -- the page of a dashboard
 end
 
 --- once(model, message, ...): warns, unless the model has caused the same message before.

@@ -33,6 +33,8 @@ const char mg_command_line_usage[] =
     "                  go on without the hosts that are lost, with MIN to MAX processes\n"
     "  --resume DIR    save checkpoints of the script's training in DIR, and continue from there\n"
     "  --profile FILE  write what each thread and device did as a Chrome trace, and print a table\n"
+    "  --dashboard[=PORT]\n"
+    "                  show training while it runs, on a page for browsers of this machine\n"
     "  --prove N       compare the script's first training steps on 1 and on N processes\n"
     "  --selftest cluster\n"
     "                  measure processes and the links between them\n"
@@ -78,6 +80,7 @@ static const char profile[] = "require('mgpu.program').set_profile((...))\n";
 /* The value is the number of the argument: all further ones are its own. */
 static const char serve[] = "require('mgpu.program').serve({unpack(arg, (...))})\n";
 static const char ps[] = "require('mgpu.attach.ps')((...))\n";
+static const char dashboard[] = "require('mgpu.program').set_dashboard((...))\n";
 static const char prove[] = "require('mgpu.program').prove((...))\n";
 
 /* ---- reading and running --------------------------------------------------------------------- */
@@ -104,6 +107,7 @@ static const program_option long_options[] = {
     {"--prove", prove, .value = "N"},
     {"--profile", profile, .value = "FILE"},
     {"--serve", serve, .value = "MODEL", .alone = true, .last = true},
+    {"--dashboard", dashboard, .value = "PORT", .optional = true},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},

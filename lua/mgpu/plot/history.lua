@@ -176,7 +176,7 @@ end
 
 -- ---- a chart ------------------------------------------------------------------------------------
 
-local function draw_axes(x_axis, y_axis, out)
+local function draw_axes(x_axis, y_axis, x_label, out)
   local bottom, right = TOP + INNER_HEIGHT, LEFT + INNER_WIDTH
   for i, value in ipairs(y_axis.ticks) do
     local y = bottom - M.position(y_axis, value) * INNER_HEIGHT
@@ -189,7 +189,7 @@ local function draw_axes(x_axis, y_axis, out)
     out[#out + 1] = svg.text(x, bottom + 17, x_axis.labels[i], "soft xtick", "middle")
   end
   out[#out + 1] = svg.element("path", { class = "axis", d = ("M%d %dV%dH%d"):format(LEFT, TOP, bottom, right) })
-  out[#out + 1] = svg.text(LEFT + INNER_WIDTH / 2, HEIGHT - 7, "epoch", "soft", "middle")
+  out[#out + 1] = svg.text(LEFT + INNER_WIDTH / 2, HEIGHT - 7, x_label or "epoch", "soft", "middle")
 end
 
 local function draw_curve(curve, x_axis, y_axis, out)
@@ -218,7 +218,7 @@ local function draw_legend(curves, out)
 end
 
 --- chart(panel, scale) -> the elements of a chart of WIDTH x HEIGHT.
--- ARGS panel: {title =, curves = {{label =, epochs =, values =, color =, dashed =}, ...}}.
+-- ARGS panel: {title =, x_label = "epoch", curves = {{label =, epochs =, values =, color =, dashed =}, ...}}.
 function M.chart(panel, scale)
   local lists, first, last = {}, math.huge, -math.huge
   for i, curve in ipairs(panel.curves) do
@@ -231,7 +231,7 @@ function M.chart(panel, scale)
   local x_axis, y_axis, out = M.epochs(first, last), M.values(lists, scale), {}
   local title = y_axis.log and svg.shortened(panel.title, 30) .. " (log scale)" or svg.shortened(panel.title, 42)
   out[1] = svg.text(LEFT, 20, title, "title")
-  draw_axes(x_axis, y_axis, out)
+  draw_axes(x_axis, y_axis, panel.x_label, out)
   for _, curve in ipairs(panel.curves) do draw_curve(curve, x_axis, y_axis, out) end
   draw_legend(panel.curves, out)
   return table.concat(out, "\n")

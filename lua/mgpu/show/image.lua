@@ -234,6 +234,9 @@ local function png_of(p)
   return require "mgpu.data.image".encode_png(t)
 end
 
+--- png(tensor, chosen) -> the bytes of a PNG file, for a page. chosen: see mgpu.show.
+function M.png(x, chosen) return png_of(pixels_of(x, chosen)) end
+
 local writers = {}
 
 function writers.kitty(p)

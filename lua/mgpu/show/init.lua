@@ -10,6 +10,7 @@
 --   a tensor {n}: a curve. Options: width, height.
 --   what fit returns: a chart for each value. Options: metrics, scale = "auto", "linear" or "log", width, height.
 --   a model: a line for each use of a layer, with lines for the ways of the data.
+-- title: a line above; the caption on the page of a dashboard (mgpu.dashboard), where the picture is shown as well.
 -- protocol: how images are drawn: "kitty", "iterm", "sixel", "blocks" (half blocks in color) or "ascii"; by default
 -- what the terminal can do, or MGPULUA_GRAPHICS. Errors: a value that is none of these; a tensor that is not an image.
 -- Example:
@@ -27,12 +28,13 @@ local terminal = require "mgpu.show.terminal"
 
 local WIDTH = { "width", "integer", min = 8, max = 1000 }
 local HEIGHT = { "height", "integer", min = 3, max = 200, default = 12 }
+local TITLE = { "title", "string" }
 local IMAGE = options.declare { { "columns", "integer", min = 1 }, { "padding", "integer", default = 2, min = 0 },
-  WIDTH, { "protocol", "string", values = terminal.PROTOCOLS } }
-local CURVE = options.declare { WIDTH, HEIGHT }
+  WIDTH, { "protocol", "string", values = terminal.PROTOCOLS }, TITLE }
+local CURVE = options.declare { WIDTH, HEIGHT, TITLE }
 local HISTORY = options.declare { { "metrics", "string|table" },
-  { "scale", "string", default = "auto", values = { "auto", "linear", "log" } }, WIDTH, HEIGHT }
-local MODEL = options.declare {}
+  { "scale", "string", default = "auto", values = { "auto", "linear", "log" } }, WIDTH, HEIGHT, TITLE }
+local MODEL = options.declare { TITLE }
 
 local function is_history(value)
   return type(value) == "table" and getmetatable(value) ~= nil and value.class == "History"
@@ -46,18 +48,21 @@ local function check_rank(x)
     .. "columns, 1, 3 or 4}, nor a batch of images"):format(table.concat(x:shape(), ", ")))
 end
 
+-- RETURNS the text that draws the value, and the checked options.
 local function text_of(value, given)
   if core.is_variable(value) then value = value:value() end
   if core.is_tensor(value) and value:rank() == 1 then
-    return require "mgpu.show.chart".of_numbers(value, options.check("show", CURVE, given))
+    local chosen = options.check("show", CURVE, given)
+    return require "mgpu.show.chart".of_numbers(value, chosen), chosen
   elseif core.is_tensor(value) then
     check_rank(value)
-    return require "mgpu.show.image".text(value, options.check("show", IMAGE, given))
+    local chosen = options.check("show", IMAGE, given)
+    return require "mgpu.show.image".text(value, chosen), chosen
   elseif is_history(value) then
-    return require "mgpu.show.chart".of_history(value, options.check("show", HISTORY, given))
+    local chosen = options.check("show", HISTORY, given)
+    return require "mgpu.show.chart".of_history(value, chosen), chosen
   elseif is_model(value) then
-    options.check("show", MODEL, given)
-    return require "mgpu.show.model".text(value)
+    return require "mgpu.show.model".text(value), options.check("show", MODEL, given)
   end
   core.fail("usage", ("show: draws images (tensors), what fit returns, and models; got %s"):format(
     type(value) == "table" and "a table" or tostring(value)))
@@ -68,5 +73,10 @@ return function(value, given)
   if given ~= nil and (type(given) ~= "table" or getmetatable(given)) then
     core.fail("usage", ("show: options are a table, such as {width = 40}, got a %s"):format(type(given)))
   end
-  require "mgpu".output(text_of(value, given or {}))
+  local text, chosen = text_of(value, given or {})
+  if chosen.title then text = core.printable(chosen.title, true) .. "\n" .. text end
+  local function draw() require "mgpu".output(text) end
+  local dashboard = package.loaded["mgpu.dashboard"]
+  if dashboard then return dashboard.show(value, chosen, draw) end
+  draw()
 end

@@ -63,6 +63,13 @@ local function check_in_step(run)
   end
 end
 
+-- What shows the fit on the page of a dashboard (dashboard/run.lua), or nil.
+local function new_board(run)
+  local wanted = run.given.dashboard
+  if wanted == false or wanted == nil and not package.loaded["mgpu.dashboard"] then return nil end
+  return require "mgpu.dashboard".begin_run(run, wanted)
+end
+
 -- The state of one fit:
 --   model, compiled, given (fit's checked options), train, validation (sources), cursor, history, callbacks, progress
 --   trainer        what trains in place of the jitted step (parallel/strategies.lua), or nil
@@ -74,6 +81,7 @@ end
 --   submitted      batches of this epoch given to the devices; ended: the epoch's data are used up
 --   within         whether the epoch has begun and has not ended; trained: its training has, validation may follow
 --   backup         what saves checkpoints (checkpoint/backup.lua), or nil
+--   board          what shows it on the page of a dashboard (dashboard/run.lua), or nil
 --   depth          of its span
 --   kind           "fit": of the places where an attached prompt runs commands (attach/view.lua)
 --   joint          whether several ranks share the steps
@@ -96,6 +104,7 @@ local function new_run(model, train, validation, given)
   run.cursor = batch_cursor.new(train, given.batch_size, given.shuffle, train_step.position(compiled, "train"))
   run.outer = compiled.fitting
   run.backup = Backup.new(run)
+  run.board = new_board(run)
   compiled.fitting = true
   run.pass = first_pass(run)
   if compiled.restored then run.cursor:skip_passes(run.pass) end
@@ -217,6 +226,7 @@ local function step_once(run, key, read)
     run.callbacks:call("on_train_batch_end", run.step, run.compiled.metrics:lazy())
   end
   attempt(run, run.progress.step, run.progress, run.step, read)
+  if run.board then attempt(run, run.board.step, run.board, run.step, read) end
   if run.backup then run.backup:after_step(run, run.step - before) end
   if proving.after_step then proving.after_step(run.model) end
   be_visited(run)
@@ -267,6 +277,7 @@ local function begin_epoch(run, epoch)
   run.within, run.trained = true, false
   change_devices(run)
   run.compiled.metrics:reset()
+  if run.board then run.board:begin_epoch(epoch) end
   run.callbacks:call("on_epoch_begin", epoch, logs.new())
   run.progress:begin(run.steps, epoch, run.given.epochs)
   core.visit_note { epochs = run.given.epochs, steps = run.steps or 0, device = run.compiled.device }
@@ -301,6 +312,7 @@ local function run_epochs(run)
     callbacks:call("on_epoch_end", epoch, values)
     run.progress:finish(values, run.step)
     decisions.settle(run)
+    if run.board then run.board:end_epoch(run.step, values) end
     if run.backup then run.backup:after_epoch(run) end
     if run.model.stop_training then break end
   end
@@ -337,6 +349,7 @@ return function(model, train, validation, given)
   core.visit_scope(scope)
   core.visit_note { epochs = 0, steps = 0 }
   finish(run, ok)
+  if run.board then run.board:finish(ok, message) end
   core.span_end(depth)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too
   if proving.after_fit then proving.after_fit(model) end

@@ -39,6 +39,7 @@ local FIT = options.declare {
   { "validation_freq", "integer", default = 1, min = 1 },
   { "validation_batch_size", "integer", min = 1 },
   { "resume", "string" },
+  { "dashboard", "boolean|integer|table" },
 }
 
 local STEPS = { "steps", "integer", min = 1 }
@@ -165,6 +166,8 @@ end
 --   steps_per_epoch        batches of an epoch; required for a dataset of unknown length
 --   resume                 a folder: saves a checkpoint there after each epoch, and continues from the newest one, as
 --                          the callback BackupAndRestore with delete_checkpoint = false
+--   dashboard              true, a port, or {port =, name =, histogram_freq = 0, runs =, save =}: a page that shows the
+--                          training while it runs (mgpu.dashboard); false: not on the page that is open
 --   verbose                1 or "auto" progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights

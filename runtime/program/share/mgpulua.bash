@@ -43,7 +43,7 @@ _mgpulua() {
   esac
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b -H --bytecode --devices --np --hostfile --output
-      --nranks_per_gpu --restart --elastic --resume --prove --profile --serve --selftest --verify --attach --ps --list-devices --doctor --version --help" -- "$word")
+      --nranks_per_gpu --restart --elastic --resume --dashboard --prove --profile --serve --selftest --verify --attach --ps --list-devices --doctor --version --help" -- "$word")
   else
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")

@@ -110,13 +110,6 @@ local function add_scalars(list, tag, value)
   end
 end
 
--- The variable's value as floats in host memory.
-local function host_value(v)
-  local t = v:value()
-  if not t:dtype():find "float[36]" then t = t:to "float32" end
-  return core.place(t, "cpu:0")
-end
-
 -- ---- what is written ----------------------------------------------------------------------------
 
 --- Raises if nothing can be written in log_dir.
@@ -202,7 +195,7 @@ end
 local function add_weights(self, step)
   local prefix, list = self.model.class_name == "Sequential" and self.model.name .. "/" or "", {}
   for _, v in ipairs(self.model.variables) do
-    local name, t = prefix .. v.name, host_value(v)
+    local name, t = prefix .. v.name, events.host_value(v)
     list[#list + 1] = events.histogram(name .. "/histogram", t)
     if self.write_images then list[#list + 1] = views.image(name .. "/image", t) end
   end
@@ -211,7 +204,7 @@ end
 
 -- Writes the tables for the projector. The disk must not end the training.
 local function write_tables(self)
-  local ok, message = pcall(views.write_tables, self.model, self.log_dir, host_value, self.embeddings_layer_names)
+  local ok, message = pcall(views.write_tables, self.model, self.log_dir, events.host_value, self.embeddings_layer_names)
   if ok then return end
   if core.error_code() ~= "io" then error(message, 0) end
   self.write("TensorBoard: the embeddings were not written: %s", message)

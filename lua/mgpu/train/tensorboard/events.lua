@@ -59,6 +59,13 @@ local function counts(p, n, low, high)
   return list
 end
 
+--- host_value(v) -> the variable's value as floats in host memory.
+function M.host_value(v)
+  local t = v:value()
+  if not t:dtype():find "float[36]" then t = t:to "float32" end
+  return core.place(t, "cpu:0")
+end
+
 --- buckets(t) -> {left, right, count, left, right, count, ...}: the histogram of a tensor of floats in host memory.
 -- It has 30 buckets. If all numbers are equal, the last bucket counts them. NaN and infinities are not counted.
 function M.buckets(t)
