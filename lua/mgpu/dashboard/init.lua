@@ -58,13 +58,13 @@ end
 -- A server at the port or, where none is given, at the first free one of a few, so that an ssh tunnel can be set up
 -- before.
 local function open_server(port, token)
-  if port then return core.server.open { port = port, token = token } end
+  if port then return core.server { port = port, token = token } end
   for try = PORT, PORT + PORTS - 1 do
-    local ok, server = pcall(core.server.open, { port = try, token = token })
+    local ok, server = pcall(core.server, { port = try, token = token })
     if ok then return server end
     if core.error_code() ~= "io" then error(server, 0) end
   end
-  return core.server.open { port = 0, token = token }
+  return core.server { port = 0, token = token }
 end
 
 -- Sends an event. extra: it is left out when there is too much.
