@@ -32,8 +32,8 @@ function M.number(x)
   return ("%.9g"):format(x)
 end
 
---- line(fields) -> an event: a line of JSON. fields: names and values in turn; a value is a number, a boolean, a name, nil
---- (the field is left out), or {json = text}. ARGS n: the length of fields.
+--- line(n, fields) -> an event: a line of JSON. fields: n names and values in turn; a value is a number, a boolean, a
+--- name, nil (the field is left out), or {json = text}.
 function M.line(n, fields)
   local out = {}
   for i = 1, n, 2 do
@@ -62,8 +62,8 @@ end
 --- bytes(text) -> {json =}: bytes as base64.
 function M.bytes(text) return { json = '"' .. require "mgpu.io.base64".encode(text) .. '"' } end
 
---- values(logs) -> {json =}: an object of the numbers of the logs; of a value with several numbers {name_1 =, name_2 =}.
---- Others are left out.
+--- values(each, values) -> {json =}: an object of the numbers of the logs; of a value with several numbers {name_1 =,
+--- name_2 =}. Others are left out. ARGS each: logs.each.
 function M.values(each, values)
   local out = {}
   local function add(name, value)

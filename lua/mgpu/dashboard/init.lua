@@ -3,9 +3,9 @@
 --     model:fit(x, y, { epochs = 20, dashboard = true })   -- prints http://127.0.0.1:8765/?token=...
 --     mgpulua --dashboard train.lua                        -- for all fits of a script
 --
--- While a dashboard is open, each fit is a run on its page, and mgpu.show, warnings and the printed lines go there, too.
--- The page stays until the program ends. It loads nothing from elsewhere; only who knows the token in its address can
--- see it. What a browser saves as a file is a report that needs no server.
+-- While a dashboard is open, each fit is a run on its page, and mgpu.show, warnings and the printed lines go there,
+-- too. The page stays until the program ends. It loads nothing from elsewhere; only who knows the token in its address
+-- can see it. What a browser saves as a file is a report that needs no server.
 local at_end = require "mgpu.at_end"
 local core = require "mgpu.core"
 local events = require "mgpu.dashboard.events"

@@ -17,7 +17,8 @@ local function shape_text(x) return ("{%s}"):format(table.concat(x:shape(), ", "
 local function curve(x)
   local values, at = x:to("float64"):to("cpu:0"):totable(), {}
   for i = 1, #values do at[i] = i end
-  local panel = { title = shape_text(x), x_label = "index", curves = { { label = "value", values = values, epochs = at, color = 1 } } }
+  local panel = { title = shape_text(x), x_label = "index",
+    curves = { { label = "value", values = values, epochs = at, color = 1 } } }
   return plot.picture({ panel }, {})
 end
 

@@ -1,8 +1,8 @@
 --- A fit as a run on the page of the dashboard.
 --
 -- After each step fit calls run:step, which reads the clock and mostly does nothing else: values of batches go to the
--- page at most five times a second, less often in a run that has lasted for hours, so that a curve has less than 100,000
--- points. The parts of the time come from sums in C (core.activity_sums).
+-- page at most five times a second, less often in a run that has lasted for hours, so that a curve of a day has less
+-- than 100,000 points. The parts of the time come from sums in C (core.activity_sums).
 local core = require "mgpu.core"
 local events = require "mgpu.dashboard.events"
 local logs = require "mgpu.train.logs"
@@ -56,8 +56,8 @@ end
 local function send_parts(self, done, now)
   local steps = self.before + done - self.parts_at
   if steps <= 0 then return end
-  self.send(events.line(20, { "t", "p", "r", self.number, "e", self.epoch, "s", done, "g", self.before + done, "w",
-    now - self.began, "d", now - self.parts_from, "n", steps, "p", parts_since(self, now), "m", memory(self) }))
+  self.send(events.line(20, { "t", "p", "r", self.number, "e", self.epoch, "s", done, "g", self.before + done,
+    "w", now - self.began, "d", now - self.parts_from, "n", steps, "p", parts_since(self, now), "m", memory(self) }))
   self.parts_from, self.parts_at = core.clock(), self.before + done
   self.parts_due = self.parts_from + math.max(PARTS_INTERVAL, (now - self.began) / POINTS)
 end

@@ -17,10 +17,9 @@ local function tables_of(run)
 end
 
 --- run_line(number, run) -> the event. run: {name =, model =, compiled =, history =, from = where a run of before is
---- from, began = seconds since 1970, epochs =, first =, steps =, picture = whether the graph is wanted}. All but name may
---- be nil.
+--- from, began = seconds since 1970, epochs =, first =, steps =}. All but name may be nil.
 function M.run_line(number, run)
-  local picture = run.picture ~= false and run.model and pictures.model(run.model)
+  local picture = run.model and pictures.model(run.model)
   return events.line(20, { "t", "r", "r", number, "from", run.from, "name", run.name, "began", run.began,
     "epochs", run.epochs, "first", run.first, "steps", run.steps, "tables", tables_of(run),
     "graph", picture and events.bytes(picture) or nil })

@@ -204,7 +204,8 @@ end
 
 -- Writes the tables for the projector. The disk must not end the training.
 local function write_tables(self)
-  local ok, message = pcall(views.write_tables, self.model, self.log_dir, events.host_value, self.embeddings_layer_names)
+  local ok, message = pcall(views.write_tables, self.model, self.log_dir, events.host_value,
+    self.embeddings_layer_names)
   if ok then return end
   if core.error_code() ~= "io" then error(message, 0) end
   self.write("TensorBoard: the embeddings were not written: %s", message)
