@@ -155,8 +155,8 @@ end
 --- dashboard.open({port =, runs =, save =}) -> the address of the page: opens a dashboard for all that follows, as
 --- `mgpulua --dashboard` does. With several processes only rank 0 has one; the others get nil.
 --
--- port: without it 8765, or the next that is free. runs: an array of pages that were saved and of what fit has returned,
--- to be shown beside the runs of this process. save: an .html file that gets the page after each run.
+-- port: without it 8765, or the next that is free. runs: an array of pages that were saved, and of what fit has
+-- returned, to be shown beside the runs of this process. save: an .html file that gets the page after each run.
 -- Errors: a port that is in use; the plug-in mgpu-httpd.so is not installed; a file that cannot be read or written.
 -- Example:
 --     local ok, address = pcall(mgpu.dashboard.open, { port = 0 }) -- it needs a plug-in

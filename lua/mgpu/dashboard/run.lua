@@ -72,8 +72,8 @@ end
 --- run:begin_epoch(epoch).
 function Run:begin_epoch(epoch) self.epoch = epoch end
 
---- run:step(done, read): called after each step; done: steps of this epoch; read() returns the logs so far and waits for
---- the device.
+--- run:step(done, read): called after each step; done: steps of this epoch; read() returns the logs so far and waits
+--- for the device.
 function Run:step(done, read)
   local now = core.clock()
   if now < self.due then return end

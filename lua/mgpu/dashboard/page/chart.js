@@ -237,7 +237,8 @@ class Chart {
       below = line.high;
       r.x0 = Math.min(r.x0, xs[0]);
       r.x1 = Math.max(r.x1, xs[xs.length - 1]);
-      for (const v of line.high) if (v > r.y1) r.y1 = v;
+      // the first one of several is left to be cut off: the first step is traced and planned, and takes far longer
+      line.high.forEach((v, i) => { if (v > r.y1 && (i > 0 || line.high.length < 4)) r.y1 = v; });
     }
     return this.widened(r);
   }
