@@ -2,7 +2,8 @@
  *
  *     {path = "layers/dense"}                                             a group
  *     {path = "layers/dense/vars/0", tensor = t}                          a dataset (and read,
- *                                                  stored = "int16", if it was widened)
+ *                                                  stored = "int16", if it was widened; to write
+ *                                                  stored = "int8": t is uint8, with its bytes)
  *     {path = "layers/dense", attribute = "name", text = "dense"}         an attribute: text,
  *     {path = "", attribute = "layer_names", text = {"dense", ...}}       an array of texts,
  *     {path = "", attribute = "version", tensor = t}                      or numbers
@@ -102,6 +103,14 @@ static void add_entry(lua_State *L, mg_h5_tree *tree, int at) {
     mg_tensor *t = lua_isnil(L, -1) ? NULL : bind_take_tensor(L, lua_gettop(L), NULL, "h5_write");
     mg_h5_entry *e = mg_h5_add(tree, path, attribute, t);
     if (!e) bind_raise(L);
+    if (t) {
+        lua_getfield(L, at, "stored");
+        const char *stored = lua_tostring(L, -1);
+        if (stored && (strcmp(stored, "int8") != 0 || t->dtype != MG_U8 || attribute))
+            bind_fail(L, MG_USAGE, "h5_write: %s: only a dataset of uint8 can be stored as int8",
+                      path);
+        if (stored) e->stored = "int8";
+    }
     if (!attribute || t) return;
     lua_getfield(L, at, "text");
     e->single = !lua_istable(L, -1);

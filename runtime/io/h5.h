@@ -15,7 +15,8 @@ typedef struct mg_h5_entry {
     char *path;         /* owned: "model_weights/dense"; "" is the root */
     char *attribute;    /* owned: an attribute's name; NULL: the group or dataset itself */
     mg_tensor *tensor;  /* retained: numbers; NULL: a group, or text */
-    const char *stored; /* "int16": the type in the file, if it was widened; else NULL */
+    const char *stored; /* "int16": the type in the file, if it was widened; else NULL. To write:
+                           "int8", if a tensor of uint8 holds the bytes of such numbers */
     char **texts;       /* owned, zero-terminated: of an attribute that holds text; else NULL */
     size_t n_texts;
     bool single; /* one text, no array */

@@ -42,7 +42,8 @@ typedef enum mg_h5_type {
     MG_H5_TEXT
 } mg_h5_type;
 
-/* Integers that were widened to the record's type. */
+/* Integers that were widened to the record's type. Records to be written have only MG_H5_FROM_I8,
+ * with MG_H5_U8: the bytes are those of int8. */
 typedef enum mg_h5_stored {
     MG_H5_NOT_WIDENED,
     MG_H5_FROM_I8,

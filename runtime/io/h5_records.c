@@ -210,6 +210,7 @@ static mg_status put_header(int fd, mg_h5_header h, const char *path, const char
 static mg_status put_tensor(int fd, mg_h5_header h, const mg_h5_entry *e) {
     mg_tensor *t = e->tensor;
     while (dtypes[h.type] != (mg_dtype)t->dtype) h.type++;
+    if (e->stored) h.stored = MG_H5_FROM_I8;
     h.rank = (uint32_t)t->shape.rank;
     for (int i = 0; i < t->shape.rank; i++) h.shape[i] = (uint64_t)t->shape.dim[i];
     h.bytes = mg_tensor_bytes(t);

@@ -64,6 +64,14 @@ typedef struct mg_conv_attrs { /* conv2d conv2d_grad_input conv2d_grad_weight */
     int64_t groups, relu;
 } mg_conv_attrs;
 
+/* The activation of conv2d_int8, in the order of its names. */
+enum { MG_INT8_LINEAR, MG_INT8_RELU, MG_INT8_RELU6 };
+
+typedef struct mg_int8_attrs {              /* conv2d_int8 */
+    mg_ints size, strides, pads, dilations; /* 2, 2, 4 and 2 entries after inference */
+    int64_t activation;
+} mg_int8_attrs;
+
 typedef struct mg_pool_attrs {   /* max_pool2d avg_pool2d and their backward ops */
     mg_ints size, strides, pads; /* 2, 2 and 4 entries after inference */
     mg_ints shape;               /* input_shape of avg_pool2d_grad: 4 entries */

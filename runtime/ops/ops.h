@@ -15,6 +15,7 @@
     X(split)                                                                                       \
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
+    X(int8)                                                                                        \
     X(pool)                                                                                        \
     X(norm)                                                                                        \
     X(layer_norm)                                                                                  \

@@ -13,7 +13,7 @@
 --     why      the reason for another tolerance
 --   errors     cases that must be refused: { "op", inputs..., options, error = text of the message }
 --
--- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua, spectrum_rows.lua;
+-- To add an op, add its cases here or in the file of its family (axis_rows.lua, image_rows.lua, int8_rows.lua, ...;
 -- error_rows.lua for errors): an op without a case fails a test.
 
 local rows = {}
@@ -591,6 +591,7 @@ case { "scatter_add", { { 1000, 3 }, -3, 300 }, { { 1000 }, ints = 40 }, axis = 
 
 dofile "tests/ops/axis_rows.lua"(case, bad, FLOATS, ALL)
 dofile "tests/ops/image_rows.lua"(case, bad, ALL)
+dofile "tests/ops/int8_rows.lua"(case, bad)
 dofile "tests/ops/spectrum_rows.lua"(case, bad)
 dofile "tests/ops/error_rows.lua"(bad)
 

@@ -5,6 +5,7 @@
 #include "device/cpu/conv/conv.h"
 #include "device/cpu/fused/fused.h"
 #include "device/cpu/images/images.h"
+#include "device/cpu/int8/int8.h"
 #include "device/cpu/movement/movement.h"
 #include "device/cpu/norm/norm.h"
 #include "device/cpu/onednn/onednn.h"
@@ -35,6 +36,7 @@ const mg_kernel *const mg_cpu_kernels[] = {&mg_cpu_winograd_images_conv2d,
                                            &mg_cpu_conv2d,
                                            &mg_cpu_conv2d_grad_input,
                                            &mg_cpu_conv2d_grad_weight,
+                                           &mg_cpu_conv2d_int8,
                                            &mg_cpu_matmul,
                                            &mg_cpu_fused,
                                            &mg_cpu_max_pool2d,

@@ -21,7 +21,9 @@ static hid_t open_space(const mg_h5_header *h) {
 }
 
 static void write_dataset(hid_t file, const mg_h5_header *h, const char *path, const char *values) {
-    hid_t space = open_space(h), type = open_type((mg_h5_type)h->type);
+    const bool bytes = h->type == MG_H5_U8 && h->stored == MG_H5_FROM_I8;
+    hid_t space = open_space(h);
+    hid_t type = bytes ? H5Tcopy(H5T_STD_I8LE) : open_type((mg_h5_type)h->type);
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_obj_track_times(creation, 0);
     H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);

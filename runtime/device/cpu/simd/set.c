@@ -13,6 +13,7 @@ extern const mg_simd_winograd TABLE(winograd);
 extern const mg_simd_winograd_images TABLE(winograd_images);
 extern const mg_simd_conv_small TABLE(conv_small);
 extern const mg_simd_depthwise TABLE(depthwise_f32), TABLE(depthwise_f16), TABLE(depthwise_bf16);
+extern const mg_simd_int8_rows TABLE(int8);
 extern const mg_simd_gemm TABLE(gemm_f32), TABLE(gemm_f64);
 extern const mg_simd_folds TABLE(folds_bool), TABLE(folds_u8), TABLE(folds_i32), TABLE(folds_i64),
     TABLE(folds_f32), TABLE(folds_f64);
@@ -52,6 +53,7 @@ const mg_simd MG_ISA_NAME(mg_simd) = {
     .winograd_images = &TABLE(winograd_images),
     .conv_small = &TABLE(conv_small),
     .depthwise = {&TABLE(depthwise_f32), F16_TABLE(depthwise_f16), &TABLE(depthwise_bf16)},
+    .int8 = &TABLE(int8),
     .gemm = {&TABLE(gemm_f32), &TABLE(gemm_f64)},
     .folds = {[MG_BOOL] = &TABLE(folds_bool),
               [MG_U8] = &TABLE(folds_u8),

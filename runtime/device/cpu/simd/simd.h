@@ -17,6 +17,7 @@
 #include "device/cpu/simd/depthwise.h"
 #include "device/cpu/simd/fused_threaded.h"
 #include "device/cpu/simd/gemm.h"
+#include "device/cpu/simd/int8.h"
 #include <stdbool.h>
 
 enum {
@@ -267,6 +268,7 @@ typedef struct mg_simd {
     const mg_simd_winograd *winograd;
     const mg_simd_winograd_images *winograd_images;
     const mg_simd_conv_small *conv_small;
+    const mg_simd_int8_rows *int8;
     /* for float32, float16 (NULL: no instructions to convert it) and bfloat16 */
     const mg_simd_depthwise *depthwise[3];
     const mg_simd_folds *folds[MG_N_DTYPES]; /* NULL for halves: their loops are those of floats */
