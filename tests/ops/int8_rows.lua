@@ -51,8 +51,8 @@ return function(case, bad)
 
   local function wrong(text, x, w, o)
     bad { "conv2d_int8", x or { { 1, 4, 4, 4 }, 0, 1 }, w or { { 1, 1, 2, 4 }, ints = 9, dtype = "uint8" },
-      o.scale or { { 2 }, 1, 2 }, o.bias or { { 2 }, 0, 1 }, o.range or { { 0 }, 0, 1 }, size = o.size, strides = o.strides,
-      dtypes = { "float32" }, error = text }
+      o.scale or { { 2 }, 1, 2 }, o.bias or { { 2 }, 0, 1 }, o.range or { { 0 }, 0, 1 }, size = o.size,
+      strides = o.strides, dtypes = { "float32" }, error = text }
   end
   wrong("input 1 must be float32, got float64", { { 1, 4, 4, 4 }, 0, 1, dtype = "float64" }, nil, {})
   wrong("input 2 must be uint8, got int32", nil, { { 1, 1, 2, 4 }, ints = 9 }, {})

@@ -20,8 +20,8 @@ local SCRIPT = [[
     for i = 0, n - 1 do sum = (sum * 31 + bits[i]) % 4294967296 end
     print(n, sum)
   end
-  print_bits(ops.conv2d_int8(mgpu.randn { 5, 21, 19, 12 }, bytes { 3, 9, 75, 4 }, mgpu.rand { 75 } + 50, mgpu.randn { 75 },
-    mgpu.tensor { 30, 120 }, { size = { 3, 3 }, pads = { 1, 1, 1, 1 } }))
+  print_bits(ops.conv2d_int8(mgpu.randn { 5, 21, 19, 12 }, bytes { 3, 9, 75, 4 }, mgpu.rand { 75 } + 50,
+    mgpu.randn { 75 }, mgpu.tensor { 30, 120 }, { size = { 3, 3 }, pads = { 1, 1, 1, 1 } }))
   print_bits(ops.conv2d_int8(mgpu.randn { 101, 1, 1, 400 }, bytes { 1, 100, 131, 4 }, mgpu.rand { 131 } + 50,
     mgpu.randn { 131 }, mgpu.zeros { 0 }, { activation = "relu" }))
 ]]
@@ -31,7 +31,8 @@ test("instruction sets and numbers of threads give the same bits", function()
   check.write(script, SCRIPT)
   for _, isa in ipairs { "", "avx2", "baseline" } do
     for _, threads in ipairs { 1, 3 } do
-      local output, status = check.run(("MGPU_ISA=%s MGPU_THREADS=%d %s %s"):format(isa, threads, check.program, script))
+      local command = ("MGPU_ISA=%s MGPU_THREADS=%d %s %s"):format(isa, threads, check.program, script)
+      local output, status = check.run(command)
       if not output:find("lacks that instruction set", 1, true) and not output:find("unknown instruction", 1, true) then
         check.equal(status, 0)
         first = first or output

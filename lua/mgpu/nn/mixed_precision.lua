@@ -3,6 +3,8 @@
 --     mgpu.set_policy "mixed_bfloat16"       -- for the layers and models made from here on
 --     L.Dense { 10, dtype = "float32" }      -- for one layer
 --     model:compile { precision = "mixed_float16", ... }  -- for the layers that do not state one
+-- "int8_from_float32" and the like, as in Keras, say that weights are stored with 8 or 4 bits (nn/quantized/), and
+-- "float16_from_float32" or "bfloat16_from_float32" that they are stored as halves, but computed with in float32.
 -- A policy is "mixed_bfloat16" or "mixed_float16" (computes in that dtype, weights in float32) or the name of a dtype
 -- for both. At a layer's call, floating inputs and weights are cast to its compute dtype; losses, metrics, optimizers
 -- and the statistics of normalization stay in float32. Without a policy it is the floatx of the moment.
@@ -25,7 +27,58 @@ local current -- the policy of set_policy; nil: the one named by floatx
 
 local function is_policy(value) return getmetatable(value) == Policy end
 
-local function from_name(name, who)
+-- Modes of Keras's training with 8-bit floats, and of methods whose files need their own decoding.
+local REFUSED = { float8 = "training with 8-bit floats", gptq = "weights made by GPTQ", awq = "weights made by AWQ" }
+
+-- What a mode says about weights: {bits =, block =, static =, activations =}, or nil. "int8", with the largest
+-- magnitude of each row of the input; "int8/static", with a range of the input; "int4/128" in blocks of rows,
+-- "int4" without; "/weights": the input stays as it is (the default for 4 bits), "/activations": it is rounded to 8 bits.
+local function quantization_of(mode)
+  local base, rest = mode:match "^(int[48])(.*)$"
+  if not base then return nil end
+  local q = { bits = base == "int8" and 8 or 4, activations = base == "int8" }
+  for part in rest:gmatch "/([^/]*)" do
+    local block = q.bits == 4 and part:match "^%-?%d+$"
+    if block then
+      q.block = tonumber(block) > 0 and tonumber(block) or nil
+      if not q.block and block ~= "-1" then return nil end
+    elseif part == "static" and q.bits == 8 then
+      q.static = true
+    elseif part == "weights" or part == "activations" then
+      q.activations = part == "activations"
+    else
+      return nil
+    end
+  end
+  return (rest == "" or rest:sub(1, 1) == "/") and q or nil
+end
+
+-- The policy "MODE_from_SOURCE" for weights that are stored in another way than the policy SOURCE says; nil for another
+-- name.
+local function stored_policy(name, who, from_name)
+  local mode, source = name:match "^(.-)_from_(.+)$"
+  if not mode then return nil end
+  local refused = REFUSED[mode:match "^%a+%d*"]
+  if refused then
+    core.fail("unsupported", ("%sthe policy %q, %s, is not supported: save the model before it is quantized"):format(
+      who and who .. ": " or "", name, refused))
+  end
+  local q, half = quantization_of(mode), mode == "float16" or mode == "bfloat16"
+  if not q and not half then return nil end
+  local base = from_name(source, who)
+  if base.quantization or not base.floating then return nil end
+  return setmetatable({ name = mode .. "_from_" .. base.name, compute_dtype = base.compute_dtype, floating = true,
+    variable_dtype = half and mode or base.variable_dtype, quantization = q, source = base.name, mode = mode }, Policy)
+end
+
+local from_name
+function from_name(name, who)
+  if known[name] then return known[name] end
+  local stored = stored_policy(name, who, from_name)
+  if stored then
+    known[name] = stored
+    return stored
+  end
   local dtype = not MIXED[name] and core.dtype_name(name)
   if not MIXED[name] and not dtype then
     core.fail("usage", ("%sunknown policy %q%s: it is mixed_float16, mixed_bfloat16 or the name of a dtype "

@@ -14,7 +14,7 @@ local Network = Layer:extend("Network", { positional = 0 })
 Network.is_network, Network.autocast = true, false -- each of its layers casts its own inputs
 
 for _, part in ipairs { require "mgpu.train.compile", require "mgpu.train.model_methods",
-  require "mgpu.nn.saving".methods } do
+  require "mgpu.nn.saving".methods, require "mgpu.nn.quantized.quantize".methods } do
   for name, method in pairs(part) do Network[name] = method end
 end
 
@@ -178,7 +178,7 @@ end
 
 local USED = { "compile", "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch",
   "set_devices", "save", "save_weights", "load_weights", "summary", "plot", "get_layer", "get_weights", "set_weights",
-  "count_params", "get_config", "to_json", "losses" }
+  "quantize", "count_params", "get_config", "to_json", "losses" }
 
 -- Fields that a network may lack, though their names are near a method's.
 local ABSENT = { compiled = true, predict_step = true, saved_optimizer = true }

@@ -63,6 +63,15 @@ local function of_graph(model)
   return function(layer) return shapes[layer], table.concat(from[layer] or {}, ", ") end
 end
 
+-- How many layers of the model have weights of 8 or 4 bits, and the bytes of all its weights.
+local function quantized_layers(model)
+  local count = 0
+  model:each_layer(function(layer)
+    if rawget(layer, "quantization") then count = count + 1 end
+  end)
+  return count, count > 0 and require "mgpu.nn.quantized.quantize".bytes_of(model) or 0
+end
+
 --- text(model) -> the table as a string.
 function M.text(model)
   local widths = model.order and WIDE or WIDTHS
@@ -75,7 +84,7 @@ function M.text(model)
     local shape, from = describe(layer)
     local where = rawget(layer, "device") and " @" .. tostring(layer.device) or ""
     if layer.dtype_policy ~= model.dtype_policy and not layer.is_input then
-      where = (" %s%s"):format(layer.dtype_policy.name, where)
+      where = (" %s%s"):format(layer.dtype_policy.mode or layer.dtype_policy.name, where)
     end
     lines[#lines + 1] = row(widths, ("%s (%s)%s"):format(layer.name, layer.class_name, where), shape,
       model.built and grouped((layer:count_params())) or "0 (unbuilt)", from)
@@ -85,6 +94,11 @@ function M.text(model)
   lines[#lines + 1] = "Total params: " .. grouped(total)
   lines[#lines + 1] = "Trainable params: " .. grouped(trainable)
   lines[#lines + 1] = "Non-trainable params: " .. grouped(total - trainable)
+  local layers, bytes = quantized_layers(model)
+  if layers > 0 then
+    lines[#lines + 1] = ("Quantized: %s, %s bytes of weights in the model"):format(
+      layers == 1 and "1 layer" or layers .. " layers", grouped(bytes))
+  end
   local policy = model.dtype_policy
   if policy.compute_dtype ~= policy.variable_dtype then
     lines[#lines + 1] = ("Policy: %s (computes in %s, weights in %s)"):format(policy.name, policy.compute_dtype,

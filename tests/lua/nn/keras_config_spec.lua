@@ -123,7 +123,13 @@ test("classes and options that we do not have are refused by name", function()
     "unsupported")
   refused(text_of(dense_entry { kernel_constraint = "Radial" }), 'constraint "Radial" cannot be used', "unsupported")
   local quantized = { class_name = "QuantizedDTypePolicy", config = { name = "int8_from_float32" } }
-  refused(text_of(dense_entry { dtype = quantized }), 'policy "int8_from_float32" is not known', "unsupported")
+  check.equal(mgpu.model_from_json(text_of(dense_entry { dtype = quantized })).layers[1].quantization.bits, 8)
+  for mode, why in pairs { ["float8"] = "8-bit floats", ["gptq/4/128"] = "GPTQ", ["awq/4/128"] = "AWQ" } do
+    quantized.config = { mode = mode, source_name = "float32" }
+    refused(text_of(dense_entry { dtype = quantized }), why .. ", is not supported", "unsupported")
+  end
+  quantized.config = { mode = "int4/x", source_name = "float32" }
+  refused(text_of(dense_entry { dtype = quantized }), 'policy "int4/x_from_float32" is not known', "unsupported")
   refused(text_of(dense_entry { units = -1 }), '"units" must be at least 1', "data")
 end)
 
@@ -158,11 +164,9 @@ test("initializers, policies and options of old and new versions are read", func
     "DTypePolicyMap", config = { default_policy = "mixed_bfloat16", policy_map = {} } } }))
   check.equal(model.layers[1].kernel_initializer.distribution, "uniform")
   check.equal(model.layers[1].compute_dtype, "bfloat16")
-  for _, config in ipairs { { mode = "int8", source_name = "float32" }, { default_policy = core.null, policy_map =
-    { dense = "int8_from_float32" } } } do
-    refused(text_of(dense_entry { dtype = { class_name = "QuantizedDTypePolicy", config = config } }),
-      "quantized weights .* are not supported: save the model before quantize", "unsupported")
-  end
+  local map = { default_policy = core.null, policy_map = { dense = "int8_from_float32" } }
+  refused(text_of(dense_entry { dtype = { class_name = "DTypePolicyMap", config = map } }),
+    "gives inner layers policies of their own, which is not supported", "unsupported")
   refused(text_of(dense_entry { dtype = { class_name = "DTypePolicy", config = 5 } }), "no configuration", "data")
   local turn = { class_name = "RandomRotation", config = { name = "r", factor = 0.1, value_range = { 0, 255 } } }
   local images = { class_name = "InputLayer", config = { batch_shape = { core.null, 4, 4, 1 } } }

@@ -7,6 +7,7 @@
 -- shapes differ are left alone).
 local core = require "mgpu.core"
 local layer_names = require "mgpu.nn.layer_names"
+local quantized = require "mgpu.nn.quantized.layers"
 
 local M = {}
 
@@ -122,8 +123,24 @@ function M.plan(model, path, tensors, order, how)
   return list
 end
 
---- assign_planned(model, names, tensors): gives the model's variables the tensors that `plan` has named.
-function M.assign_planned(model, names, tensors)
+-- Raises if a layer cannot take one of the values: list of {variable, tensor}.
+local function check_values(model, path, list)
+  local layer_of
+  for _, entry in ipairs(list) do
+    layer_of = layer_of or M.layers_of_weights(model)
+    local layer = layer_of[entry[1]]
+    if layer then quantized.check_value(layer, entry[1], entry[2], path) end
+  end
+end
+
+--- assign_planned(model, names, tensors, path): gives the model's variables the tensors that `plan` has named. Errors:
+--- a value that a layer cannot have; then nothing has changed.
+function M.assign_planned(model, names, tensors, path)
+  local list = {}
+  for i, v in ipairs(model.variables) do
+    if names[i] then list[#list + 1] = { v, tensors[names[i]] } end
+  end
+  check_values(model, path, list)
   for i, v in ipairs(model.variables) do
     if names[i] then v:assign(tensors[names[i]]:to(v:device())) end
   end
@@ -133,7 +150,7 @@ end
 function M.assign(model, path, tensors, order, how)
   local shapes = {}
   for name, t in pairs(tensors) do shapes[name] = { shape = t:shape(), dtype = t:dtype() } end
-  M.assign_planned(model, M.plan(model, path, shapes, order, how), tensors)
+  M.assign_planned(model, M.plan(model, path, shapes, order, how), tensors, path)
 end
 
 --- warn_nonfinite(path, names): says which tensors of the file have a NaN or an infinity, if any have.
@@ -192,6 +209,7 @@ function M.assign_layers(model, path, groups, layers, how)
       end
     end
   end
+  check_values(model, path, list)
   local loaded = {}
   for _, entry in ipairs(list) do
     local v, t = entry[1], entry[2]

@@ -24,7 +24,7 @@ function M.load_weights(model, path, how)
   local tensors, nonfinite = store:read()
   store:close()
   matching.warn_nonfinite(path, nonfinite)
-  matching.assign_planned(model, names, tensors)
+  matching.assign_planned(model, names, tensors, path)
 end
 
 return M

@@ -86,7 +86,7 @@ function M.save_weights(model, path) core.store_save(path, tensors_of(model)) en
 function M.load_weights(model, path, how)
   local f = open(path)
   local names = matching.plan(model, path, f.weights, f.order, how)
-  matching.assign_planned(model, names, read(f, path))
+  matching.assign_planned(model, names, read(f, path), path)
 end
 
 --- load_model(path, custom, compile) -> the model and, if `compile`, its compiled state {config =, tensors =}, or nil
@@ -107,7 +107,7 @@ function M.load_model(path, custom, compile)
     local model = model_config.from_config(saved, custom, path)
     local names = matching.plan(model, path, f.weights, f.order)
     local tensors = read(f, path)
-    matching.assign_planned(model, names, tensors)
+    matching.assign_planned(model, names, tensors, path)
     for name in pairs(f.compiled) do compiled[name] = tensors[name] end
     return model
   end)

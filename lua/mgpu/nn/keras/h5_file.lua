@@ -78,11 +78,11 @@ function M.add_texts(entries, path, name, list)
   end
 end
 
---- add_dataset(entries, made, path, tensor): adds a dataset and the groups above it that are not in `made` yet. HDF5
---- has no bfloat16; Keras knows it by an attribute.
-function M.add_dataset(entries, made, path, tensor)
+--- add_dataset(entries, made, path, tensor, stored): adds a dataset and the groups above it that are not in `made` yet.
+--- stored: "int8", for bytes in uint8. HDF5 has no bfloat16; Keras knows it by an attribute.
+function M.add_dataset(entries, made, path, tensor, stored)
   M.add_group(entries, made, path:match "^(.*)/[^/]*$")
-  entries[#entries + 1] = { path = path, tensor = tensor }
+  entries[#entries + 1] = { path = path, tensor = tensor, stored = stored or nil }
   if tensor:dtype() == "bfloat16" then
     entries[#entries + 1] = { path = path, attribute = "dtype", text = "bfloat16" }
   end

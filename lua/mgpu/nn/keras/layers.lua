@@ -159,6 +159,51 @@ function M.knows(name)
   return false
 end
 
+-- Whether a quantizer of Keras is the usual one, whose formula we have.
+local function is_usual_quantizer(value)
+  local class, config = objects.class_and_config(value)
+  if class ~= "AbsMaxQuantizer" or type(config) ~= "table" then return false end
+  local range = given(config.value_range) or { -127, 127 }
+  return type(range) == "table" and range[1] == -127 and range[2] == 127
+    and (given(config.epsilon) or 1e-7) == 1e-7 and (given(config.output_dtype) or "int8") == "int8"
+end
+
+-- The name of a quantized policy with what quantization_config says about the layer's input: it is rounded or not.
+local function with_inputs_rounded(dtype, config, name, at, who)
+  local own = dtype and require "mgpu.nn.mixed_precision".get(dtype).quantization
+  if not own then return dtype end
+  local _, options = objects.class_and_config(given(config) or {})
+  local rounded = own.bits == 8 or name == "ReversibleEmbedding" -- without a configuration
+  if type(options) == "table" then
+    local quantizer = given(options.activation_quantizer)
+    rounded = quantizer ~= nil
+    if rounded and not is_usual_quantizer(quantizer) then
+      objects.fail(at, "%s: quantization_config: the activation_quantizer is not AbsMaxQuantizer with its defaults",
+        who)
+    end
+  end
+  if rounded == own.activations then return dtype end
+  return (dtype:gsub("_from_", (rounded and "/activations" or "/weights") .. "_from_", 1))
+end
+
+-- What Keras's file says for a quantized layer: the policy's name, and quantization_config.
+local function quantization_to(layer, style)
+  local policy = layer.dtype_policy
+  local q = policy.quantization
+  if style == "h5" or q.static then
+    core.fail("unsupported", ("%s has weights of %d bits%s, which %s: save the model as .safetensors"):format(
+      tostring(layer), q.bits, q.static and " and a calibrated range" or "",
+      q.static and "Keras's layers cannot have" or ".h5 files cannot hold"))
+  end
+  local base = policy.mode:gsub("/weights", ""):gsub("/activations", "")
+  local quantizer = q.activations and { class_name = "AbsMaxQuantizer", module = "keras.quantizers",
+    registered_name = core.null, config = { value_range = { -127, 127 }, epsilon = 1e-7, output_dtype = "int8" } }
+  local config = { weight_quantizer = core.null, activation_quantizer = quantizer or core.null }
+  if q.bits == 4 then config.block_size = q.block or -1 end
+  return base .. "_from_" .. policy.source, { class_name = ("Int%dQuantizationConfig"):format(q.bits),
+    module = "keras.quantizers", registered_name = core.null, config = config }
+end
+
 local function class_of(name, at)
   if at.custom[name] then return at.custom[name] end
   if name == "Lambda" then
@@ -178,7 +223,11 @@ function M.from_layer(entry, at)
   local who = ("%s %q"):format(name, tostring(config.name))
   local ours = { name = given(config.name), trainable = given(config.trainable),
     dtype = not row.no_dtype and given(config.dtype) and objects.from_policy(config.dtype, at) or nil }
-  local known = {}
+  local known, quantizes = {}, require "mgpu.nn.quantized.layers".kind_of { class_name = name }
+  if quantizes and not at.custom[name] then
+    ours.dtype = with_inputs_rounded(ours.dtype, config.quantization_config, name, at, who)
+    known.quantization_config = true
+  end
   for _, option in ipairs(class.own_declared) do
     local key = option[1]
     known[key] = true
@@ -255,6 +304,7 @@ function M.to_layer(layer, config, style)
   for key, value in pairs(config) do out[key] = value end
   if row.no_dtype then out.dtype = nil end
   out.device, out.stream_name, out.input_shape = nil, nil, nil
+  if rawget(layer, "quantization") then out.dtype, out.quantization_config = quantization_to(layer, style) end
   if out.trainable then out.trainable = nil end -- the default; not all of Keras's layers have the option
   for _, option in ipairs(layer.own_declared) do
     local key, value = option[1], config[option[1]]

@@ -8,6 +8,7 @@ local keras1 = require "mgpu.nn.keras.keras1"
 local matching = require "mgpu.nn.formats.matching"
 local objects = require "mgpu.nn.keras.objects"
 local ordered_keys = require "mgpu.ordered_keys"
+local quantized = require "mgpu.nn.quantized.layers"
 local weights = require "mgpu.nn.keras.weights"
 
 local M = { by_layer = {}, by_path = {} }
@@ -28,6 +29,9 @@ function M.by_layer.tensors(file, path)
   end
   return tensors, names
 end
+
+-- What a file holds for a weight, in the form that the layer has in memory: quantized weights are packed.
+local function value_for(layer, v, t) return layer and quantized.from_file(layer, v, t) or t end
 
 -- The form that a weight of the file has in a variable of the model: Keras 1, whose files say no version here, has
 -- other kernels, and Theano turns a kernel around before it slides over the image.
@@ -55,8 +59,9 @@ function M.by_layer.load(model, file, root, how)
     if #variables > 0 then layers[#layers + 1] = { name = layer.name, variables = variables } end
   end
   how = how or {}
+  local convert, layer_of = conversion(model, file, root), matching.layers_of_weights(model)
   matching.assign_layers(model, file.path, groups, layers, { by_name = how.by_name, skip_mismatch = how.skip_mismatch,
-    convert = conversion(model, file, root) })
+    convert = function(v, t) return value_for(layer_of[v], v, convert and convert(v, t) or t) end })
 end
 
 -- The name, or name_1, ... if it is in `used`.
@@ -131,7 +136,9 @@ function M.by_path.load(model, file, how)
     end
     seen[layer] = true
   end, file.groups[weights.FIRST_FOLDER] and weights.FIRST_FOLDER)
-  local loaded = matching.assign_layers(model, file.path, groups, layers, how)
+  local layer_of = matching.layers_of_weights(model)
+  local loaded = matching.assign_layers(model, file.path, groups, layers, { by_name = how and how.by_name,
+    skip_mismatch = how and how.skip_mismatch, convert = function(v, t) return value_for(layer_of[v], v, t) end })
   for layer in pairs(seen) do
     for _, v in ipairs(layer.value_loaded and layer.weights or {}) do
       if loaded[v] then layer:value_loaded(v) end
@@ -139,12 +146,15 @@ function M.by_path.load(model, file, how)
   end
 end
 
---- by_path.add_numbered(entries, made, path, name, tensors): adds the group path/vars with the tensors 0, 1, ...
-function M.by_path.add_numbered(entries, made, path, name, tensors)
+--- by_path.add_numbered(entries, made, path, name, tensors, stored = {}): adds the group path/vars with the tensors 0,
+--- 1, ...; stored[i]: the type in the file, if it is not that of the tensor.
+function M.by_path.add_numbered(entries, made, path, name, tensors, stored)
   local group = join(path, "vars")
   h5_file.add_group(entries, made, group)
   entries[#entries + 1] = { path = group, attribute = "name", text = name }
-  for i, t in ipairs(tensors) do h5_file.add_dataset(entries, made, ("%s/%d"):format(group, i - 1), t) end
+  for i, t in ipairs(tensors) do
+    h5_file.add_dataset(entries, made, ("%s/%d"):format(group, i - 1), t, stored and stored[i])
+  end
 end
 
 --- by_path.add(entries, made, model): adds the weights of the model. made: see h5_file.
@@ -153,11 +163,12 @@ function M.by_path.add(entries, made, model)
   weights.each_path(model, "", function(path, layer, variables)
     if seen[layer] then return end
     seen[layer] = true
-    local tensors = {}
+    local tensors, stored = {}, {}
     for i, v in ipairs(variables) do
+      stored[i] = quantized.stored_as(layer, v)
       tensors[i] = layer.stored_value and layer:stored_value(v) or v:value()
     end
-    M.by_path.add_numbered(entries, made, path, layer.name, tensors)
+    M.by_path.add_numbered(entries, made, path, layer.name, tensors, stored)
     local named = layer.named_tensors and layer:named_tensors() or {}
     for _, place in ipairs(ordered_keys(named)) do
       h5_file.add_group(entries, made, join(path, place:match "(.*)/"))

@@ -174,21 +174,23 @@ end
 local function policy_name(class, config, at)
   if type(config) ~= "table" then M.damaged(at, "a dtype policy has no configuration") end
   local map, mode = M.given(config.policy_map), M.given(config.mode)
-  if mode or type(map) == "table" and next(map) then
-    M.fail(at, "the dtype policy %s has quantized weights (%s), which are not supported: save the model before "
-      .. "quantize", class, tostring(mode or "of several layers"))
+  if type(map) == "table" and next(map) then
+    M.fail(at, "the dtype policy %s gives inner layers policies of their own, which is not supported: save the model "
+      .. "before quantize", class)
   end
+  if mode then return ("%s_from_%s"):format(tostring(mode), tostring(M.given(config.source_name) or core.floatx())) end
   local name = M.given(config.name) or M.given(config.default_policy)
   return type(name) == "table" and M.from_policy(name, at) or name or core.floatx()
 end
 
---- from_policy(value, at) -> the policy's name. Errors: one that is not known; quantized ones.
+--- from_policy(value, at) -> the policy's name. Errors: one that is not known; weights quantized by GPTQ or AWQ.
 function M.from_policy(value, at)
   local class, config = M.class_and_config(value)
   local name = class
   if class and type(value) == "table" then name = policy_name(class, config, at) end
   if type(name) ~= "string" then M.damaged(at, "a dtype has no name") end
-  local ok = pcall(require "mgpu.nn.mixed_precision".get, name)
+  local ok, problem = pcall(require "mgpu.nn.mixed_precision".get, name)
+  if not ok and core.error_code() == "unsupported" then M.fail(at, "%s", require "mgpu.error_line"(problem)) end
   if not ok then M.fail(at, "the dtype policy %q is not known", name) end
   return name
 end

@@ -6,7 +6,10 @@ local Layer = require "mgpu.nn.layer"
 local lora = require "mgpu.nn.layers.lora"
 local masks = require "mgpu.nn.masks"
 local mixed_precision = require "mgpu.nn.mixed_precision"
+local products = require "mgpu.nn.quantized.products"
+local quantized = require "mgpu.nn.quantized.layers"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
+local tables = require "mgpu.nn.quantized.tables"
 
 local ops = core.ops
 
@@ -154,6 +157,8 @@ function Dense:call(x)
   return self.activate(y)
 end
 
+quantized.adapt(Dense, products.Dense)
+
 M.Dense = Dense
 
 -- ---- Embedding ----------------------------------------------------------------------------------
@@ -203,12 +208,21 @@ end
 
 function Embedding:compute_mask(x) return self.mask_zero and ops.ne(x, 0) or nil end
 
-function Embedding:call(x)
+--- ids(layer, x) -> the ids as integers; a step fails if one is not among those of the layer's table.
+function M.ids(layer, x)
   local ids = integer_ids(x)
-  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, self.input_dim))), "data",
-    ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(self), self.input_dim - 1))
+  core.guard(ops.all(ops.logical_and(ops.ge(ids, 0), ops.lt(ids, layer.input_dim))), "data",
+    ("%s: an id is not among 0 to %d (input_dim - 1)"):format(tostring(layer), layer.input_dim - 1))
+  return ids
+end
+
+function Embedding:call(x)
+  local ids = M.ids(self, x)
   return ops.cast(ops.gather(lora.weight(self):value(), ids, { axis = 1 }), { dtype = self.compute_dtype })
 end
+
+local look_up = Embedding.call
+quantized.adapt(Embedding, tables.Embedding)
 
 M.Embedding = Embedding
 
@@ -267,7 +281,7 @@ function ReversibleEmbedding:compute_mask(x, _, options)
 end
 
 function ReversibleEmbedding:call(x, training, options)
-  if not (options and options.reverse) then return Embedding.call(self, x, training) end
+  if not (options and options.reverse) then return look_up(self, x, training) end
   self:output_shape(x:shape(), nil, options)
   local dtype = self.reverse_dtype or self.compute_dtype
   local kernel = ops.cast((self.reverse_embeddings or lora.weight(self)):value(), { dtype = dtype })
@@ -275,6 +289,8 @@ function ReversibleEmbedding:call(x, training, options)
   local cap = self.logit_soft_cap
   return cap and ops.tanh(y * (1 / cap)) * cap or y
 end
+
+quantized.adapt(ReversibleEmbedding, tables.ReversibleEmbedding)
 
 M.ReversibleEmbedding = ReversibleEmbedding
 

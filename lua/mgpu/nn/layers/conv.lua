@@ -9,6 +9,8 @@ local images = require "mgpu.nn.layers.images"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 local lora = require "mgpu.nn.layers.lora"
+local products = require "mgpu.nn.quantized.products"
+local quantized = require "mgpu.nn.quantized.layers"
 local sequences = require "mgpu.nn.layers.sequences"
 
 local ops = core.ops
@@ -154,6 +156,8 @@ function Conv2D:call(x)
       dilations = self.dilation_rate, pads = images.pads(self.padding, s[2], s[3], self.span, self.strides) })
   end)
 end
+
+quantized.adapt(Conv2D, products.Conv2D)
 
 -- ---- Conv2DTranspose ----------------------------------------------------------------------------
 

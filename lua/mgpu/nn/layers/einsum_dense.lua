@@ -18,6 +18,8 @@ local einsum = require "mgpu.tensor.einsum"
 local kernels = require "mgpu.nn.layers.kernels"
 local Layer = require "mgpu.nn.layer"
 local lora = require "mgpu.nn.layers.lora"
+local quantized = require "mgpu.nn.quantized.layers"
+local quantized_form = require "mgpu.nn.quantized.einsum"
 
 local EinsumDense = Layer:extend("EinsumDense", lora.options(kernels.weight_options({ positional = 2,
   { "equation", "string", required = true },
@@ -89,7 +91,8 @@ local function resolved(self, shape)
   return out, elided
 end
 
-function EinsumDense:build(shape)
+-- The sizes of the kernel for an input's shape, then y's and the number of axes of "...".
+local function kernel_sizes(self, shape)
   local out, elided = resolved(self, shape)
   local parts, sizes = self.parts, {}
   for i = 1, #parts.kernel do
@@ -98,18 +101,12 @@ function EinsumDense:build(shape)
     if not y and not x then self:fail("axis %q of the kernel is neither in the input nor in the output", letter) end
     sizes[i] = y and out[y] or shape[x]
   end
-  self.kernel = kernels.add(self, "kernel", sizes)
-  if self.bias_axes then self:add_bias(out, elided) end
+  return sizes, out, elided
 end
 
-lora.adapt(EinsumDense, "kernel")
-
---- layer:add_bias(shape of y, axes of "..."): makes the bias. For build.
--- Example:
---     local layer = L.EinsumDense { "ab,bc->ac", 4, bias_axes = "c" }
---     layer:ensure_built { -1, 3 }
---     print(unpack(layer.bias:shape()))  --> 4
-function EinsumDense:add_bias(out, elided)
+-- The sizes of the bias for y's, or nil.
+local function bias_sizes(self, out, elided)
+  if not self.bias_axes then return nil end
   local parts, first, sizes = self.parts, math.huge, {}
   for letter in self.bias_axes:gmatch "." do
     local at = parts.y:find(letter, 1, true)
@@ -122,7 +119,24 @@ function EinsumDense:add_bias(out, elided)
     sizes[#sizes + 1] = wanted and out[axis_in(parts, parts.y, letter, elided)] or 1
   end
   for _ = 1, parts.dots == "right" and elided or 0 do sizes[#sizes + 1] = 1 end
-  self.bias = kernels.add(self, "bias", sizes)
+  return sizes
+end
+
+function EinsumDense:build(shape)
+  local sizes, out, elided = kernel_sizes(self, shape)
+  self.kernel = kernels.add(self, "kernel", sizes)
+  if self.bias_axes then self:add_bias(out, elided) end
+end
+
+lora.adapt(EinsumDense, "kernel")
+
+--- layer:add_bias(shape of y, axes of "..."): makes the bias. For build.
+-- Example:
+--     local layer = L.EinsumDense { "ab,bc->ac", 4, bias_axes = "c" }
+--     layer:ensure_built { -1, 3 }
+--     print(unpack(layer.bias:shape()))  --> 4
+function EinsumDense:add_bias(out, elided)
+  self.bias = kernels.add(self, "bias", bias_sizes(self, out, elided))
 end
 
 function EinsumDense:output_shape(shape)
@@ -135,5 +149,16 @@ function EinsumDense:call(x)
   if self.bias then y = y + self.bias end
   return self.activate(core.is_tensor(y) and y or y:value())
 end
+
+--- The sizes of kernel and bias (nil without one) for an input's shape.
+function quantized_form.weight_sizes(self, shape)
+  local sizes, out, elided = kernel_sizes(self, shape)
+  return sizes, bias_sizes(self, out, elided)
+end
+
+--- Raises for an input that does not fit.
+quantized_form.check_shape = resolved
+
+quantized.adapt(EinsumDense, quantized_form)
 
 return EinsumDense
