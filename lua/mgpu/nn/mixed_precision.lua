@@ -32,7 +32,7 @@ local REFUSED = { float8 = "training with 8-bit floats", gptq = "weights made by
 
 -- What a mode says about weights: {bits =, block =, static =, activations =}, or nil. "int8", with the largest
 -- magnitude of each row of the input; "int8/static", with a range of the input; "int4/128" in blocks of rows,
--- "int4" without; "/weights": the input stays as it is (the default for 4 bits), "/activations": it is rounded to 8 bits.
+-- "int4" without; "/weights": the input stays as it is (the default for 4 bits), "/activations": it is rounded, too.
 local function quantization_of(mode)
   local base, rest = mode:match "^(int[48])(.*)$"
   if not base then return nil end
@@ -65,14 +65,17 @@ local function stored_policy(name, who, from_name)
   end
   local q, half = quantization_of(mode), mode == "float16" or mode == "bfloat16"
   if not q and not half then return nil end
-  local base = from_name(source, who)
+  local base = from_name(source, who, true)
   if base.quantization or not base.floating then return nil end
   return setmetatable({ name = mode .. "_from_" .. base.name, compute_dtype = base.compute_dtype, floating = true,
     variable_dtype = half and mode or base.variable_dtype, quantization = q, source = base.name, mode = mode }, Policy)
 end
 
+local stored_as -- while a model is loaded whose float32 weights become halves: their dtype
+
 local from_name
-function from_name(name, who)
+function from_name(name, who, plain)
+  if stored_as and name == "float32" and not plain then name = stored_as .. "_from_float32" end
   if known[name] then return known[name] end
   local stored = stored_policy(name, who, from_name)
   if stored then
@@ -93,6 +96,20 @@ function from_name(name, who)
   return known[name]
 end
 
+--- storing(dtype, fn, ...) -> the first two results of fn(...), during which the policy "float32" means that weights
+--- are stored in this dtype (nil: in float32).
+-- Example:
+--     local dense = mgpu.mixed_precision.storing("float16", function() return L.Dense { 3 } end)
+--     print(dense.dtype_policy, dense.variable_dtype)  --> policy "float16_from_float32" float16
+function M.storing(dtype, fn, ...)
+  if not dtype then return fn(...) end
+  stored_as = dtype
+  local results = { pcall(fn, ...) }
+  stored_as = nil
+  if not results[1] then error(results[2], 0) end
+  return results[2], results[3]
+end
+
 --- The policy of an Input of texts, which are data, not tensors.
 M.TEXT = setmetatable({ name = "string", compute_dtype = "string", variable_dtype = "string", floating = false },
   Policy)
@@ -102,7 +119,8 @@ M.TEXT = setmetatable({ name = "string", compute_dtype = "string", variable_dtyp
 -- Example:
 --     print(mgpu.mixed_precision.get "float16", mgpu.mixed_precision.get())  --> policy "float16" policy "float32"
 function M.get(value, who)
-  if value == nil then return current or from_name(core.floatx()) end
+  if value == nil then value = current or core.floatx() end
+  if stored_as and is_policy(value) and value.name == "float32" then value = "float32" end
   if is_policy(value) then return value end
   if type(value) == "table" then
     local config = type(value.config) == "table" and value.config or value

@@ -8,13 +8,16 @@
 --     save_weights(model, path)
 --     load_weights(model, path, {by_name =, skip_mismatch =})
 --     load_model(path, custom, compile) -> model, compiled
+--     writes_halves                     true: save and save_weights can write them (nn/stored_dtype.lua)
 --     inference_only                    true: save does not get parts.compiled
 --     check(model)                      raises if the model cannot be saved in the format
 local compiled_state = require "mgpu.train.compiled_state"
 local core = require "mgpu.core"
 local model_config = require "mgpu.nn.model_config"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
+local mixed_precision = require "mgpu.nn.mixed_precision"
 local options = require "mgpu.options"
+local stored_dtype = require "mgpu.nn.stored_dtype"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -108,12 +111,13 @@ local function check_overwrite(path, chosen, who)
 end
 
 local OVERWRITE = { "overwrite", "boolean", default = true }
-local SAVE = options.declare { OVERWRITE, { "include_optimizer", "boolean", default = true } }
-local SAVE_WEIGHTS = options.declare { OVERWRITE }
+local HALVES = { "dtype", "string", values = { "float16", "bfloat16" } }
+local SAVE = options.declare { OVERWRITE, { "include_optimizer", "boolean", default = true }, HALVES }
+local SAVE_WEIGHTS = options.declare { OVERWRITE, HALVES }
 local LOAD_WEIGHTS = options.declare { { "by_name", "boolean", default = false },
   { "skip_mismatch", "boolean", default = false } }
 local LOAD = options.declare { { "custom", "table", default = {} }, { "compile", "boolean", default = true },
-  { "trainable", "boolean" } }
+  { "trainable", "boolean" }, HALVES }
 
 local methods = {}
 
@@ -124,10 +128,19 @@ local function compiled_parts(model, chosen)
   return { config = config, tensors = tensors }
 end
 
---- model:save(path, {include_optimizer = true, overwrite = true}): writes weights, configuration and, if compiled,
---- everything that compile was given (but for devices), the optimizer with its state, and the random state. After an
---- error or a crash the file is the old one or none, never a part. With several processes rank 0 writes it, and the
---- others go on at once: mgpu.world():barrier() waits until it is there.
+-- Raises unless the format can hold weights as halves.
+local function check_halves(model, format, chosen, what)
+  if chosen.dtype and not format.writes_halves then
+    model:fail("%s: dtype is for .safetensors, .keras, .h5 and .weights.h5 files", what)
+  end
+end
+
+--- model:save(path, {include_optimizer = true, overwrite = true, dtype =}): writes weights, configuration and, if
+--- compiled, everything that compile was given (but for devices), the optimizer with its state, and the random state.
+--- After an error or a crash the file is the old one or none, never a part. With several processes rank 0 writes it,
+--- and the others go on at once: mgpu.world():barrier() waits until it is there.
+-- dtype = "float16" or "bfloat16": floating weights are written as halves, which makes the file half as large. They are
+-- rounded to 11 or 8 bits; loading converts them back, or keeps them with load_model's dtype.
 -- Errors: an unknown ending or option; a model that is not built; an option, a loss or a metric that is a function; the
 -- disk; a file that exists, with overwrite = false.
 -- Example:
@@ -144,10 +157,12 @@ function methods.save(model, path, given)
   check_overwrite(path, chosen, "save")
   need_built(model, "save")
   need_finite(model, "save")
-  format.save(model, path, { compiled = not format.inference_only and compiled_parts(model, chosen) or nil })
+  check_halves(model, format, chosen, "save")
+  stored_dtype.with(chosen.dtype, format.save, model, path,
+    { compiled = not format.inference_only and compiled_parts(model, chosen) or nil })
 end
 
---- model:save_weights(path, {overwrite = true}): writes the weights alone. Errors: as save.
+--- model:save_weights(path, {overwrite = true, dtype =}): writes the weights alone; dtype: see save. Errors: as save.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 3 }, L.Dense { 1 } }
 --     model:save_weights "weights.safetensors"
@@ -160,7 +175,8 @@ function methods.save_weights(model, path, given)
   check_overwrite(path, chosen, "save_weights")
   need_built(model, "save_weights")
   need_finite(model, "save_weights")
-  format.save_weights(model, path)
+  check_halves(model, format, chosen, "save_weights")
+  stored_dtype.with(chosen.dtype, format.save_weights, model, path)
 end
 
 --- model:load_weights(path, {by_name = false, skip_mismatch = false}): reads the weights, by name, or by order where
@@ -201,13 +217,15 @@ local function check_custom(custom, who)
   end
 end
 
---- mgpu.load_model(path, {custom = {Name = class}, compile = true, trainable =}) -> the model.
+--- mgpu.load_model(path, {custom = {Name = class}, compile = true, trainable =, dtype =}) -> the model.
 --
 -- The endings are those of model:save. A .onnx file of any program becomes a model of one layer, L.OnnxGraph, whose
 -- weights are frozen.
 -- custom: own classes of layers, losses and metrics by name. The model is compiled if it was when it was saved, and fit
 -- continues where training stopped; compile = false leaves that out. trainable: true or false for all layers, in place
 -- of what the file says; a .onnx file is loaded with true to be trained further.
+-- dtype = "float16" or "bfloat16": weights of float32 layers are kept in memory as halves, for prediction: the layers
+-- compute in float32, and the model is frozen and not compiled.
 -- Errors: no model in the file; an unknown layer class; a damaged file; weights that do not fit.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 2, input_shape = { 3 } } }
@@ -219,7 +237,12 @@ function M.load_model(path, given)
   local chosen = chosen_options("load_model", LOAD, given)
   check_custom(chosen.custom, "load_model")
   local format = format_of(path, "load_model", "mgpu.load_model")
-  local model, compiled = format.load_model(path, chosen.custom, chosen.compile)
+  if chosen.dtype and not format.writes_halves then
+    core.fail("usage", "load_model: dtype is for models of .safetensors, .keras and .h5 files")
+  end
+  local model, compiled = mixed_precision.storing(chosen.dtype, format.load_model, path, chosen.custom,
+    chosen.compile and not chosen.dtype)
+  if chosen.dtype then model.trainable = false end
   if compiled then
     model_config.guarded(path, compiled_state.restore, model, compiled.config, compiled.tensors,
       { path = path, custom = chosen.custom })

@@ -160,3 +160,42 @@ test("wrong arguments and data are refused", function()
   check.raises(function() copy(x, { training = true }) end, "has weights of 8 bits, which cannot be trained")
   check.raises(function() mgpu.mixed_precision.get "gptq/4/128_from_float32" end, "GPTQ", "unsupported")
 end)
+
+test("weights as halves in files, and in memory for prediction", function()
+  mgpu.set_policy "float32" -- a policy that was set, not the default
+  local x = images(3)
+  local model = shaken(mgpu.Sequential { mgpu.Input { 10, 9, 3 }, L.Conv2D { 4, 3 }, L.BatchNormalization {},
+    L.Flatten {}, L.Dense { 2 } })
+  local bits = { float16 = 2 ^ -10, bfloat16 = 2 ^ -7 } -- twice the rounding of a weight; terms cancel in part
+  for _, ending in ipairs { "safetensors", "keras", "h5" } do
+    for dtype, share in pairs(bits) do
+      local path = check.path("halves." .. ending)
+      model:save(path, { dtype = dtype })
+      local whole, halves = mgpu.load_model(path), mgpu.load_model(path, { dtype = dtype })
+      check.equal({ whole.layers[1].kernel:dtype(), whole.layers[1].trainable }, { "float32", true })
+      check.equal({ halves.layers[1].kernel:dtype(), halves.layers[1].trainable }, { dtype, false })
+      close(whole(x), model(x), share * 4)
+      check.equal(flat(halves(x)), flat(whole(x)))
+      check.equal(halves(x):dtype(), "float32")
+      halves:save(path)
+      check.equal(flat(mgpu.load_model(path)(x)), flat(whole(x)))
+    end
+  end
+  local path = check.path "halves.weights.h5"
+  model:save_weights(path, { dtype = "float16" })
+  model:load_weights(path)
+  local function refused(name, why, code)
+    local there = check.path(name)
+    check.raises(function() model:save(there, { dtype = "float16" }) end, why, code)
+  end
+  refused("a.onnx", "dtype is for .safetensors", "usage")
+  check.raises(function() model:save(check.path "a.keras", { dtype = "float64" }) end, "dtype", "usage")
+  model.layers[1].kernel:assign(model.layers[1].kernel * 1e6)
+  refused("a.keras", "beyond 65504", "data")
+end)
+
+test("a quantized model is not written to .onnx files", function()
+  local model = mgpu.Sequential { mgpu.Input { 8 }, L.Dense { 4 } }
+  model:quantize "int8"
+  check.raises(function() model:save(check.path "q.onnx") end, "not written to .onnx files", "unsupported")
+end)

@@ -13,7 +13,7 @@ local origin = require "mgpu.nn.keras.origin"
 local optimizer_state = require "mgpu.nn.keras.optimizer_state"
 local training = require "mgpu.nn.keras.training"
 
-local M = {}
+local M = { writes_halves = true }
 
 local VERSION = "3.0.0" -- the meaning of options; both Keras 2 and 3 read the layout
 

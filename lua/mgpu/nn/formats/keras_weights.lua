@@ -3,7 +3,7 @@ local core = require "mgpu.core"
 local h5_file = require "mgpu.nn.keras.h5_file"
 local layouts = require "mgpu.nn.keras.layouts"
 
-local M = {}
+local M = { writes_halves = true }
 
 --- save_weights(model, path).
 function M.save_weights(model, path)

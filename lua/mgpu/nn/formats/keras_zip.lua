@@ -11,7 +11,7 @@ local optimizer_state = require "mgpu.nn.keras.optimizer_state"
 local weights = require "mgpu.nn.keras.weights"
 local training = require "mgpu.nn.keras.training"
 
-local M = {}
+local M = { writes_halves = true }
 
 local VERSION = "3.0.0" -- of the layout
 local WEIGHTS = "model.weights.h5"

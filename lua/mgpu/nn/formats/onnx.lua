@@ -77,6 +77,10 @@ export_layer = function(g, layer, vs, listed, options)
     return (layer.order and export_model or export_sequential)(g, layer, layer.order and vs or vs[1])
   end
   local export = exporter_of(layer)
+  if rawget(layer, "quantization") then
+    core.fail("unsupported", ("%s has weights of %d bits, which are not written to .onnx files: save the model before "
+      .. "it is quantized"):format(tostring(layer), layer.quantization.bits))
+  end
   g.scope = layer.name
   vs = cast_inputs(g, layer, vs)
   return { export(g, layer, listed and vs or vs[1], options or {}) }

@@ -6,19 +6,20 @@ local blank_weights = require "mgpu.nn.blank_weights"
 local core = require "mgpu.core"
 local matching = require "mgpu.nn.formats.matching"
 local model_config = require "mgpu.nn.model_config"
+local stored_dtype = require "mgpu.nn.stored_dtype"
 
-local M = {}
+local M = { writes_halves = true }
 
 local FORMAT = "mgpulua 1"
 
 -- The weights by name, and the file's metadata, which hold their order.
 local function tensors_of(model)
-  local tensors, order = {}, {}
+  local tensors, order, layer_of = {}, {}, matching.layers_of_weights(model)
   for i, v in ipairs(model.variables) do
     if tensors[v.name] then
       model:fail("two weights are called %q: give the layers different names", v.name)
     end
-    tensors[v.name], order[i] = v:value(), v.name
+    tensors[v.name], order[i] = stored_dtype.value(layer_of[v], v, v:value()), v.name
   end
   return tensors, { format = FORMAT, weights = core.json_encode(order) }
 end

@@ -304,6 +304,7 @@ function M.to_layer(layer, config, style)
   for key, value in pairs(config) do out[key] = value end
   if row.no_dtype then out.dtype = nil end
   out.device, out.stream_name, out.input_shape = nil, nil, nil
+  if layer.dtype_policy.source then out.dtype = layer.dtype_policy.source end
   if rawget(layer, "quantization") then out.dtype, out.quantization_config = quantization_to(layer, style) end
   if out.trainable then out.trainable = nil end -- the default; not all of Keras's layers have the option
   for _, option in ipairs(layer.own_declared) do

@@ -9,6 +9,7 @@ local matching = require "mgpu.nn.formats.matching"
 local objects = require "mgpu.nn.keras.objects"
 local ordered_keys = require "mgpu.ordered_keys"
 local quantized = require "mgpu.nn.quantized.layers"
+local stored_dtype = require "mgpu.nn.stored_dtype"
 local weights = require "mgpu.nn.keras.weights"
 
 local M = { by_layer = {}, by_path = {} }
@@ -93,7 +94,9 @@ function M.by_layer.add(entries, model, root, version)
   entries[#entries + 1] = { path = root, attribute = "keras_version", text = version }
   for _, layer in ipairs(layers) do
     local tensors, listed = {}, {}
-    for i, v in ipairs(weights.variables_of(layer)) do tensors[i], listed[i] = v:value(), v.name end
+    for i, v in ipairs(weights.variables_of(layer)) do
+      tensors[i], listed[i] = stored_dtype.value(nil, v, v:value()), v.name
+    end
     M.by_layer.add_tensors(entries, join(root, layer.name), listed, tensors)
   end
 end
@@ -166,7 +169,7 @@ function M.by_path.add(entries, made, model)
     local tensors, stored = {}, {}
     for i, v in ipairs(variables) do
       stored[i] = quantized.stored_as(layer, v)
-      tensors[i] = layer.stored_value and layer:stored_value(v) or v:value()
+      tensors[i] = stored_dtype.value(layer, v, layer.stored_value and layer:stored_value(v) or v:value())
     end
     M.by_path.add_numbered(entries, made, path, layer.name, tensors, stored)
     local named = layer.named_tensors and layer:named_tensors() or {}

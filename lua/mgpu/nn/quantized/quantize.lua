@@ -174,9 +174,9 @@ end
 ---   -> with calibration: a quantized copy and a report.
 --
 -- "int8" and "int4" are Keras's and change the model in place: Dense, EinsumDense, Embedding and ReversibleEmbedding
--- get weights of 8 bits with a scale for each output, and round each row of their input to 8 bits by its largest magnitude;
--- or weights of 4 bits, with a scale and a zero point for each block of block_size inputs (-1: one scale for each
--- output), which become floats when they are used.
+-- get weights of 8 bits with a scale for each output, and round each row of their input to 8 bits by its largest
+-- magnitude; or weights of 4 bits, with a scale and a zero point for each block of block_size inputs (-1: one scale
+-- for each output), which become floats when they are used.
 -- With calibration, inputs as for predict, a copy is made in which Dense and Conv2D compute with 8-bit integers. The
 -- range of each layer's input comes from these data: its least and its largest number, or with percentile = 99.9 the
 -- bounds beyond which 0.1 % of a batch lie on each side. A BatchNormalization and a ReLU that directly follow are
