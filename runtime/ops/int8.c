@@ -196,12 +196,11 @@ static const mg_op int8_rows[] = {
     {.name = "conv2d_int8",
      .doc = "convolution of x {n, h, w, c} with 8-bit weights {runs, quads, filters, 4}, scale and "
             "bias {filters}, and range {2} or {0} of x; not differentiable",
-     .example =
-         "local x = mgpu.tensor { { { { 1, 2, 3, 4 } } } }\n"
-         "local kernel = mgpu.tensor({ { { { 1, 2, 3, 255 } } } }, { dtype = \"uint8\" })\n"
-         "-- 4 weights 1, 2, 3, -1 of one filter, 10 codes for 1\n"
-         "print(x:conv2d_int8(kernel, mgpu.tensor { 1 }, mgpu.tensor { 0.5 },\n"
-         "  mgpu.tensor { 10, 0 }):item())  --> 10.5",
+     .example = "local x = mgpu.tensor { { { { 1, 2, 3, 4 } } } }\n"
+                "local kernel = mgpu.tensor({ { { { 1, 2, 3, 255 } } } }, { dtype = \"uint8\" })\n"
+                "-- 4 weights 1, 2, 3, -1 of one filter, 10 codes for 1\n"
+                "print(x:conv2d_int8(kernel, mgpu.tensor { 1 }, mgpu.tensor { 0.5 },\n"
+                "  mgpu.tensor { 10, 0 }):item())  --> 10.5",
      .min_inputs = 5,
      .max_inputs = 5,
      MG_ATTRS(mg_int8_attrs, int8_attrs),

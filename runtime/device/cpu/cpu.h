@@ -1,8 +1,8 @@
 /* What the rooms of the cpu plug-in share: threads, memory, and the list of kernels.
  *
  * A room is a folder with a header of its name, which declares the room's kernels: conv, products,
- * norm, reduce, movement, images, spectra, int8, fused. simd/ has the inner loops of all, compiled once
- * for each instruction set; onednn/ has the kernels that use the library. */
+ * norm, reduce, movement, images, spectra, int8, fused. simd/ has the inner loops of all, compiled
+ * once for each instruction set; onednn/ has the kernels that use the library. */
 #ifndef MG_DEVICE_CPU_CPU_H
 #define MG_DEVICE_CPU_CPU_H
 

@@ -64,11 +64,13 @@ static void scale(const int32_t *sums, const mg_int8_scaling *s, int64_t first, 
 
 #define EACH_PIXELS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 
+#if defined(__AVX2__)
 static inline int32_t four_bytes(const uint8_t *p) {
     int32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
+#endif
 
 #if defined(__AVX512F__)
 #define VNNI __attribute__((target("avx512vnni")))
