@@ -344,6 +344,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_loop,         mg_bind_pattern,      mg_bind_profile,
         mg_bind_server,       mg_bind_tensor_bytes,
         mg_bind_visit,
+        mg_bind_process,
     };
     bind_replace_pairs(L);
     lua_newtable(L);
@@ -367,6 +368,7 @@ int luaopen_mgpu_core(lua_State *L) {
     bind_open_data(L);
     bind_open_source(L);
     bind_open_checkpoint(L);
+    bind_open_process(L);
     bind_open_tfrecord(L);
     bind_open_server(L);
     bind_open_json(L);

@@ -180,7 +180,7 @@ extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested
     mg_bind_transform[], mg_bind_datasets[], mg_bind_source_files[], mg_bind_tfrecord[],
     mg_bind_library[], mg_bind_world[], mg_bind_world_values[], mg_bind_world_messages[],
     mg_bind_pattern[], mg_bind_profile[], mg_bind_server[], mg_bind_tensor_bytes[],
-    mg_bind_visit[];
+    mg_bind_visit[], mg_bind_process[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */
@@ -192,6 +192,7 @@ void bind_open_variable(lua_State *L);
 void bind_open_jit(lua_State *L);
 void bind_open_data(lua_State *L);
 void bind_open_checkpoint(lua_State *L);
+void bind_open_process(lua_State *L);
 void bind_open_tfrecord(lua_State *L);
 void bind_open_server(lua_State *L);
 /* json.c: adds core.null and core.empty_array to the table on top of the stack. */

@@ -73,6 +73,35 @@ static int core_make_folder(lua_State *L) {
     return 0;
 }
 
+/* new_folder(path, who) -> whether it has made the folder; false if something has that name. */
+static int core_new_folder(lua_State *L) {
+    bool made;
+    check_named(L, mg_io_new_folder(bind_path(L, 1, "new_folder"), &made));
+    lua_pushboolean(L, made);
+    return 1;
+}
+
+static void release_lock(void *lock) {
+    mg_io_close(lock);
+}
+
+/* lock_folder(path, who) -> a lock, held until unlock_folder or the end of the process; nil if
+ * another process, or another lock of this one, holds it. */
+static int core_lock_folder(lua_State *L) {
+    const char *path = bind_path(L, 1, "lock_folder");
+    mg_file *lock = NULL;
+    bind_owner *owner = bind_new_owner(L, release_lock);
+    check_named(L, mg_io_lock_folder(path, &lock));
+    owner->held = lock;
+    return lock ? 1 : 0;
+}
+
+/* unlock_folder(lock) */
+static int core_unlock_folder(lua_State *L) {
+    bind_release_owner(luaL_checkudata(L, 1, BIND_OWNER));
+    return 0;
+}
+
 /* By bytes, so that the order is the same in every locale. */
 static int compare_paths(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -193,6 +222,9 @@ const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"check_creatable", core_check_creatable},
                                {"glob", core_glob},
                                {"make_folder", core_make_folder},
+                               {"new_folder", core_new_folder},
+                               {"lock_folder", core_lock_folder},
+                               {"unlock_folder", core_unlock_folder},
                                {"write_file", core_write_file},
                                {"append_file", core_append_file},
                                {"tfrecord_append", core_tfrecord_append},

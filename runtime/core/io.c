@@ -365,6 +365,13 @@ mg_status mg_io_make_folder(const char *path) {
     return status;
 }
 
+mg_status mg_io_new_folder(const char *path, bool *made) {
+    int done;
+    MG_IO_RETRY(done, mkdir(path, 0777));
+    *made = done == 0;
+    return done == 0 || errno == EEXIST ? MG_OK : mg_io_fail_call("make the folder", path);
+}
+
 /* No fault point: this call reports no errors. */
 int mg_io_exists(const char *path) {
     struct stat s;

@@ -76,6 +76,9 @@ void mg_io_close(mg_file *f);
 
 /* Creates a folder and its parents. */
 mg_status mg_io_make_folder(const char *path);
+/* Creates a folder in one that exists. *made: whether this call made it; false: something has that
+ * name already. Of several processes that call it at once, one makes the folder. */
+mg_status mg_io_new_folder(const char *path, bool *made);
 /* 1 if a regular file is there, else 0. */
 int mg_io_exists(const char *path);
 /* MG_IO unless a file could be made at the path now: its folder exists, this process may write to
