@@ -105,6 +105,14 @@ function M.serve(arguments)
   os.exit(require "mgpu.serve".run(arguments))
 end
 
+--- --runs: shows recorded runs. place: where it is in the global `arg`; the words behind it are its own.
+function M.runs(place)
+  local words, first = {}, tonumber(place)
+  words[1] = arg[first]:match "^%-%-runs=(.+)$"
+  for i = first + 1, #arg do words[#words + 1] = arg[i] end
+  require "mgpu.runs.command"(words, print)
+end
+
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)
   if not require "mgpu.doctor"(report or print_line) then os.exit(1) end

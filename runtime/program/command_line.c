@@ -45,6 +45,7 @@ const char mg_command_line_usage[] =
     "  --attach [PID]  a prompt in the job PID, which goes on; -e CHUNK or a script: run these "
     "there\n"
     "  --ps            list your jobs, and what each of them is at; --ps=json: for programs\n"
+    "  --runs [FOLDER] show the runs recorded in FOLDER (runs); --runs --help: its own options\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"
@@ -76,6 +77,7 @@ static const char resume[] = "require('mgpu.program').set_resume((...))\n";
 static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 static const char selftest[] = "require('mgpu.program').selftest((...))\n";
+static const char runs[] = "require('mgpu.program').runs((...))\n";
 static const char profile[] = "require('mgpu.program').set_profile((...))\n";
 /* The value is the number of the argument: all further ones are its own. */
 static const char serve[] = "require('mgpu.program').serve({unpack(arg, (...))})\n";
@@ -108,6 +110,7 @@ static const program_option long_options[] = {
     {"--profile", profile, .value = "FILE"},
     {"--serve", serve, .value = "MODEL", .alone = true, .last = true},
     {"--dashboard", dashboard, .value = "PORT", .optional = true},
+    {"--runs", runs, .alone = true, .last = true},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},
@@ -154,7 +157,7 @@ static int scan_long(mg_command_line *m, const char *name) {
     const program_option *option = find_option(name);
     if (option) {
         m->executed |= option->alone;
-        if (value_in(name)) return option->value ? 0 : -1;
+        if (value_in(name)) return option->value || option->last ? 0 : -1;
         return option->value && !option->optional;
     }
     if (strncmp(name, "--attach", 8) == 0 && (!name[8] || name[8] == '=')) {

@@ -218,7 +218,7 @@ local function draw_legend(curves, out)
 end
 
 --- chart(panel, scale) -> the elements of a chart of WIDTH x HEIGHT.
--- ARGS panel: {title =, x_label = "epoch", curves = {{label =, epochs =, values =, color =, dashed =}, ...}}.
+-- ARGS panel: {title =, x_label = "epoch", curves = {{label =, epochs =, values =, color =, dashed =}, ...}, legend = true}.
 function M.chart(panel, scale)
   local lists, first, last = {}, math.huge, -math.huge
   for i, curve in ipairs(panel.curves) do
@@ -233,7 +233,7 @@ function M.chart(panel, scale)
   out[1] = svg.text(LEFT, 20, title, "title")
   draw_axes(x_axis, y_axis, panel.x_label, out)
   for _, curve in ipairs(panel.curves) do draw_curve(curve, x_axis, y_axis, out) end
-  draw_legend(panel.curves, out)
+  if panel.legend ~= false then draw_legend(panel.curves, out) end
   return table.concat(out, "\n")
 end
 

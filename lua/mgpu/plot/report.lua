@@ -1,6 +1,7 @@
 --- history:report: a page about a run, as one HTML file without scripts, which loads nothing else.
 local core = require "mgpu.core"
 local model_picture = require "mgpu.plot.model"
+local more_is_better = require "mgpu.runs.direction"
 local options = require "mgpu.options"
 local plot = require "mgpu.plot.history"
 local summary = require "mgpu.nn.summary"
@@ -61,16 +62,6 @@ local function duration(seconds)
 end
 
 -- ---- the parts of the page ----------------------------------------------------------------------
-
--- Whether more is better, by the name of the value; nil if that cannot be told.
-local function more_is_better(name)
-  for _, part in ipairs { "loss", "error", "mse", "mae" } do
-    if name:find(part, 1, true) then return false end
-  end
-  for _, part in ipairs { "acc", "auc", "precision", "recall", "fmeasure", "top_k" } do
-    if name:find(part, 1, true) then return true end
-  end
-end
 
 local function best(values, epochs, more)
   local at
@@ -158,6 +149,14 @@ local PAGE = [[<!DOCTYPE html>
 %s
 </body></html>]]
 
+--- page(title, parts) -> an HTML page. ARGS title: text; parts: array of HTML.
+function M.page(title, parts)
+  return PAGE:format(svg.escape(title), svg.style ":root", STYLE, table.concat(parts, "\n"))
+end
+
+--- table(heads, rows, numeric) -> an HTML table of texts; see table_of.
+M.table = table_of
+
 --- html(history, title) -> the page as text.
 function M.html(history, title)
   local panels = plot.panels("history:report", history)
@@ -174,7 +173,7 @@ function M.html(history, title)
   if compiled then add(section("Compiled with", table_of(nil, tables.compiled(compiled), 3))) end
   add(section("Fitted with", table_of(nil, tables.fitted(history), 3)))
   add(section("Devices and versions", table_of(nil, tables.machine(compiled), 3)))
-  return PAGE:format(svg.escape(title), svg.style ":root", STYLE, table.concat(parts, "\n"))
+  return M.page(title, parts)
 end
 
 --- write(history, path, given): see History:report.

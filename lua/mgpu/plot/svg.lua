@@ -43,6 +43,8 @@ local LIGHT = { paper = "#ffffff", ink = "#1b1b1f", soft = "#5d6068", grid = "#d
 local DARK = { paper = "#17181c", ink = "#eceef2", soft = "#a3a8b3", grid = "#33363f", box = "#22242b",
   "#56b4e9", "#ff8f4a", "#2bc79a", "#e59ac7", "#e3c34a", "#9aa8ff", "#f08a8a", "#9fb8c4" }
 
+M.COLORS = #LIGHT -- how many colors curves can have
+
 local FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 -- What UTF-8 allows, with bytes from 128 on: no overlong forms, no surrogates, nothing beyond U+10FFFF.

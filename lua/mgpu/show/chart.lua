@@ -6,8 +6,8 @@ local terminal = require "mgpu.show.terminal"
 local M = {}
 
 local DOTS = { [0] = { [0] = 1, 8 }, { [0] = 2, 16 }, { [0] = 4, 32 }, { [0] = 64, 128 } } -- of a braille character
-local MARKS = { "*", "o" } -- of training and validation, in ASCII
-local COLORS = { "\27[34m", "\27[33m" } -- blue, yellow
+local MARKS = { "*", "o", "+", "x", "#", "%" } -- of training, validation, or runs, in ASCII
+local COLORS = { "\27[34m", "\27[33m", "\27[32m", "\27[35m", "\27[36m", "\27[31m" } -- blue, yellow, green ...
 local MOST_COLUMNS = 100
 
 -- ---- a canvas -----------------------------------------------------------------------------------
@@ -133,6 +133,15 @@ function M.of_history(history, chosen)
   for i, panel in ipairs(plot.panels("show", history, chosen.metrics)) do
     out[i] = chart_text(panel, plot.epochs(history.epoch[1], last), chosen)
   end
+  return table.concat(out, "\n")
+end
+
+M.COLORS = #COLORS -- how many colors curves can have
+
+--- of_panels(panels, first, last, chosen) -> charts over the epochs from first to last. panels: as in plot/history.lua.
+function M.of_panels(panels, first, last, chosen)
+  local out = {}
+  for i, panel in ipairs(panels) do out[i] = chart_text(panel, plot.epochs(first, last), chosen) end
   return table.concat(out, "\n")
 end
 

@@ -8,6 +8,7 @@
 --     images. uint8 is shown as it is, floats from 0 to 1 too; other numbers are scaled, the least black, the greatest
 --     white. Options: columns (of the grid), padding = 2, width (in columns of the terminal), protocol.
 --   a tensor {n}: a curve. Options: width, height.
+--   what mgpu.runs returns: a chart for each value, with a curve for each run. Options: those of what fit returns.
 --   what fit returns: a chart for each value. Options: metrics, scale = "auto", "linear" or "log", width, height.
 --   a model: a line for each use of a layer, with lines for the ways of the data.
 -- title: a line above; the caption on the page of a dashboard (mgpu.dashboard), where the picture is shown as well.
@@ -40,6 +41,8 @@ local function is_history(value)
   return type(value) == "table" and getmetatable(value) ~= nil and value.class == "History"
 end
 
+local function is_runs(value) return type(value) == "table" and getmetatable(value) ~= nil and value.class == "Runs" end
+
 local function is_model(value) return type(value) == "table" and value.is_network == true end
 
 local function check_rank(x)
@@ -61,6 +64,9 @@ local function text_of(value, given)
   elseif is_history(value) then
     local chosen = options.check("show", HISTORY, given)
     return require "mgpu.show.chart".of_history(value, chosen), chosen
+  elseif is_runs(value) then
+    local chosen = options.check("show", HISTORY, given)
+    return require "mgpu.runs.pictures".text(value, chosen), chosen
   elseif is_model(value) then
     return require "mgpu.show.model".text(value), options.check("show", MODEL, given)
   end

@@ -71,11 +71,12 @@ end
 local CallbackList = {}
 CallbackList.__index = CallbackList
 
---- new(what, model, given, params, history) -> the list, each callback with its model and params.
+--- new(what, model, given, params, history, recorder) -> the list, each callback with its model and params.
 -- ARGS what: names the method in errors; given: its option `callbacks`; history: of fit, called after the others, so
---   that it has the values they add to the logs.
-function CallbackList.new(what, model, given, params, history)
+--   that it has the values they add to the logs; recorder: of fit, called before the history, or nil.
+function CallbackList.new(what, model, given, params, history, recorder)
   local self = setmetatable({ list = { unpack(to_array(what, given)) } }, CallbackList)
+  self.list[#self.list + 1] = recorder
   self.history, self.list[#self.list + 1] = history, history
   for _, callback in ipairs(self.list) do callback.model, callback.params = model, params end
   return self

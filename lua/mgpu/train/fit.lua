@@ -47,7 +47,7 @@ local function new_callbacks(run)
   for _, name in ipairs(when and measured or {}) do names[#names + 1] = "val_" .. name end
   local callbacks = CallbackList.new("fit", run.model, given.callbacks, { epochs = given.epochs, steps = run.steps,
     batch_size = run.train.rows and given.batch_size, verbose = given.verbose, samples = run.train.rows,
-    metrics = names }, run.history)
+    metrics = names }, run.history, run.recorder)
   callbacks:check_fit(measured, when, run.trainer and run.trainer.reports or {})
   return callbacks
 end
@@ -80,6 +80,7 @@ end
 --   pass, started  the number of the next pass; whether the cursor is within one
 --   submitted      batches of this epoch given to the devices; ended: the epoch's data are used up
 --   within         whether the epoch has begun and has not ended; trained: its training has, validation may follow
+--   recorder       what records the fit in a folder (runs/recorder.lua), or nil
 --   backup         what saves checkpoints (checkpoint/backup.lua), or nil
 --   board          what shows it on the page of a dashboard (dashboard/run.lua), or nil
 --   depth          of its span
@@ -88,10 +89,10 @@ end
 --   stopping       whether it ends after this epoch; decisions: those that wait for its end (decisions.lua)
 --   outer          whether this fit runs inside a callback of another fit of the model
 --   default        the default device before a callback changed the devices; nil if none did
-local function new_run(model, train, validation, given)
+local function new_run(model, train, validation, given, recorder)
   local compiled = model.compiled
   local run = { model = model, compiled = compiled, train = train, validation = validation, given = given,
-    epoch = 0, step = 0, kind = "fit", joint = world.is_joint() }
+    recorder = recorder, epoch = 0, step = 0, kind = "fit", joint = world.is_joint() }
   run.steps_a_pass = data_adapter.steps(train, given.batch_size)
   run.steps = given.steps_per_epoch or run.steps_a_pass
   run.history, run.trainer = History {}, strategies.trainer(compiled, model)
@@ -105,6 +106,7 @@ local function new_run(model, train, validation, given)
   run.outer = compiled.fitting
   run.backup = Backup.new(run)
   run.board = new_board(run)
+  if recorder then recorder:begin(run.backup and run.backup.dir) end
   compiled.fitting = true
   run.pass = first_pass(run)
   if compiled.restored then run.cursor:skip_passes(run.pass) end
@@ -336,12 +338,23 @@ local function finish(run, completed)
   run.progress:close()
 end
 
+-- What records the fit; nil without the option run. outer: whether it runs inside another fit.
+local function recorder_of(given, outer)
+  if given.run == nil and not os.getenv "MGPU_TRIAL" then return nil end
+  return require "mgpu.runs.recorder".of(given, outer)
+end
+
 --- fit(model, train, validation, given) -> the history
 -- ARGS train, validation (or nil): sources of data_adapter; given: fit's checked options.
 return function(model, train, validation, given)
   model.stop_training = false
   local depth = core.span("script", "fit")
-  local run = new_run(model, train, validation, given)
+  local recorder = recorder_of(given, model.compiled.fitting)
+  local made, run = pcall(new_run, model, train, validation, given, recorder)
+  if not made then
+    if recorder then recorder:finish(false, run) end
+    error(run, 0)
+  end
   run.depth = depth
   local scope = core.visit_scope()
   core.visit_scope(scope + 1)
@@ -350,6 +363,7 @@ return function(model, train, validation, given)
   core.visit_note { epochs = 0, steps = 0 }
   finish(run, ok)
   if run.board then run.board:finish(ok, message) end
+  if recorder then recorder:finish(ok, message, run.history) end
   core.span_end(depth)
   if not ok then step_errors.raise(message, place_of(run)) end -- Ctrl-C may come between two steps, too
   if proving.after_fit then proving.after_fit(model) end

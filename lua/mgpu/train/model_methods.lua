@@ -40,6 +40,7 @@ local FIT = options.declare {
   { "validation_batch_size", "integer", min = 1 },
   { "resume", "string" },
   { "dashboard", "boolean|integer|table" },
+  { "run", "any" },
 }
 
 local STEPS = { "steps", "integer", min = 1 }
@@ -168,6 +169,7 @@ end
 --                          the callback BackupAndRestore with delete_checkpoint = false
 --   dashboard              true, a port, or {port =, name =, histogram_freq = 0, runs =, save =}: a page that shows the
 --                          training while it runs (mgpu.dashboard); false: not on the page that is open
+--   run                    a folder, or {folder, name =, ...}: records the run there (lua/manual/experiments.md)
 --   verbose                1 or "auto" progress bar, 2 one line an epoch, 0 silent;   style  "keras3" or "keras2"
 -- RETURNS {history = {loss = {...}, ...}, epoch = {...}, params = {...}}.
 -- Errors: data that do not fit the model, labels out of range, a loss or gradient that is not finite (the weights

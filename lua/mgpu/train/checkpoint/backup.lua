@@ -42,6 +42,7 @@ function Backup.new(run)
     core.fail("usage", "fit: give only one of resume and the callback BackupAndRestore")
   end
   local dir = folder.next_folder() or resume or callback and callback.dir
+    or run.recorder and run.recorder:checkpoint_folder()
   if not dir then return nil end
   callback = callback or { save_freq = "epoch", keep = 2, delete_checkpoint = false }
   local self = setmetatable({ dir = dir, callback = callback, save_freq = callback.save_freq, keep = callback.keep,
