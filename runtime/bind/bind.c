@@ -181,6 +181,21 @@ static int core_error_code(lua_State *L) {
     return 1;
 }
 
+/* last_error([code, message]) -> the code and the message of the last error, after setting them if
+ * they are given: for work after an error that must not hide it from the program's exit status. */
+static int core_last_error(lua_State *L) {
+    if (!lua_isnoneornil(L, 1)) {
+        const mg_status code = status_of_name(luaL_checkstring(L, 1));
+        if (code == MG_OK)
+            mg_error_clear();
+        else
+            mg_fail(code, "%s", luaL_checkstring(L, 2));
+    }
+    lua_pushstring(L, mg_status_name(mg_error_code()));
+    lua_pushstring(L, mg_error_message());
+    return 2;
+}
+
 /* guard(ok, code, message): fails the evaluation, or the step of a plan, in which ok is false.
  * Kernels cannot raise errors, so labels out of range and losses that are not finite are detected
  * by guards. */
@@ -316,6 +331,7 @@ static int core_interrupted(lua_State *L) {
 
 static const luaL_Reg core_functions[] = {{"fail", core_fail},
                                           {"error_code", core_error_code},
+                                          {"last_error", core_last_error},
                                           {"guard", core_guard},
                                           {"guard_finite", core_guard_finite},
                                           {"guard_variables", core_guard_variables},

@@ -73,6 +73,13 @@ function M.check(who, given)
   return chosen
 end
 
+-- Whether a fit is being recorded in the folder.
+local function is_locked(path, who)
+  local lock = core.lock_folder(path .. "/.", who)
+  if lock then core.unlock_folder(lock) end
+  return not lock
+end
+
 --- make(who, folder, name) -> the path of the folder to record in, which is there afterwards.
 -- With a name it is the folder NAME in the folder. Otherwise a folder that holds a run, and one that does not exist,
 -- are taken as they are; with a slash at its end, or if it exists without a run, a new one is made in it.
@@ -84,11 +91,9 @@ function M.make(who, folder, name)
     return path .. "/" .. name
   end
   if M.holds_run(path) then return path end
-  if folder:sub(-1) == "/" or M.exists(path) then return make_new(path, who) end
-  local parent = path:match "^(.+)/[^/]*$"
-  if parent then core.make_folder(parent, who) end
-  if core.new_folder(path, who) or M.holds_run(path) then return path end
-  return make_new(path, who) -- another process was faster
+  if folder:sub(-1) == "/" or M.exists(path) and not is_locked(path, who) then return make_new(path, who) end
+  core.make_folder(path, who) -- or another process does, and the lock tells
+  return path
 end
 
 return M

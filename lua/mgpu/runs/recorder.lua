@@ -9,6 +9,7 @@ local checkpoints = require "mgpu.train.callbacks.checkpoints"
 local config = require "mgpu.runs.config"
 local core = require "mgpu.core"
 local CSVLogger = require "mgpu.train.callbacks.csv_logger"
+local facts = require "mgpu.runs.facts"
 local folder = require "mgpu.runs.folder"
 local RunFiles = require "mgpu.runs.files"
 local TensorBoard = require "mgpu.train.callbacks.tensor_board".TensorBoard
@@ -103,11 +104,22 @@ local function recorded_epochs(self)
   return n
 end
 
+-- Epochs that a killed run can have recorded before its first checkpoint was complete: while that is written in another
+-- thread, the second epoch ends, and then waits for it.
+local LOST = 2
+
+-- Whether the run that the folder holds saved checkpoints.
+local function had_checkpoints(self)
+  local ok, run = pcall(core.json_decode, facts.read(self.path .. "/run.json", 2 ^ 24) or "")
+  return ok and type(run) == "table" and run.checkpoints == true
+end
+
 -- Raises for a folder that holds a run which this fit cannot continue: it would be written over.
 local function check_continues(self, dir)
   if not self.continues or dir and #core.checkpoint_list(dir) > 0 then return {} end
   local epochs = recorded_epochs(self)
-  if epochs > 1 then
+  local most = had_checkpoints(self) and LOST or 0
+  if epochs > most then
     core.fail("usage", ("fit: run %s holds a run of %d epochs, and no checkpoint to continue it from: give another "
       .. "folder, or the folder around it with a slash at its end"):format(self.path, epochs))
   end
@@ -125,11 +137,12 @@ local function start(self)
   self.files:start({ seed = state.seed, draws = state.base, fit = config.of_fit(self.given),
     compile = config.of_compile(compiled), samples = self.params.samples, steps = self.params.steps,
     model = { name = config.plain(self.model.name), class = self.model.class_name }, ranks = world.size(),
-    continues = self.continues or nil, trial = trial.parameters() }, devices)
+    continues = self.continues or nil, checkpoints = self.checkpoints, trial = trial.parameters() }, devices)
 end
 
 --- begin(dir): fit is about to train. dir: of its checkpoints, or nil.
 function Recorder:begin(dir)
+  self.checkpoints = dir ~= nil
   on_first(function()
     local none = check_continues(self, dir)
     if not self.continues then start(self) end
@@ -209,8 +222,9 @@ end
 --- finish(ok, message, history): fit ends: with this error, unless ok.
 function Recorder:finish(ok, message, history)
   if not self.lock then return end
+  local last_code, last_message = core.last_error()
   if self.files and self.started then
-    local code = not ok and core.error_code() or nil
+    local code = not ok and last_code or nil
     put_report(self, history)
     self.files:finish(ok and "done" or code == "interrupted" and "stopped" or "failed",
       { error = not ok and tostring(message) or nil, code = code,
@@ -218,6 +232,7 @@ function Recorder:finish(ok, message, history)
   end
   core.unlock_folder(self.lock)
   self.lock = nil
+  core.last_error(last_code, last_message) -- the error is that of the fit, whatever else could not be written
 end
 
 return Recorder

@@ -107,7 +107,7 @@ local function ended(search, trial, round, job)
   outcome.complete(trial.folder, trial, result)
   core.write_file(trial.folder .. "/result.json", core.json_encode { number = trial.number, rounds = trial.rounds })
   say(search, "trial %d of %d: %s%s: %s", trial.number, #search.trials, trial_words(trial.parameters),
-    job.epochs and (", %d epochs"):format(job.epochs) or "",
+    job.epochs and (", %d epoch%s"):format(job.epochs, job.epochs == 1 and "" or "s") or "",
     result.value and ("%s %.5g"):format(search.metric, result.value) or "failed: " .. result.error)
 end
 
@@ -153,6 +153,15 @@ local function run_rounds(search)
   end
 end
 
+local function raise_interrupted(search)
+  local complete = 0
+  for _, trial in ipairs(search.trials) do
+    if trial.state == "done" or trial.state == "failed" then complete = complete + 1 end
+  end
+  core.fail("interrupted", ("tune: interrupted; %d of %d trials are complete in %s: run it again to continue"):format(
+    complete, #search.trials, search.folder))
+end
+
 --- search:run(command, call): trains the trials. ARGS command: the words of the command line of a trial; call: which
 --- call of tune in the script this is. Errors: a folder that cannot be written, or that holds another search; Ctrl-C.
 function Search:run(command, call)
@@ -164,7 +173,9 @@ function Search:run(command, call)
     claim_folder(self)
     run_rounds(self)
   end)
+  local code = core.error_code()
   core.unlock_folder(lock)
+  if not ok and code == "interrupted" then raise_interrupted(self) end
   if not ok then error(problem, 0) end
 end
 

@@ -42,7 +42,8 @@ end
 
 local function new(given, path)
   return setmetatable({ number = given.number, seed = given.seed, epochs = given.epochs,
-    parameters = given.parameters, folder = path, given = given, fits = 0, files = false, size = 0, begun = false }, Trial)
+    parameters = given.parameters, folder = path, given = given,
+    fits = 0, files = false, size = 0, begun = false }, Trial)
 end
 
 --- here() -> the trial of this process, or nil.
@@ -63,10 +64,12 @@ function M.options_for_fit()
   if not trial then return nil end
   trial.fits = trial.fits + 1
   local parent, name = trial.folder:match "^(.*)/([^/]+)$"
-  local inner = trial.fits > 1 or trial.files
-  return { folder = inner and trial.folder or parent or ".", monitor = trial.given.metric, if_there = true,
-    name = inner and "fit-" .. trial.fits + (trial.files and 1 or 0) or name or trial.folder, mode = trial.given.mode or "auto",
-    best = true, checkpoints = true, tensorboard = true }
+  local chosen = { folder = parent or ".", name = name or trial.folder, monitor = trial.given.metric, if_there = true,
+    mode = trial.given.mode or "auto", best = true, checkpoints = true, tensorboard = true }
+  if trial.fits > 1 or trial.files then
+    chosen.folder, chosen.name = trial.folder, "fit-" .. trial.fits + (trial.files and 1 or 0)
+  end
+  return chosen
 end
 
 --- parameters() -> those of the trial of this process, or nil.
@@ -91,8 +94,8 @@ local function to_reports(trial, step, value)
 end
 
 --- trial:report(step, value) -> whether to go on: tells the search a value of its metric, where model:fit does not.
--- step: a whole number that grows, as the epoch. It RETURNS false when step has reached trial.epochs, the budget of this
--- trial. Of several values the best one counts. Errors: other arguments; a full disk.
+-- step: a whole number that grows, as the epoch. It RETURNS false when step has reached trial.epochs, the budget of
+-- this trial. Of several values the best one counts. Errors: other arguments; a full disk.
 -- Example:
 --     local trial = mgpu.trial { rate = 0.5 } -- these values count outside of a search
 --     local x = 4

@@ -5,7 +5,7 @@
 -- a row that was cut off. An epoch without a value has NA there. Numbers have as many digits as it takes to read the
 -- same number back.
 -- Errors, before the first step: a file that cannot be written. A row that cannot be written later is written with the
--- next one, and a line says so. Source: Keras's CSVLogger; here epochs count from 1.
+-- next one or at the end, and a line says so. Source: Keras's CSVLogger; here epochs count from 1.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 1 } }
 --     model:compile { loss = "mse", metrics = { "mae" } }
@@ -131,21 +131,32 @@ function CSVLogger:on_train_begin()
   self.size = self.append and #(read(self.filename):match "^.*\n" or "") or 0
 end
 
+-- Appends the rows that wait. RETURNS nil, or the reason why they were not written.
+local function write_pending(self)
+  if not self.clean then self.size = math.min(self.size, #read(self.filename)) end -- somebody may have cut it
+  local head = self.size == 0 and row(self, { "epoch", unpack(self.columns) }) or ""
+  local size, message = write(self, self.size, head .. self.pending)
+  if size then self.size, self.pending = size, "" end
+  self.clean = size ~= nil
+  return message
+end
+
 --- Writes the row of the epoch, after the rows that this run has written, or at first after those it is to keep.
 function CSVLogger:on_epoch_end(epoch, values)
   self.columns = self.columns or columns(self, values)
   local list = { epoch }
   for i, name in ipairs(self.columns) do list[i + 1] = values[name] == nil and "NA" or values[name] end
   self.pending = self.pending .. row(self, list)
-  if not self.clean then self.size = math.min(self.size, #read(self.filename)) end -- somebody may have cut it
-  local head = self.size == 0 and row(self, { "epoch", unpack(self.columns) }) or ""
-  local size, message = write(self, self.size, head .. self.pending)
-  if size then
-    self.size, self.pending = size, ""
-  else
+  local message = write_pending(self)
+  if message then
     self.write("CSVLogger: epoch %d was not written, it is tried again with the next one: %s", epoch, message)
   end
-  self.clean = size ~= nil
+end
+
+--- Tries once more to write the rows that a failed write has left.
+function CSVLogger:on_train_end()
+  local message = self.pending ~= "" and write_pending(self)
+  if message then self.write("CSVLogger: the last rows were not written: %s", message) end
 end
 
 --- Where the file ends, and its columns.
