@@ -130,6 +130,9 @@ local OBJECTS = {
     "generator:flow_from_directory", "generator:fit", "generator:standardize", "generator:random_transform",
     "generator:get_random_transform", "generator:apply_transform" } } },
   profile = { { "mgpu.profile", { "mgpu.profile" } } },
+  runs = { { "mgpu.runs", { "mgpu.runs", "runs:diff", "runs:plot" } } },
+  tune = { { "mgpu.tune", { "mgpu.tune" } }, { "mgpu.tune.search", { "search:best", "search:table" } },
+    { "mgpu.tune.trial", { "mgpu.trial", "trial:report" } } },
   parallel = { { "mgpu.parallel", { "strategy:scope" } },
     { "mgpu.parallel.keras_experiments", { "parallel.ModelMGPU" } } },
 }
@@ -263,6 +266,8 @@ function M.collect()
   parallel_page()
   function_page("mgpu.testing", "testing", introduction_of "mgpu.testing", { ["testing."] = mgpu.testing })
   function_page("mgpu.profile", "profile", nil, { ["profile."] = mgpu.profile })
+  begin("mgpu.runs", "runs")
+  function_page("mgpu.tune", "tune", nil, { ["tune."] = mgpu.tune })
   function_page("mgpu.image", "image", introduction_of "mgpu.data.image", { ["image."] = mgpu.image })
   for _, page in ipairs(pages) do
     for _, objects in ipairs(OBJECTS[page.file] or {}) do page:add_named(objects[2], objects[1]) end

@@ -26,8 +26,8 @@ svg{max-width:100%;height:auto}.wide svg{max-width:none}]]
 
 -- ---- pieces of HTML -----------------------------------------------------------------------------
 
--- A table. ARGS heads: array of texts, or nil; rows: arrays of texts; numeric: the first column of numbers, which are
--- aligned to the right.
+--- table_of(heads, rows, numeric) -> an HTML table. ARGS heads: array of texts, or nil; rows: arrays of texts; numeric:
+--- the first column of numbers, which are aligned to the right.
 local function table_of(heads, rows, numeric)
   local out = {}
   local function add(tag, cells)
@@ -154,8 +154,7 @@ function M.page(title, parts)
   return PAGE:format(svg.escape(title), svg.style ":root", STYLE, table.concat(parts, "\n"))
 end
 
---- table(heads, rows, numeric) -> an HTML table of texts; see table_of.
-M.table = table_of
+M.table_of = table_of
 
 --- html(history, title) -> the page as text.
 function M.html(history, title)

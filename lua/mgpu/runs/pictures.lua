@@ -93,7 +93,7 @@ local function html_table(runs)
     for _, name in ipairs(options) do row[#row + 1] = shown(run.config[name]) end
     rows[i] = row
   end
-  local text = report.table(heads, rows, 4)
+  local text = report.table_of(heads, rows, 4)
   return (text:gsub("<td>@(%d+)@</td>", function(i)
     return "<td>" .. svg.element("svg", { width = 24, height = 12 }, svg.element("g", { transform = "translate(1 6)" },
       sample(tonumber(i)))) .. "</td>"

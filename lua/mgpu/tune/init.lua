@@ -65,7 +65,7 @@ local TUNE = options.declare { positional = 1,
   { "verbose", "integer", default = 1, min = 0, max = 1 },
 }
 
-local n_calls = 0 -- of tune with a function, in this process
+local n_calls = 0 -- of tune, in this process
 
 local function fail(message, ...) core.fail("usage", "tune: " .. message:format(...)) end
 
@@ -139,9 +139,7 @@ end
 
 -- Earlier calls of the script have been completed: their results are in their folders.
 local function in_trial(trial, chosen)
-  if trial.given.kind ~= "function" or not chosen.fn then
-    fail "a trial cannot begin a search of its own"
-  end
+  if trial.given.kind ~= "function" then fail "a trial cannot begin a search of its own" end
   if n_calls == trial.given.call then run_trial(trial, chosen.fn) end
   local search = Search.new(chosen)
   search:load()
@@ -154,10 +152,10 @@ return setmetatable(tune, {
     if core.world().size > 1 then
       core.fail("unsupported", "tune: it starts processes itself: run the script without --np or another launcher")
     end
-    if chosen.fn then n_calls = n_calls + 1 end
+    n_calls = n_calls + 1
     if trial then return in_trial(trial, chosen) end
     local search = Search.new(chosen)
-    search:run(chosen.fn and same_command() or script_command(chosen), chosen.fn and n_calls or 0)
+    search:run(chosen.fn and same_command() or script_command(chosen), n_calls)
     return search
   end,
 })

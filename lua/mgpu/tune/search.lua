@@ -209,6 +209,12 @@ end
 
 --- search:best() -> the best trial: {number, parameters, value, seed, folder, epochs, seconds, state, error}. If it has
 --- failed in a later round, the value of the round before counts. Errors: no trial has a value.
+-- Example:
+--     local file = io.open("trial.lua", "w")
+--     file:write 'local t = require "mgpu".trial {} t:report(1, t.x * t.x)'
+--     file:close()
+--     local search = mgpu.tune { script = "trial.lua", method = "grid", space = { x = { 3, 2 } }, verbose = 0 }
+--     print(search:best().number, search:best().value)  --> 2 4
 function Search:best()
   local first = self:ranked()[1]
   if not first or first.value == nil then
@@ -218,6 +224,15 @@ function Search:best()
 end
 
 --- search:table() -> all trials as text, a line for each, the best first.
+-- Example:
+--     local file = io.open("trial.lua", "w")
+--     file:write 'local t = require "mgpu".trial {} t:report(1, t.x * t.x)'
+--     file:close()
+--     local search = mgpu.tune { script = "trial.lua", method = "grid", space = { x = { 3, 2 } }, verbose = 0 }
+--     print(search:table())
+--     --> trial state val_loss x epochs
+--     --> 2 done 4 2
+--     --> 1 done 9 3
 function Search:table()
   local heads, rows = { "trial", "state", self.metric }, {}
   for _, each in ipairs(self.space) do heads[#heads + 1] = each.name end

@@ -62,6 +62,7 @@ end
 function M.options_for_fit()
   local trial = M.here()
   if not trial then return nil end
+  if trial.given.kind == "function" and not trial.begun then return nil end -- of the script, before it calls tune
   trial.fits = trial.fits + 1
   local parent, name = trial.folder:match "^(.*)/([^/]+)$"
   local chosen = { folder = parent or ".", name = name or trial.folder, monitor = trial.given.metric, if_there = true,

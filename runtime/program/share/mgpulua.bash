@@ -6,6 +6,15 @@ _mgpulua() {
   # behind the script, everything is the script's: files
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
+      --runs)
+        compopt -o filenames
+        if [[ $word == -* ]]; then
+          mapfile -t COMPREPLY < <(compgen -W "$("$1" --runs --help 2>/dev/null | sed -n 's/^  \(--[a-z]*\).*/\1/p')" -- "$word")
+        else
+          mapfile -t COMPREPLY < <(compgen -d -- "$word")
+        fi
+        return
+        ;;
       -e | -l | -j | -H | --devices | --resume | --verify | --prove | --profile | --serve | --selftest | --np | --hostfile | --output | --nranks_per_gpu | --restart | --elastic) ((i++)) ;;
       --) break ;;
       -*) ;;
@@ -43,7 +52,7 @@ _mgpulua() {
   esac
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b -H --bytecode --devices --np --hostfile --output
-      --nranks_per_gpu --restart --elastic --resume --dashboard --prove --profile --serve --selftest --verify --attach --ps --list-devices --doctor --version --help" -- "$word")
+      --nranks_per_gpu --restart --elastic --resume --dashboard --prove --profile --serve --selftest --verify --attach --ps --runs --list-devices --doctor --version --help" -- "$word")
   else
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")
