@@ -66,7 +66,8 @@ end
 
 local function lines_of(text)
   local list = {}
-  for line in (text:gsub("\n?$", "\n")):gmatch "([^\n]*)\n" do list[#list + 1] = line end
+  if text ~= "" and text:sub(-1) ~= "\n" then text = text .. "\n" end
+  for line in text:gmatch "([^\n]*)\n" do list[#list + 1] = line end
   return list
 end
 

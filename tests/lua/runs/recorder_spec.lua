@@ -163,7 +163,9 @@ end)
 test("a fit that raises is noted as failed, with its error", function()
   local path = check.path "failed"
   check.raises(function()
-    fit(path, { callbacks = { on_epoch_end = function(_, epoch) if epoch == 2 then error "broken <b>\27[31m" end end } })
+    fit(path, { callbacks = { on_epoch_end = function(_, epoch)
+      if epoch == 2 then error "broken <b>\27[31m" end
+    end } })
   end, "broken")
   local state = json(path .. "/state.json")
   check.equal(state.state, "failed")
