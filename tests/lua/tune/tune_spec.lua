@@ -214,8 +214,8 @@ end)
 
 -- Stops the script with the signal when a trial has recorded two epochs. RETURNS its output.
 local function stopped(command, folder, signal)
-  return check.run(("%s & p=$!; while [ $(cat %s/it/*/history.jsonl 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done; "
-    .. "kill -%s $p; wait $p; echo status $?"):format(command, check.path(folder), signal))
+  return check.run(("%s & p=$!; while [ $(cat %s/it/*/history.jsonl 2>/dev/null | wc -l) -lt 2 ] && kill -0 $p; "
+    .. "do sleep 0.05; done; kill -%s $p; wait $p; echo status $?"):format(command, check.path(folder), signal))
 end
 
 for _, case in ipairs { { "INT", 130 }, { "KILL", 137 } } do
