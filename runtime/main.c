@@ -1,19 +1,14 @@
 /* The program mgpulua: luajit's command line, and options of its own, around the mgpu library. */
-#include "bind/bind.h"
-#include "core/limits.h"
 #include "program/attach/attach.h"
 #include "program/program.h"
 #include "prompt/prompt.h"
 
-#include <errno.h>
 #include <lauxlib.h>
 #include <luajit.h>
 #include <lualib.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static const char jit_bytecode[] = "require('jit.bcsave').start(unpack(arg))\n";
@@ -103,12 +98,7 @@ static int protected_main(lua_State *L) {
         lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
     }
     lua_gc(L, LUA_GCSTOP, 0);
-    luaL_openlibs(L);
-    bind_replace_pairs(L);
-    lua_getglobal(L, "os");
-    lua_pushcfunction(L, mg_main_os_exit);
-    lua_setfield(L, -2, "exit");
-    lua_pop(L, 1);
+    mg_main_open_libraries(L);
     if (!m->trusted && !m->bytecode) mg_main_refuse_bytecode(L);
     mg_main_set_up_packages(L);
     make_arg_table(L, m);
@@ -118,32 +108,6 @@ static int protected_main(lua_State *L) {
     const int ended = mg_main_at_end(L);
     if (!call->exit_status) call->exit_status = ended;
     return 0;
-}
-
-/* An allocator on top of malloc: leak and address checkers then see Lua's own memory. */
-static void *plain_allocator(void *data, void *block, size_t old_size, size_t size) {
-    (void)data, (void)old_size;
-    if (size > 0) return realloc(block, size);
-    free(block);
-    return NULL;
-}
-
-/* LuaJIT calls this if memory for compiled code cannot be made executable or writable again. */
-static int panic(lua_State *L) {
-    const char *message = lua_tostring(L, -1);
-    fprintf(stderr, "mgpulua: %s%s: give the process more memory, or run it with -joff\n",
-            message ? message : "not enough memory", mg_reason_limits(ENOMEM));
-    fflush(NULL);
-    _exit(EXIT_FAILURE);
-}
-
-static lua_State *new_state(void) {
-#ifdef MG_ASAN
-    bool plain = true;
-#else
-    bool plain = getenv("MGPU_MALLOC") != NULL;
-#endif
-    return plain ? lua_newstate(plain_allocator, NULL) : luaL_newstate();
 }
 
 /* Prints the error in the command line. */
@@ -157,20 +121,8 @@ static int refuse(const mg_command_line *m) {
     return EXIT_FAILURE;
 }
 
-/* Threads get stacks of the same size. The tests pass with LEAST. */
-static bool has_stack(void) {
-    enum { LEAST = 512 << 10 }; /* bytes */
-    struct rlimit stack;
-    if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST) return true;
-    fprintf(stderr,
-            "mgpulua: the stack is limited to %ju bytes, and at least %d are needed: raise it with "
-            "ulimit -s\n",
-            (uintmax_t)stack.rlim_cur, LEAST);
-    return false;
-}
-
 int main(int argc, char **argv) {
-    if (!has_stack()) return EXIT_FAILURE;
+    if (!mg_main_has_stack()) return EXIT_FAILURE;
     mg_command_line m = {.argv = argv, .argc = argc};
     mg_command_line_scan(&m);
     if (m.wrong && strcmp(m.wrong, "--help") == 0) {
@@ -182,18 +134,8 @@ int main(int argc, char **argv) {
     if (mg_launcher_wanted(&m)) return mg_launcher_run(&m);
     const int joined = mg_launcher_join(&m);
     if (joined) return joined;
-    lua_State *L = new_state();
-    if (!L) {
-        fprintf(stderr, "mgpulua: not enough memory for a Lua state%s\n", mg_reason_limits(ENOMEM));
-        return EXIT_FAILURE;
-    }
-    lua_atpanic(L, panic);
     run_call call = {.line = &m};
-    mg_main_begin();
-    int status = lua_cpcall(L, protected_main, &call);
-    if (status) call.exit_status = mg_main_report(L, status);
-    mg_main_report_stop();
-    luaJIT_profile_stop(L);
-    lua_close(L);
+    const int status = mg_main_in_state(protected_main, &call);
+    if (status) call.exit_status = status;
     mg_main_end(call.exit_status);
 }

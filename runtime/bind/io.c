@@ -3,8 +3,10 @@
 #include "bind/bind.h"
 #include "core/alloc.h"
 #include "core/io.h"
+#include "core/io_packed.h"
 #include "io/tfrecord.h"
 #include <errno.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +114,19 @@ static void release_glob(void *found) {
     mg_free(found);
 }
 
-/* glob(pattern) -> the paths that match, sorted by their bytes; an empty array if there is none. */
+/* Adds the files inside of the program that match to the array on top of the stack. */
+static void push_packed_paths(lua_State *L, const char *pattern) {
+    const mg_packed_file *file;
+    while (strncmp(pattern, "./", 2) == 0) pattern += 2;
+    for (int64_t i = 0; (file = mg_packed_at(i)); i++) {
+        if (fnmatch(pattern, file->name, FNM_PATHNAME | FNM_PERIOD) != 0) continue;
+        lua_pushstring(L, file->name);
+        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
+    }
+}
+
+/* glob(pattern) -> the paths that match, sorted by their bytes, files inside of the program first;
+ * an empty array if there is none. */
 static int core_glob(lua_State *L) {
     const char *pattern = bind_path(L, 1, "glob");
     bind_owner *owner = bind_new_owner(L, release_glob);
@@ -124,9 +138,11 @@ static int core_glob(lua_State *L) {
     if (found->gl_pathc > 0) /* without any, gl_pathv is NULL */
         qsort(found->gl_pathv, found->gl_pathc, sizeof found->gl_pathv[0], compare_paths);
     lua_createtable(L, (int)found->gl_pathc, 0);
+    push_packed_paths(L, pattern);
     for (size_t i = 0; i < found->gl_pathc; i++) {
+        if (mg_packed_find(found->gl_pathv[i]) >= 0) continue;
         lua_pushstring(L, found->gl_pathv[i]);
-        lua_rawseti(L, -2, (int)i + 1);
+        lua_rawseti(L, -2, (int)lua_objlen(L, -2) + 1);
     }
     bind_release_owner(owner);
     return 1;

@@ -6,7 +6,8 @@
  *       {name = "a.json", bytes = text},
  *       {name = "b.h5", file = other_path, deflate = true},
  *     })
- * io/zip.h describes which archives are accepted. */
+ * With a third argument, the path of a program, the archive is written behind a copy of it, and can
+ * be run (pack/). io/zip.h describes which archives are accepted. */
 #include "bind/bind.h"
 #include "io/zip.h"
 
@@ -127,6 +128,19 @@ static void release_file(void *file) {
     mg_io_close(file);
 }
 
+/* The writer of an archive behind the program at `program`, or without one if that is NULL. */
+static mg_zip_writer *create(lua_State *L, const char *path, const char *program) {
+    if (!program) return mg_zip_create(path);
+    int64_t size;
+    bind_owner *o = bind_new_owner(L, release_file);
+    mg_file *f = o->held = mg_io_open(program);
+    if (!f) bind_raise(L);
+    bind_check(L, mg_io_size(f, &size));
+    mg_zip_writer *w = mg_zip_create_behind(path, f, size);
+    bind_release_owner(o);
+    return w;
+}
+
 /* Copies the file at `path` into a new entry. */
 static void add_file(lua_State *L, mg_zip_writer *w, const char *name, bool deflate) {
     const char *path = bind_path(L, -1, "zip_write: file");
@@ -169,14 +183,16 @@ static void add_entry(lua_State *L, mg_zip_writer *w) {
     lua_settop(L, entry);
 }
 
-/* zip_write(path, {entry, ...}): see the top. The file at `path` is replaced at the end. */
+/* zip_write(path, {entry, ...} [, program]): see the top. The file at `path` is replaced at the
+ * end. */
 static int core_zip_write(lua_State *L) {
     const char *path = bind_path(L, 1, "zip_write");
     luaL_checktype(L, 2, LUA_TTABLE);
-    lua_settop(L, 2);
+    lua_settop(L, 3);
+    const char *program = lua_isnil(L, 3) ? NULL : bind_path(L, 3, "zip_write: program");
     bind_poll(L);
     bind_owner *o = bind_new_owner(L, release_writer);
-    mg_zip_writer *w = o->held = mg_zip_create(path);
+    mg_zip_writer *w = o->held = create(L, path, program);
     if (!w) return bind_raise(L);
     for (int i = 1; i <= (int)lua_objlen(L, 2); i++) {
         lua_rawgeti(L, 2, i);

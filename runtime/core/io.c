@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/io_file.h"
+#include "core/io_packed.h"
 #include "core/limits.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -100,8 +101,8 @@ void mg_io_free_file(mg_file *f) {
     mg_free(f);
 }
 
-int mg_io_descriptor(const mg_file *f) {
-    return f->fd;
+int mg_io_descriptor(mg_file *f) {
+    return f->fd < 0 && f->memory ? mg_packed_descriptor(f) : f->fd;
 }
 
 /* Before mg_io_commit the new file is thrown away. */
@@ -120,6 +121,8 @@ int64_t mg_io_open_count(void) {
 
 /* O_NONBLOCK: opening a pipe must not wait for a writer. */
 mg_file *mg_io_open(const char *path) {
+    const int64_t packed = mg_packed_find(path);
+    if (packed >= 0) return mg_packed_open(path, packed);
     mg_file *f = mg_io_new_file(path);
     if (!f) return NULL;
     int fd;
@@ -148,6 +151,8 @@ static int64_t change_time(const struct stat *s) {
 
 mg_status mg_io_size(mg_file *f, int64_t *bytes) {
     struct stat s;
+    *bytes = f->memory_size;
+    if (f->memory) return MG_OK;
     MG_TRY(look_at(f, &s));
     *bytes = s.st_size;
     return MG_OK;
@@ -155,6 +160,8 @@ mg_status mg_io_size(mg_file *f, int64_t *bytes) {
 
 mg_status mg_io_look(mg_file *f, mg_io_state *now) {
     struct stat s;
+    *now = (mg_io_state){.bytes = f->memory_size};
+    if (f->memory) return MG_OK;
     MG_TRY(look_at(f, &s));
     *now = (mg_io_state){.bytes = s.st_size, .changed = change_time(&s)};
     return MG_OK;
@@ -169,6 +176,7 @@ static int64_t last_tick(void) {
 
 mg_status mg_io_check_unchanged(mg_file *f, const mg_io_state *before) {
     mg_io_state now;
+    if (f->memory) return MG_OK;
     const int64_t tick = last_tick();
     if (atomic_load_explicit(&f->checked, memory_order_relaxed) == tick) return MG_OK;
     MG_TRY(mg_io_look(f, &now));
@@ -209,16 +217,27 @@ static mg_status read_all(mg_file *f, void *dst, size_t n, int64_t position, siz
 }
 
 mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got) {
+    if (f->memory) {
+        *got = mg_packed_read(f, dst, n, f->memory_at);
+        f->memory_at += (int64_t)*got;
+        return MG_OK;
+    }
     return read_all(f, dst, n, HERE, got);
 }
 
 mg_status mg_io_read_at(mg_file *f, void *dst, size_t n, int64_t position, size_t *got) {
+    if (f->memory) {
+        *got = mg_packed_read(f, dst, n, position);
+        return MG_OK;
+    }
     return read_all(f, dst, n, position, got);
 }
 
 /* From the start of the file. */
 mg_status mg_io_seek(mg_file *f, int64_t position) {
     int done;
+    f->memory_at = position;
+    if (f->memory) return MG_OK;
     MG_IO_RETRY(done, lseek(f->fd, position, SEEK_SET) < 0 ? -1 : 0);
     return done == 0 ? MG_OK : mg_io_fail_call("seek in", f->path);
 }
@@ -226,8 +245,8 @@ mg_status mg_io_seek(mg_file *f, int64_t position) {
 mg_status mg_io_map(mg_file *f, size_t bytes, const void **data) {
     *data = NULL;
     if (bytes == 0) return MG_OK;
-    void *mapped =
-        mg_io_fault(NULL) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, 0);
+    const int fd = mg_io_descriptor(f);
+    void *mapped = mg_io_fault(NULL) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED) return mg_io_fail_call("map", f->path);
     *data = mapped;
     return MG_OK;
@@ -272,6 +291,7 @@ mg_status mg_io_cut(mg_file *f, int64_t size) {
 
 /* Opens a file, or makes it, to append after its first `size` bytes. */
 static mg_file *open_to_append(const char *path, int64_t size) {
+    if (mg_packed_refuse(path) != MG_OK) return NULL;
     mg_file *f = mg_io_new_file(path);
     if (!f) return NULL;
     int fd;
@@ -375,12 +395,13 @@ mg_status mg_io_new_folder(const char *path, bool *made) {
 /* No fault point: this call reports no errors. */
 int mg_io_exists(const char *path) {
     struct stat s;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+    return mg_packed_find(path) >= 0 || (stat(path, &s) == 0 && S_ISREG(s.st_mode));
 }
 
 /* A file that is not there is an error. */
 mg_status mg_io_remove(const char *path) {
     int done;
+    MG_TRY(mg_packed_refuse(path));
     MG_IO_RETRY(done, unlink(path));
     return done == 0 ? MG_OK : mg_io_fail_call("remove", path);
 }
@@ -409,21 +430,25 @@ static mg_status each_entry(const char *folder, mode_t type, mg_io_visit *visit,
 }
 
 mg_status mg_io_each(const char *folder, mg_io_visit *visit, void *context) {
+    if (mg_packed_is_folder(folder)) return mg_packed_each(folder, false, visit, context);
     return each_entry(folder, S_IFREG, visit, context);
 }
 
 mg_status mg_io_each_folder(const char *folder, mg_io_visit *visit, void *context) {
+    if (mg_packed_is_folder(folder)) return mg_packed_each(folder, true, visit, context);
     return each_entry(folder, S_IFDIR, visit, context);
 }
 
 int mg_io_folder_exists(const char *path) {
     struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return mg_packed_is_folder(path) || (stat(path, &s) == 0 && S_ISDIR(s.st_mode));
 }
 
 mg_status mg_io_identify(const char *path, mg_io_identity *identity) {
     struct stat own, s;
     int done;
+    if (mg_packed_find(path) >= 0 || mg_packed_is_folder(path))
+        return mg_packed_identify(path, identity);
     MG_IO_RETRY(done, lstat(path, &own) == 0 ? stat(path, &s) : -1);
     if (done != 0) return mg_io_fail_call("look at", path);
     *identity = (mg_io_identity){s.st_dev, s.st_ino, S_ISLNK(own.st_mode)};

@@ -30,8 +30,9 @@ mg_status mg_io_read(mg_file *f, void *dst, size_t n, size_t *got);
  * may read from one file in this way. */
 mg_status mg_io_read_at(mg_file *f, void *dst, size_t n, int64_t position, size_t *got);
 mg_status mg_io_seek(mg_file *f, int64_t position);
-/* The file's descriptor, to be handed to another process. */
-int mg_io_descriptor(const mg_file *f);
+/* The file's descriptor, to be handed to another process; -1 if there is no memory for the copy of
+ * a file that lies in memory (core/io_packed.h). */
+int mg_io_descriptor(mg_file *f);
 
 /* Maps the first `bytes` bytes at *data until mg_io_unmap; the file may be closed earlier. If
  * another process shortens the file meanwhile, the next access kills this process (SIGBUS), so map
@@ -56,6 +57,8 @@ mg_file *mg_io_reuse(const char *path);
  * file that is longer is cut to this size. */
 mg_status mg_io_reserve(mg_file *f, int64_t bytes);
 mg_status mg_io_write(mg_file *f, const void *src, size_t n);
+/* mg_io_commit gives the file the mode 0755. */
+void mg_io_make_executable(mg_file *f);
 /* fsync, rename over PATH, sync the folder, close. On failure PATH is untouched and no temporary
  * file is left; only a failure to sync the folder comes after the rename, and says so. */
 mg_status mg_io_commit(mg_file *f);

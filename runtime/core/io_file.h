@@ -17,7 +17,10 @@ struct mg_file {
     bool reused;             /* mg_io_reuse: its old bytes are written over */
     size_t unsent;           /* bytes written since writeback was last started */
     bool replaces;           /* new files: there is a file at target, with this mode and owner */
+    bool executable;         /* new files: mg_io_make_executable */
     struct stat old;
+    const char *memory;             /* mg_io_memory: the contents; NULL: it is a file on the disk */
+    int64_t memory_size, memory_at; /* bytes, and the current position */
 };
 
 /* The fault point: called before every file call. True: the call must fail, and errno is set. `n`:
@@ -56,6 +59,15 @@ void mg_io_sweep(const char *folder);
 /* io_lock.c: locks an open file without waiting; false with errno if the lock is held elsewhere, or
  * on an error. True where the file system has no locks: then no process can sweep either. */
 bool mg_io_try_flock(int fd);
+/* io_packed.c: a file inside of the program, opened; NULL: its contents are damaged, MG_OOM. */
+mg_file *mg_packed_open(const char *path, int64_t file);
+/* Reads from a file in memory; returns the number of bytes. */
+size_t mg_packed_read(mg_file *f, void *dst, size_t n, int64_t position);
+/* The descriptor of a copy of a file in memory, which f owns; -1 if there is no memory for it. */
+int mg_packed_descriptor(mg_file *f);
+/* MG_IO if the path belongs to a file inside of the program. */
+mg_status mg_packed_refuse(const char *path);
+mg_status mg_packed_identify(const char *path, mg_io_identity *identity);
 /* Closes and frees; a temporary file that has a name stays. */
 void mg_io_free_file(mg_file *f);
 

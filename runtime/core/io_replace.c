@@ -138,6 +138,7 @@ static mg_status open_temporary(mg_file *f) {
 }
 
 mg_file *mg_io_create(const char *path) {
+    if (mg_packed_refuse(path) != MG_OK) return NULL;
     mg_file *f = mg_io_new_file(path);
     if (!f) return NULL;
     mg_error_clear();
@@ -149,6 +150,10 @@ mg_file *mg_io_create(const char *path) {
     if (status == MG_OK) return f;
     mg_io_free_file(f);
     return NULL;
+}
+
+void mg_io_make_executable(mg_file *f) {
+    f->executable = true;
 }
 
 static int allocate(int fd, int64_t bytes) {
@@ -175,6 +180,7 @@ mg_status mg_io_reserve(mg_file *f, int64_t bytes) {
 mg_status mg_io_check_creatable(const char *path) {
     struct stat s;
     int done = -1;
+    MG_TRY(mg_packed_refuse(path));
     mg_file *f = mg_io_new_file(path);
     if (!f) return MG_OOM;
     mg_error_clear();
@@ -199,11 +205,16 @@ mg_status mg_io_check_creatable(const char *path) {
 static bool keep_mode(const mg_file *f) {
     int done;
     mode_t mode = f->old.st_mode & 0777;
+    if (f->executable && !f->replaces) {
+        MG_IO_RETRY(done, fchmod(f->fd, 0755));
+        return done == 0;
+    }
     if (!f->replaces) return true;
     MG_IO_RETRY(done, fchown(f->fd, f->old.st_uid, f->old.st_gid));
     if (done != 0 && errno == EPERM) MG_IO_RETRY(done, fchown(f->fd, (uid_t)-1, f->old.st_gid));
     if (done != 0 && errno != EPERM && !mg_io_unsupported()) return false;
     if (done != 0) mode &= 0707 | (mode & 07) << 3;
+    if (f->executable) mode = 0755;
     MG_IO_RETRY(done, fchmod(f->fd, mode));
     return done == 0 || errno == EPERM || mg_io_unsupported();
 }

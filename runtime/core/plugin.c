@@ -24,6 +24,12 @@ enum { MAX_PATH = 4200 };
 
 static const char PREFIX[] = "mgpu-", SUFFIX[] = ".so";
 
+static const mg_plugins_inside *inside; /* NULL: they are files */
+
+void mg_plugin_use_inside(const mg_plugins_inside *plugins) {
+    inside = plugins;
+}
+
 /* ---- the folders ---- */
 
 /* Calls visit(folder) for the folder of libmgpu and then for those of MGPU_PLUGINS, and returns the
@@ -32,6 +38,7 @@ static void *visit_folders(void *(*visit)(void *context, const char *folder), vo
     Dl_info self;
     void *result = NULL;
     char folder[MAX_PATH];
+    if (inside) return NULL;
     char *library = NULL;
     if (dladdr((void *)(uintptr_t)&mg_plugin_symbol, &self))
         library = realpath(self.dli_fname, NULL);
@@ -65,7 +72,16 @@ static void *open_in_folder(void *name, const char *folder) {
     return library;
 }
 
+static void *symbol_inside(const char *name, const char *symbol, const char **problem) {
+    *problem = NULL;
+    void *found = inside->symbol(name, symbol, problem);
+    if (!found && !*problem)
+        *problem = "it is not inside of this program: pack it with --plugin NAME";
+    return found;
+}
+
 void *mg_plugin_symbol(const char *name, const char *symbol, const char **problem) {
+    if (inside) return symbol_inside(name, symbol, problem);
     dlerror();
     void *library = visit_folders(open_in_folder, (void *)(uintptr_t)name);
     void *found = library ? dlsym(library, symbol) : NULL;
@@ -193,5 +209,8 @@ static void *list_folder(void *context, const char *folder) {
 
 void mg_plugin_each(const char *symbol, void (*found)(void *context, const char *name),
                     void *context) {
+    const char *name, *unused;
+    for (int i = 0; inside && (name = inside->name(i)); i++)
+        if (inside->symbol(name, symbol, &unused)) found(context, name);
     visit_folders(list_folder, &(listing){symbol, found, context});
 }

@@ -1,5 +1,6 @@
 /* Plug-ins: shared objects `mgpu-<name>.so`, searched for beside libmgpu and then in the folders
- * that MGPU_PLUGINS lists, separated by colons. */
+ * that MGPU_PLUGINS lists, separated by colons. A program that has plug-ins inside of it (pack/)
+ * looks for them there and nowhere else. */
 #ifndef MG_CORE_PLUGIN_H
 #define MG_CORE_PLUGIN_H
 
@@ -18,5 +19,15 @@ bool mg_plugin_program(const char *name, char *path, size_t room);
  * once per folder that has it. */
 void mg_plugin_each(const char *symbol, void (*found)(void *context, const char *name),
                     void *context);
+
+/* The plug-ins inside of the program. */
+typedef struct mg_plugins_inside {
+    /* As mg_plugin_symbol; *problem stays NULL if there is no such plug-in inside. */
+    void *(*symbol)(const char *name, const char *symbol, const char **problem);
+    /* The name of the i-th, from 0; NULL behind the last. */
+    const char *(*name)(int i);
+} mg_plugins_inside;
+/* Called before any other function of this header. `inside` must stay. */
+void mg_plugin_use_inside(const mg_plugins_inside *inside);
 
 #endif

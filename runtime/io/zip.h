@@ -67,6 +67,9 @@ typedef struct mg_zip_writer mg_zip_writer;
 /* A new archive, which replaces the file at `path` on commit. Equal entries give equal bytes: no
  * time is stored. Owned. NULL: MG_IO, MG_OOM. */
 mg_zip_writer *mg_zip_create(const char *path);
+/* The same behind the first `bytes` bytes that `before` has from its current position on, which the
+ * new file begins with; it becomes executable. Offsets count from the archive's first byte. */
+mg_zip_writer *mg_zip_create_behind(const char *path, mg_file *before, int64_t bytes);
 /* Begins an entry of `size` bytes, which mg_zip_write must give. MG_USAGE for a name that is empty
  * or longer than 65,535 bytes. */
 mg_status mg_zip_add(mg_zip_writer *w, const char *name, int64_t size, bool deflated);

@@ -18,7 +18,8 @@ enum { DATE = 1 << 5 | 1, VERSION = 20, VERSION64 = 45, EXTRA64_SIZE = 20, FILE_
 struct mg_zip_writer {
     mg_file *file;         /* owned */
     char *path;            /* owned */
-    int64_t at;            /* bytes written */
+    int64_t base;          /* where the archive begins in the file */
+    int64_t at;            /* bytes written since then */
     mg_zip_entry *entries; /* owned, with the names; the last is being written */
     int n, room;
     int64_t left;   /* bytes that mg_zip_write must still give */
@@ -104,9 +105,9 @@ static mg_status finish_entry(mg_zip_writer *w) {
     w->deflating = false;
     const int64_t header = ZIP_LOCAL_SIZE + (int64_t)strlen(e->name);
     e->packed = w->at - e->offset - header - (needs64(e) ? EXTRA64_SIZE : 0);
-    MG_TRY(mg_io_seek(w->file, e->offset));
+    MG_TRY(mg_io_seek(w->file, w->base + e->offset));
     MG_TRY(write_local_header(w, e));
-    return mg_io_seek(w->file, w->at);
+    return mg_io_seek(w->file, w->base + w->at);
 }
 
 static mg_status start_deflate(mg_zip_writer *w) {
@@ -213,6 +214,29 @@ mg_zip_writer *mg_zip_create(const char *path) {
     w->path = mg_strdup(path);
     w->file = w->path ? mg_io_create(path) : NULL;
     if (w->file) return w;
+    mg_zip_abandon(w);
+    return NULL;
+}
+
+/* Copies `bytes` bytes to the start of the archive's file. */
+static mg_status copy_before(mg_zip_writer *w, mg_file *before, int64_t bytes) {
+    size_t got = 0;
+    if (!w->out) w->out = mg_alloc(ZIP_CHUNK);
+    if (!w->out) return MG_OOM;
+    for (; w->base < bytes; w->base += (int64_t)got) {
+        const int64_t left = bytes - w->base;
+        MG_TRY(mg_io_read(before, w->out, left < ZIP_CHUNK ? (size_t)left : ZIP_CHUNK, &got));
+        if (!got) return mg_fail(MG_IO, "what is to come before %s became shorter", w->path);
+        MG_TRY(mg_io_write(w->file, w->out, got));
+    }
+    return MG_OK;
+}
+
+mg_zip_writer *mg_zip_create_behind(const char *path, mg_file *before, int64_t bytes) {
+    mg_zip_writer *w = mg_zip_create(path);
+    if (!w) return NULL;
+    mg_io_make_executable(w->file);
+    if (copy_before(w, before, bytes) == MG_OK) return w;
     mg_zip_abandon(w);
     return NULL;
 }

@@ -72,15 +72,15 @@ int mg_main_exit_status(const char *message) {
 /* Prints the message on standard error, with its control characters visible. In one write, since
  * other ranks may print at the same time: fprintf makes several with some C libraries. */
 static void complain(const char *message, const char *more) {
-    static const char who[] = "mgpulua: ";
-    const size_t n = strlen(message), room = MG_PRINTABLE_MOST * n + 1;
-    char *line = malloc(sizeof who + room + strlen(more) + 1);
+    const size_t n = strlen(message), who = strlen(mg_main_name) + 2,
+                 room = MG_PRINTABLE_MOST * n + 1;
+    char *line = malloc(who + room + strlen(more) + 2);
     if (!line) {
-        fputs("mgpulua: not enough memory\n", stderr);
+        fprintf(stderr, "%s: not enough memory\n", mg_main_name);
         return;
     }
-    strcpy(line, who);
-    mg_printable(message, n, false, line + strlen(who), room);
+    strcat(strcpy(line, mg_main_name), ": ");
+    mg_printable(message, n, false, line + who, room);
     strcat(strcat(line, more), "\n");
     fputs(line, stderr);
     free(line);

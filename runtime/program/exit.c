@@ -20,7 +20,7 @@ void mg_main_end(int status) {
     errno = 0;
     const bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (!written) {
-        fprintf(stderr, "mgpulua: cannot write to standard output: %s\n",
+        fprintf(stderr, "%s: cannot write to standard output: %s\n", mg_main_name,
                 errno ? mg_reason(errno) : "a write failed");
         if (status == EXIT_SUCCESS) status = MG_EXIT_FILE;
     }

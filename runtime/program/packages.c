@@ -46,15 +46,23 @@ static int open_core(lua_State *L) {
 
 void mg_main_set_up_packages(lua_State *L) {
     char root[1024];
-    lua_getglobal(L, "package");
-    if (find_root(root, sizeof root)) {
+    const bool found = find_root(root, sizeof root);
+    if (found) {
+        lua_getglobal(L, "package");
         lua_getfield(L, -1, "path");
         lua_pushfstring(L, "%s/lua/?.lua;%s/lua/?/init.lua;%s", root, root, lua_tostring(L, -1));
         lua_setfield(L, -3, "path");
-        lua_pop(L, 1);
+        lua_pop(L, 2);
+    }
+    mg_main_set_up_core(L, found ? root : NULL);
+}
+
+void mg_main_set_up_core(lua_State *L, const char *root) {
+    if (root) {
         lua_pushstring(L, root);
         lua_setfield(L, LUA_REGISTRYINDEX, "mgpu.root");
     }
+    lua_getglobal(L, "package");
     lua_getfield(L, -1, "preload");
     lua_pushcfunction(L, open_core);
     lua_setfield(L, -2, "mgpu.core");

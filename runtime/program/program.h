@@ -15,6 +15,18 @@
  * failures are in errors.c. */
 enum { MG_EXIT_FILE = 74 };
 
+/* ---- state.c: the Lua state ---- */
+
+/* The name of the program at the beginning of its messages. */
+extern const char *mg_main_name;
+/* Prints why if the stack is too small. Threads get stacks of the same size. */
+bool mg_main_has_stack(void);
+/* Lua's libraries, with our pairs, next and os.exit. */
+void mg_main_open_libraries(lua_State *L);
+/* Calls the function with the argument, as lua_cpcall does, in a new state, which is closed
+ * afterwards. Returns the exit status for an error, which is printed; else 0. */
+int mg_main_in_state(lua_CFunction body, void *argument);
+
 /* ---- command_line.c ---- */
 
 /* Options about the processes of a world, as texts; NULL: not given. */
@@ -141,9 +153,11 @@ void mg_main_refuse_bytecode(lua_State *L);
 
 /* ---- packages.c ---- */
 
-/* Puts mgpu's Lua files first on package.path, and the C binding and the aliases of modules into
- * package.preload. */
+/* Puts mgpu's Lua files first on package.path, and what mg_main_set_up_core does. */
 void mg_main_set_up_packages(lua_State *L);
+/* Puts the C binding into package.preload, and a searcher for the aliases of modules behind the
+ * others. root: the folder that holds lua/ and models/; NULL: unknown. */
+void mg_main_set_up_core(lua_State *L, const char *root);
 
 /* ---- exit.c ---- */
 
