@@ -111,6 +111,7 @@ build/found.mk: Makefile
 	$(call probe,jansson,jansson.h,json_loads,-ljansson,libjansson-dev,JSON in model files (required))
 	$(call probe,zlib,zlib.h,inflate,-lz,zlib1g-dev,gzip data files (required))
 	$(call probe,xxhash,xxhash.h,XXH3_64bits,-lxxhash,libxxhash-dev,checksums of files (required))
+	$(call probe,static,jansson.h,json_loads,-l:libjansson.a -l:libz.a -l:libgomp.a,libjansson-dev zlib1g-dev,programs of one file: mgpulua --pack)
 	$(call probe,dnnl,oneapi/dnnl/dnnl.h,dnnl_convolution_forward_desc_init,-ldnnl,libdnnl-dev,kernels of oneDNN 2 (not 3) for the cpu device)
 	$(call probe,curl,curl/curl.h,curl_easy_init,-lcurl,libcurl4-openssl-dev,downloads)
 	$(call probe,crypto,openssl/evp.h,EVP_sha256,-lcrypto,libssl-dev,checksums of downloads)
@@ -137,14 +138,14 @@ PRODUCTS = $(OUT)/libmgpu.so $(OUT)/mgpu/core.so $(OUT)/libmgpu-lua.so $(PROGRAM
   $(patsubst %,$(OUT)/mgpu-%.so,$(KINDS)) $(if $(HAVE_cuda),$(OUT)/mgpu-nccl.so) \
   $(if $(and $(HAVE_curl),$(HAVE_crypto)),$(OUT)/mgpu-fetch.so) $(if $(HAVE_hdf5),$(OUT)/mgpu-h5) $(if $(HAVE_httpd),$(OUT)/mgpu-httpd.so) \
   $(if $(HAVE_image),$(OUT)/mgpu-image.so) $(if $(HAVE_gif),$(OUT)/mgpu-gif.so) $(if $(HAVE_webp),$(OUT)/mgpu-webp.so) \
-  $(patsubst %,$(OUT)/mgpu-%.so,$(MPI_KINDS)) $(UCX)
+  $(patsubst %,$(OUT)/mgpu-%.so,$(MPI_KINDS)) $(UCX) $(PACK)
 
 .DEFAULT_GOAL = all
 .PHONY: all deps mnist doc docs install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-include $(wildcard runtime/device/*/rules.mk runtime/world/*/rules.mk)
+include $(wildcard runtime/device/*/rules.mk runtime/world/*/rules.mk runtime/pack/rules.mk)
 
 all: $(PRODUCTS) ## build everything (the default)
 	@$(if $(HAVE_cuda),,echo "CUDA skipped: it wants $(CUDA) with nvcc, cudnn.h and nccl.h")

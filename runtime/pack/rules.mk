@@ -1,0 +1,39 @@
+# What `mgpulua --pack` puts in front of a script: a program that needs no library but glibc's. It is made of the objects
+# of libmgpu, of the Lua binding and of the cpu device without oneDNN, and of static libraries. A script is copied with
+# it, so it is linked without symbols, and loops that take much code for little speed are compiled again with -O2.
+
+PACK_C     := $(wildcard runtime/pack/*.c)
+PACK_MAIN_C = $(filter-out %/embed.c %/openmp_settings.c,$(PACK_C)) $(wildcard \
+  runtime/program/*.c runtime/program/launcher/*.c)
+PACK_SMALL := $(patsubst %,runtime/device/cpu/simd/%,integers.c reals.c)
+PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
+  $(wildcard runtime/device/cpu/*.c runtime/device/cpu/*/*.c))) $B/runtime/device/cpu/plugin.pack.o \
+  $(foreach isa,$(ISAS),$(patsubst %.c,$B/%.$(isa).o,$(filter-out $(PACK_SMALL),$(SIMD_C))) \
+  $(PACK_SMALL:%.c=$B/%.$(isa).pack.o))
+PACK_STATIC = -l:libjansson.a -l:libz.a -l:libgomp.a
+PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack)
+FLAGS_runtime/pack = -I$(LUA)
+
+$B/runtime/device/cpu/plugin.pack.o: runtime/device/cpu/plugin.c | build/found.mk
+	@mkdir -p $(@D)
+	$(call say,cc,'$< (pack)')
+	$Q$(CC) $(FLAGS) $(FLAGS_runtime/device/cpu) -UMG_ONEDNN -MMD -MP -c -o $@ $<
+# $(call pack_simd_rule,SET)
+define pack_simd_rule
+$B/runtime/device/cpu/simd/%.$1.pack.o: runtime/device/cpu/simd/%.c | build/found.mk
+	@mkdir -p $$(@D)
+	$$(call say,cc,'$$< ($1, pack)')
+	$$Q$$(CC) $$(FLAGS) $$(FLAGS_runtime/device/cpu) -O2 -ftree-vectorize $$(ISA_$1) -DMG_ISA=$1 -MMD -MP -c -o $$@ $$<
+endef
+$(foreach isa,$(ISAS),$(eval $(call pack_simd_rule,$(isa))))
+
+# Plug-ins that are inside of a packed program find there what libmgpu exports, with its versions, and C modules of Lua
+# find LuaJIT.
+$B/pack.map: runtime/mgpu.map
+	@mkdir -p $(@D); sed 's/^\( *\)mg_\*;/\1mg_*;\n\1lua*;/' $< >$@
+$(OUT)/mgpu-pack: $(call obj,$(PACK_MAIN_C) $(LIB_C) $(BIND_C)) $(PACK_CPU) $B/runtime/pack/openmp_settings.o \
+  $B/pack.map $(OUT)/flags
+	$(call say,link)
+	$Q$(CC) $(FLAGS) -s -pie -static-libgcc $(LOCK) -Wl,--gc-sections,--build-id=none,-O1 -o $@ \
+	  $(filter-out %/openmp_settings.o,$(filter %.o,$^)) -Wl,--whole-archive $(LUA_A) -Wl,--no-whole-archive \
+	  $(PACK_STATIC) $B/runtime/pack/openmp_settings.o -Wl,-E,-soname,libmgpu.so.0,--version-script,$B/pack.map -lm
