@@ -97,21 +97,22 @@ function M.selftest(what)
   require "mgpu.parallel.selftest"(print_line)
 end
 
---- --serve: answers predictions until a signal. arguments: "--serve", the model and options.
-function M.serve(arguments)
-  local first = table.remove(arguments, 1)
-  local model = first:match "^%-%-serve=(.*)$"
-  if model then table.insert(arguments, 1, model) end
-  os.exit(require "mgpu.serve".run(arguments))
+-- The words that belong to the option at this place of the global `arg`: its value and all that follows.
+local function words_from(place)
+  local first = tonumber(place)
+  local words = { arg[first]:match "^%-%-%l+=(.+)$" }
+  for i = first + 1, #arg do words[#words + 1] = arg[i] end
+  return words
 end
 
---- --runs: shows recorded runs. place: where it is in the global `arg`; the words behind it are its own.
-function M.runs(place)
-  local words, first = {}, tonumber(place)
-  words[1] = arg[first]:match "^%-%-runs=(.+)$"
-  for i = first + 1, #arg do words[#words + 1] = arg[i] end
-  require "mgpu.runs.command"(words, print)
-end
+--- --serve: answers predictions until a signal.
+function M.serve(place) os.exit(require "mgpu.serve".run(words_from(place))) end
+
+--- --runs: shows recorded runs.
+function M.runs(place) require "mgpu.runs.command"(words_from(place), print) end
+
+--- --pack: makes one program of a script, or a C library of a model.
+function M.pack(place) require "mgpu.pack"(words_from(place)) end
 
 --- --doctor: versions, libraries, limits, devices, and short self-tests. The program ends with status 1 if one fails.
 function M.doctor(report)

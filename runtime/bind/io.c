@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/io.h"
 #include "core/io_packed.h"
+#include "io/folder.h"
 #include "io/tfrecord.h"
 #include <errno.h>
 #include <fnmatch.h>
@@ -54,6 +55,34 @@ bind_owner *bind_new_owner(lua_State *L, void (*release)(void *)) {
 /* file_exists(path) -> whether a regular file is there. */
 static int core_file_exists(lua_State *L) {
     lua_pushboolean(L, mg_io_exists(bind_path(L, 1, "file_exists")));
+    return 1;
+}
+
+/* folder_exists(path) -> boolean */
+static int core_folder_exists(lua_State *L) {
+    lua_pushboolean(L, mg_io_folder_exists(bind_path(L, 1, "folder_exists")));
+    return 1;
+}
+
+static void release_paths(void *paths) {
+    mg_path_list_clear(paths);
+    mg_free(paths);
+}
+
+/* folder_files(folder) -> the paths of the files in it and below it, sorted; names that begin with
+ * a dot are left out. */
+static int core_folder_files(lua_State *L) {
+    const char *folder = bind_path(L, 1, "folder_files");
+    bind_owner *owner = bind_new_owner(L, release_paths);
+    mg_path_list *paths = owner->held = mg_alloc_zero(sizeof *paths);
+    if (!paths) return bind_raise(L);
+    bind_check(L, mg_folder_files(folder, true, NULL, NULL, paths));
+    lua_createtable(L, (int)paths->n, 0);
+    for (int64_t i = 0; i < paths->n; i++) {
+        lua_pushstring(L, mg_path_list_get(paths, i));
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    bind_release_owner(owner);
     return 1;
 }
 
@@ -237,6 +266,8 @@ static int core_file_fault(lua_State *L) {
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
                                {"check_creatable", core_check_creatable},
                                {"glob", core_glob},
+                               {"folder_exists", core_folder_exists},
+                               {"folder_files", core_folder_files},
                                {"make_folder", core_make_folder},
                                {"new_folder", core_new_folder},
                                {"lock_folder", core_lock_folder},

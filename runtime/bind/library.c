@@ -1,5 +1,6 @@
-/* The versions of optional libraries in Lua, for --doctor. */
+/* The versions of optional libraries in Lua, for --doctor, and programs beside the library. */
 #include "core/library.h"
+#include "core/plugin.h"
 #include "bind/bind.h"
 #include <string.h>
 
@@ -42,4 +43,13 @@ static int core_version_of(lua_State *L) {
     return 1;
 }
 
-const luaL_Reg mg_bind_library[] = {{"version_of", core_version_of}, {NULL, NULL}};
+/* plugin_program(name) -> the path of the program mgpu-NAME, or nil: see core/plugin.h. */
+static int core_plugin_program(lua_State *L) {
+    char path[4200];
+    if (!mg_plugin_program(bind_path(L, 1, "plugin_program"), path, sizeof path)) return 0;
+    lua_pushstring(L, path);
+    return 1;
+}
+
+const luaL_Reg mg_bind_library[] = {
+    {"version_of", core_version_of}, {"plugin_program", core_plugin_program}, {NULL, NULL}};

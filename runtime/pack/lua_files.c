@@ -100,8 +100,7 @@ static int push_handle(lua_State *L, const char *path, int open) {
 static int packed_open(lua_State *L) {
     const char *mode = luaL_optstring(L, 2, "r");
     if (!is_packed(L)) {
-        if (strpbrk(mode, "wa+") && lua_isstring(L, 1) &&
-            mg_packed_is_folder(lua_tostring(L, 1)))
+        if (strpbrk(mode, "wa+") && lua_isstring(L, 1) && mg_packed_is_folder(lua_tostring(L, 1)))
             return push_failure(L, lua_tostring(L, 1), EISDIR, strerror(EISDIR));
         return call_original(L);
     }
@@ -179,7 +178,8 @@ static int packed_dofile(lua_State *L) {
 
 /* Writes the path of a module inside of the program to `path`: of the script's, or of mgpu. */
 static bool find_module(const char *module, char *path, size_t room) {
-    static const char *const places[] = {MG_PACK_ROOT "/lua/%s.lua", MG_PACK_ROOT "/lua/%s/init.lua"};
+    static const char *const places[] = {MG_PACK_ROOT "/lua/%s.lua",
+                                         MG_PACK_ROOT "/lua/%s/init.lua"};
     mg_manifest_line line;
     char name[256];
     for (size_t i = 0; mg_archive_manifest(i, &line); i++) {

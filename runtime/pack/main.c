@@ -1,5 +1,5 @@
-/* The program that `mgpulua --pack` puts in front of an archive (pack/archive.h): it runs the script
- * in the archive, and leaves all arguments to it. */
+/* The program that `mgpulua --pack` puts in front of an archive (pack/archive.h): it runs the
+ * script in the archive, and leaves all arguments to it. */
 #define _GNU_SOURCE
 #include "core/status.h"
 #include "pack/archive.h"

@@ -7,9 +7,9 @@
 
 /* ---- lua_files.c ---- */
 
-/* require finds the modules of mgpu and of the script inside of the program before any file; io.open,
- * io.lines, io.input, loadfile and dofile find the files inside of it. Called when Lua's libraries
- * are open. */
+/* require finds the modules of mgpu and of the script inside of the program before any file;
+ * io.open, io.lines, io.input, loadfile and dofile find the files inside of it. Called when Lua's
+ * libraries are open. */
 void mg_pack_open_files(lua_State *L);
 /* Pushes the function that the file inside of the program defines, or a message. Returns a Lua
  * status. */

@@ -94,8 +94,7 @@ static void *library_of(const char *name, const char **problem) {
 
 static void *symbol_inside(const char *name, const char *symbol, const char **problem) {
     if (strcmp(name, "cpu") == 0) {
-        if (strcmp(symbol, "mg_device_plugin") == 0)
-            return (void *)(uintptr_t)&mg_device_plugin;
+        if (strcmp(symbol, "mg_device_plugin") == 0) return (void *)(uintptr_t)&mg_device_plugin;
         *problem = "it holds a device only";
         return NULL;
     }

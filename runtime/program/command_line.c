@@ -46,6 +46,7 @@ const char mg_command_line_usage[] =
     "there\n"
     "  --ps            list your jobs, and what each of them is at; --ps=json: for programs\n"
     "  --runs [FOLDER] show the runs recorded in FOLDER (runs); --runs --help: its own options\n"
+    "  --pack SCRIPT   make one program of a script, its modules, models and data (--pack --help)\n"
     "  --list-devices  show the devices of this machine\n"
     "  --doctor        show what is installed, what is missing, and try each device\n"
     "  --help          this text\n"
@@ -77,10 +78,10 @@ static const char resume[] = "require('mgpu.program').set_resume((...))\n";
 static const char verify[] = "require('mgpu.program').verify((...))\n";
 static const char doctor[] = "require('mgpu.program').doctor()\n";
 static const char selftest[] = "require('mgpu.program').selftest((...))\n";
+static const char pack[] = "require('mgpu.program').pack((...))\n";
 static const char runs[] = "require('mgpu.program').runs((...))\n";
 static const char profile[] = "require('mgpu.program').set_profile((...))\n";
-/* The value is the number of the argument: all further ones are its own. */
-static const char serve[] = "require('mgpu.program').serve({unpack(arg, (...))})\n";
+static const char serve[] = "require('mgpu.program').serve((...))\n";
 static const char ps[] = "require('mgpu.attach.ps')((...))\n";
 static const char dashboard[] = "require('mgpu.program').set_dashboard((...))\n";
 static const char prove[] = "require('mgpu.program').prove((...))\n";
@@ -111,6 +112,7 @@ static const program_option long_options[] = {
     {"--serve", serve, .value = "MODEL", .alone = true, .last = true},
     {"--dashboard", dashboard, .value = "PORT", .optional = true},
     {"--runs", runs, .alone = true, .last = true},
+    {"--pack", pack, .value = "SCRIPT", .alone = true, .last = true},
     {"--np", .value = "N", KEPT(np)},
     {"-H", .value = "LIST", KEPT(hosts)},
     {"--hostfile", .value = "FILE", KEPT(host_file)},
@@ -264,7 +266,7 @@ void mg_command_line_of_rank(const mg_command_line *m, char **to) {
     to[n] = NULL;
 }
 
-/* An option to which all further arguments belong. */
+/* An option to which all further arguments belong: its code gets its place in `arg`. */
 static int run_last(lua_State *L, const program_option *option, int position) {
     char number[16];
     snprintf(number, sizeof number, "%d", position);
