@@ -4,7 +4,6 @@
 #include "core/io_packed.h"
 #include "pack/archive.h"
 #include "pack/pack.h"
-#include "program/program.h"
 
 #include <errno.h>
 #include <lauxlib.h>

@@ -11,7 +11,7 @@ PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
   $(foreach isa,$(ISAS),$(patsubst %.c,$B/%.$(isa).o,$(filter-out $(PACK_SMALL),$(SIMD_C))) \
   $(PACK_SMALL:%.c=$B/%.$(isa).pack.o))
 PACK_STATIC = -l:libjansson.a -l:libz.a -l:libgomp.a
-PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack)
+PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack $(OUT)/mgpu-pack.o)
 FLAGS_runtime/pack = -I$(LUA)
 
 $B/runtime/device/cpu/plugin.pack.o: runtime/device/cpu/plugin.c | build/found.mk
@@ -37,3 +37,11 @@ $(OUT)/mgpu-pack: $(call obj,$(PACK_MAIN_C) $(LIB_C) $(BIND_C)) $(PACK_CPU) $B/r
 	$Q$(CC) $(FLAGS) -s -pie -static-libgcc $(LOCK) -Wl,--gc-sections,--build-id=none,-O1 -o $@ \
 	  $(filter-out %/openmp_settings.o,$(filter %.o,$^)) -Wl,--whole-archive $(LUA_A) -Wl,--no-whole-archive \
 	  $(PACK_STATIC) $B/runtime/pack/openmp_settings.o -Wl,-E,-soname,libmgpu.so.0,--version-script,$B/pack.map -lm
+
+# The same as one object for C libraries of models: only the names of pack/embed.h can be seen from outside.
+$(OUT)/mgpu-pack.o: $(call obj,$(LIB_C) $(BIND_C) $(filter-out %/main.c %/openmp_settings.c,$(PACK_C))) $(PACK_CPU) \
+  $B/runtime/pack/openmp_settings.o $(OUT)/flags
+	$(call say,link)
+	$Q$(CC) -r -nostdlib -o $@.new $(filter-out %/openmp_settings.o,$(filter %.o,$^)) -Wl,--whole-archive $(LUA_A) \
+	  -Wl,--no-whole-archive $(PACK_STATIC) $B/runtime/pack/openmp_settings.o
+	$Qobjcopy --strip-debug --wildcard --keep-global-symbol='mgpu_model_*' $@.new $@ && rm $@.new

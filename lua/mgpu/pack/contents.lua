@@ -5,7 +5,7 @@ local quoted = require "mgpu.quoted"
 
 local M = {}
 
-local fail = function(message, ...) core.fail("usage", "--pack: " .. message:format(...)) end
+local function fail(message, ...) core.fail("usage", "--pack: " .. message:format(...)) end
 
 -- Folders of lua/mgpu that a packed program has no use for.
 local LEFT_OUT = { "^mgpu/prompt/", "^mgpu/pack/", "^mgpu/doctor%.lua$" }
@@ -57,13 +57,13 @@ local function add(self, entry)
   self.entries[#self.entries + 1] = entry
 end
 
--- A line of the manifest.
-local function note(self, ...) self.manifest[#self.manifest + 1] = table.concat({ ... }, "\t") .. "\n" end
+--- note(kind, name, file): a line of the manifest.
+function M:note(...) self.manifest[#self.manifest + 1] = table.concat({ ... }, "\t") .. "\n" end
 
 --- add_script(path, name, text)
 function M:add_script(path, name, text)
   add(self, { name = "files/" .. name, bytes = text, deflate = true, origin = path })
-  note(self, "script", name)
+  self:note("script", name)
 end
 
 -- The name of a module's file in the program: relative to the script, or to here; else by the module's name.
@@ -77,7 +77,7 @@ end
 function M:add_module(module, folder)
   local name = name_of_module(module, folder)
   add(self, { name = "files/" .. name, file = module.path, deflate = true, origin = module.path })
-  note(self, "module", module.name, name)
+  self:note("module", module.name, name)
 end
 
 --- add_file(name, path): a file that the script opens by this name.
@@ -94,7 +94,7 @@ end
 --- add_plugin(name, path)
 function M:add_plugin(name, path)
   add(self, { name = ("mgpulua/plugins/mgpu-%s.so"):format(name), file = path, deflate = true, origin = path })
-  note(self, "plugin", name)
+  self:note("plugin", name)
 end
 
 local function is_left_out(name)

@@ -1,13 +1,11 @@
 --- `mgpulua --pack`: a script with all that it needs as one program, or a model as a C library.
 local command_line = require "mgpu.pack.command_line"
+local check_model = require "mgpu.pack.model_file"
 local contents = require "mgpu.pack.contents"
 local core = require "mgpu.core"
 local trace = require "mgpu.pack.trace"
 
 local function fail(message, ...) core.fail("usage", "--pack: " .. message:format(...)) end
-
--- Formats of models that only libhdf5 reads, which is not packed.
-local H5 = { h5 = true, hdf5 = true, keras = true }
 
 local function print_line(text, ...) print(core.printable(text:format(...))) end
 
@@ -30,16 +28,6 @@ local function named_file(option, text, folder)
   path, is_folder = look_for(given, "")
   if not path then fail("%s %s: there is no file %s", option, text, given) end
   return name, path, is_folder
-end
-
--- Raises unless the file of the model can be read where nothing is installed.
-local function check_model(path)
-  local ending = (path:match "%.([^./]*)$" or ""):lower()
-  if H5[ending] then
-    fail("--model %s: files with this ending are read by libhdf5, which a packed program does not have: save the model "
-      .. 'as .safetensors, with mgpu.load_model(%q):save "model.safetensors"', path, path)
-  end
-  core.store_open(path):close()
 end
 
 -- Adds all files below a folder.
