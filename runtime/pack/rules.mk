@@ -45,3 +45,21 @@ $(OUT)/mgpu-pack.o: $(call obj,$(LIB_C) $(BIND_C) $(filter-out %/main.c %/openmp
 	$Q$(CC) -r -nostdlib -o $@.new $(filter-out %/openmp_settings.o,$(filter %.o,$^)) -Wl,--whole-archive $(LUA_A) \
 	  -Wl,--no-whole-archive $(PACK_STATIC) $B/runtime/pack/openmp_settings.o
 	$Qobjcopy --strip-debug --wildcard --keep-global-symbol='mgpu_model_*' $@.new $@ && rm $@.new
+
+# Plug-ins for images that need no library of the system, where the static libraries are there.
+has_static = $(if $(filter-out $(words $1),$(words $(foreach l,$1,$(firstword $(wildcard $(addsuffix /$l,$(STATIC_FOLDERS))))))),,yes)
+STATIC_FOLDERS := $(wildcard /usr/lib/*-linux-gnu /usr/local/lib)
+A_image = libpng.a libjpeg.a libz.a
+A_gif   = libgif.a
+A_webp  = libwebp.a
+PACK_IMAGES = $(if $(PACK),$(foreach k,image gif webp,$(if $(and $(HAVE_$k),$(call has_static,$(A_$k))),$k)))
+$(OUT)/pack/mgpu-image.so: $(call obj,$(IMAGE_C))
+$(OUT)/pack/mgpu-gif.so: $(call obj,$(GIF_C))
+$(OUT)/pack/mgpu-webp.so: $(call obj,$(WEBP_C))
+$(patsubst %,$(OUT)/pack/mgpu-%.so,image gif webp): $B/runtime/pack/plugins/stderr.o $(OUT)/libmgpu.so $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,link)
+	$Q$(CC) -r -nostdlib -o $@.o $(filter-out %/stderr.o,$(filter %.o,$^)) $(patsubst %,-l:%,$(A_$(patsubst mgpu-%.so,%,$(@F))))
+	$Qobjcopy --redefine-sym stderr=mg_pack_stderr --wildcard --keep-global-symbol='mg_*' $@.o
+	$Q$(CC) $(FLAGS) -s -shared $(LOCK) -o $@ $@.o $B/runtime/pack/plugins/stderr.o -L$(OUT) $(DEFS) -lmgpu -lm && rm $@.o
+all: $(PACK_IMAGES:%=$(OUT)/pack/mgpu-%.so)
