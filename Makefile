@@ -265,6 +265,9 @@ install: all ## install to PREFIX (/usr/local), below DESTDIR
 	@install -m 644 runtime/mgpu.h $(INSTALL_TO)/include
 	@install -m 644 $(foreach p,$(filter build/%.so,$(filter-out build/mgpu/%,$(PRODUCTS))),$p$(ABI_$(notdir $p))) \
 	  $(INSTALL_TO)/lib/mgpulua
+	@$(if $(PACK),install -m 755 build/mgpu-pack $(INSTALL_TO)/lib/mgpulua)
+	@$(if $(PACK),install -m 644 build/mgpu-pack.o $(INSTALL_TO)/lib/mgpulua)
+	@$(foreach p,$(filter build/pack/%,$(PACK_PARTS)),install -D -m 644 $p $(INSTALL_TO)/lib/mgpulua/pack/$(notdir $p);)
 	@install -m 644 build/mgpu/core.so $(INSTALL_TO)/lib/mgpulua/mgpu
 	@$(foreach l,$(HOST_LIBS),ln -sf mgpulua/$l$(ABI_$l) $(INSTALL_TO)/lib/$l$(ABI_$l); \
 	  ln -sf $l$(ABI_$l) $(INSTALL_TO)/lib/$l; \

@@ -25,7 +25,8 @@ local may_include = {
     server = true },
   program = { core = true, world = true, device = true, bind = true },
   prompt = { core = true, program = true },
-  main = { core = true, bind = true, program = true, prompt = true }, -- runtime/main.c
+  pack = { core = true, device = true, graph = true, io = true, bind = true, program = true },
+  main = { core = true, program = true, prompt = true }, -- runtime/main.c
   host = {}, -- runtime/mgpu.h
 }
 
@@ -81,7 +82,8 @@ local function broken_rules(path, text)
     local reason = include_problem(path, header)
     if reason then problem(('#include "%s": %s'):format(header, reason)) end
   end
-  local knows_lua = mine == "bind" or mine == "program" or mine == "prompt" or mine == "main"
+  local knows_lua = mine == "bind" or mine == "program" or mine == "prompt" or mine == "pack"
+    or mine == "main"
   if not knows_lua and text:find "#include <l[ua]+[a-z]*%.h>" then problem "includes Lua" end
   return problems
 end

@@ -11,7 +11,7 @@ PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
   $(foreach isa,$(ISAS),$(patsubst %.c,$B/%.$(isa).o,$(filter-out $(PACK_SMALL),$(SIMD_C))) \
   $(PACK_SMALL:%.c=$B/%.$(isa).pack.o))
 PACK_STATIC = -l:libjansson.a -l:libz.a -l:libgomp.a
-PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack $(OUT)/mgpu-pack.o)
+PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack)
 FLAGS_runtime/pack = -I$(LUA)
 
 $B/runtime/device/cpu/plugin.pack.o: runtime/device/cpu/plugin.c | build/found.mk
@@ -62,4 +62,5 @@ $(patsubst %,$(OUT)/pack/mgpu-%.so,image gif webp): $B/runtime/pack/plugins/stde
 	$Q$(CC) -r -nostdlib -o $@.o $(filter-out %/stderr.o,$(filter %.o,$^)) $(patsubst %,-l:%,$(A_$(patsubst mgpu-%.so,%,$(@F))))
 	$Qobjcopy --redefine-sym stderr=mg_pack_stderr --wildcard --keep-global-symbol='mg_*' $@.o
 	$Q$(CC) $(FLAGS) -s -shared $(LOCK) -o $@ $@.o $B/runtime/pack/plugins/stderr.o -L$(OUT) $(DEFS) -lmgpu -lm && rm $@.o
-all: $(PACK_IMAGES:%=$(OUT)/pack/mgpu-%.so)
+PACK_PARTS = $(if $(PACK),$(OUT)/mgpu-pack.o) $(PACK_IMAGES:%=$(OUT)/pack/mgpu-%.so)# besides PRODUCTS
+all: $(PACK_PARTS)

@@ -5,10 +5,10 @@ local test = check.test
 
 local SHARE = "runtime/program/share/"
 
--- The options of --help, as a set.
-local function options()
+-- The options of --help, of `before` if that is given, as a set.
+local function options(before)
   local set = {}
-  for line in check.run(check.program .. " --help"):gmatch "[^\n]+" do
+  for line in check.run(("%s %s --help"):format(check.program, before or "")):gmatch "[^\n]+" do
     local names = line:match "^  (%-.-)  " or line:match "^  (%-%S+)"
     for name in (names or ""):gmatch "%-%-?%w[%w_-]*" do set[name] = true end
   end
@@ -16,14 +16,14 @@ local function options()
 end
 
 test("the man page and the completions of bash and zsh know every option, and no other", function()
-  local known = options()
+  local known, of_pack = options(), options "--pack"
   check.truthy(known["-e"] and known["--doctor"] and known["--version"], "the options were found")
   for _, path in ipairs { SHARE .. "mgpulua.1", SHARE .. "mgpulua.bash", SHARE .. "_mgpulua" } do
     local text = check.read(path):gsub("\\%-", "-")
     for name in pairs(known) do
       check.truthy(text:find("%f[%w-]" .. name:gsub("%-", "%%-") .. "%f[^%w-]"), path .. " lacks " .. name)
     end
-    for name in text:gmatch "%f[%w-]%-%-%w[%w_-]+" do check.truthy(known[name], path .. " has " .. name) end
+    for name in text:gmatch "%f[%w-]%-%-%w[%w_-]+" do check.truthy(known[name] or of_pack[name], path .. " has " .. name) end
   end
 end)
 
@@ -40,6 +40,7 @@ test("bash completes options, their values and scripts", function()
   check.matches(completed("--devices", "re"), "ref:0")
   check.matches(completed "examples/train_mn", "examples/train_mnist.lua")
   check.equal(completed("a.lua", "--do"), "")
+  check.equal(completed("--pack", "a.lua", "--mod"), "--model --module")
 end)
 
 test("zsh completes options, their values and scripts", function()

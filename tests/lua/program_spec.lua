@@ -66,7 +66,7 @@ test("an unknown option is named and ends with 1", function()
   for option, value in pairs { ["-e"] = "CHUNK", ["-l"] = "NAME", ["-j"] = "CMD", ["--resume"] = "DIR",
     ["--verify"] = "DIR", ["--devices"] = "LIST", ["--np"] = "N", ["-H"] = "LIST",
     ["--hostfile"] = "FILE", ["--output"] = "rank0|all|prefix", ["--nranks_per_gpu"] = "N", ["--restart"] = "N",
-    ["--elastic"] = "MIN:MAX", ["--serve"] = "MODEL" } do
+    ["--elastic"] = "MIN:MAX", ["--pack"] = "SCRIPT", ["--serve"] = "MODEL" } do
     text, status = run(option)
     check.equal(text:match "^[^\n]*", ("mgpulua: %s needs a value: %s %s"):format(option, option, value))
     check.equal(status, 1)

@@ -16,6 +16,11 @@ _mgpulua() {
         return
         ;;
       -e | -l | -j | -H | --devices | --resume | --verify | --prove | --profile | --serve | --selftest | --np | --hostfile | --output | --nranks_per_gpu | --restart | --elastic) ((i++)) ;;
+      --pack)
+        [[ $before == --data || $before == -o || $word != -* ]] && compopt -o default && return
+        mapfile -t COMPREPLY < <(compgen -W "-o --model --data --module --plugin --list --c --name --batch --help" -- "$word")
+        return
+        ;;
       --) break ;;
       -*) ;;
       *)
@@ -52,7 +57,7 @@ _mgpulua() {
   esac
   if [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "-e -l -i -v -E -j -O -b -H --bytecode --devices --np --hostfile --output
-      --nranks_per_gpu --restart --elastic --resume --dashboard --prove --profile --serve --selftest --verify --attach --ps --runs --list-devices --doctor --version --help" -- "$word")
+      --nranks_per_gpu --restart --elastic --resume --dashboard --prove --profile --pack --serve --selftest --verify --attach --ps --runs --list-devices --doctor --version --help" -- "$word")
   else
     compopt -o filenames
     mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.lua' -- "$word")
