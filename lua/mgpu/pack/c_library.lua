@@ -186,6 +186,6 @@ return function(options)
   end)
   os.execute("rm -rf " .. quote(work))
   if not ok then error(message, 0) end
-  print(core.printable(("%s/%s.h, %s/lib%s.a: link with %s/lib%s.a -lm -lpthread -ldl"):format(folder, name, folder, name,
-    folder, name)))
+  local library = ("%s/lib%s.a"):format(folder, name)
+  print(core.printable(("%s/%s.h, %s: link with %s -lm -lpthread -ldl"):format(folder, name, library, library)))
 end

@@ -81,7 +81,9 @@ local function add_plugins(packed, names, wanted, beside)
     local path = plugin_file(beside, name)
     if not path then
       local known = {}
-      for _, file in ipairs(core.glob(beside .. "/mgpu-*.so")) do known[#known + 1] = file:match "mgpu%-([^/]*)%.so$" end
+      for _, file in ipairs(core.glob(beside .. "/mgpu-*.so")) do
+        known[#known + 1] = file:match "mgpu%-([^/]*)%.so$"
+      end
       fail("--plugin %s: this build has no such plug-in%s", name, core.did_you_mean(name, known, "plug-in"))
     end
     packed:add_plugin(name, path)
@@ -126,8 +128,8 @@ local function pack(options)
   local script = options.script
   local stub = core.plugin_program "pack"
   if not stub then
-    core.fail("unsupported", "--pack: this build has no mgpu-pack, which needs the static libraries of jansson, zlib and "
-      .. "LuaJIT: apt-get install libjansson-dev zlib1g-dev libluajit-5.1-dev, then make")
+    core.fail("unsupported", "--pack: this build has no mgpu-pack, which needs the static libraries of jansson, zlib "
+      .. "and LuaJIT: apt-get install libjansson-dev zlib1g-dev libluajit-5.1-dev, then make")
   end
   if core.folder_exists(script) then fail("%s is a folder: name a script", script) end
   local folder = script:match "^.*/" or ""

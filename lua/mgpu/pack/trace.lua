@@ -67,8 +67,8 @@ end
 -- Functions that load files of Lua, and what they load.
 local LOADERS = { require = "module", dofile = "file", loadfile = "file" }
 
---- calls(text) -> array of {what = "module" | "file", name = constant or nil, line =}, and the set of plug-ins that names
---- in the text need.
+--- calls(text) -> array of {what = "module" | "file", name = constant or nil, line =}, and the set of plug-ins
+--- that names in the text need.
 function M.calls(text)
   local found, plugins = {}, {}
   local tokens = lexer.tokens(text)
@@ -99,13 +99,13 @@ local function follow(state, path, call)
   end
 end
 
---- trace(script, folder, add) -> {modules = {{name =, path =}}, files = {{name =, path =}}, notes = {text},
+--- trace(script, folder, modules) -> {modules = {{name =, path =}}, files = {{name =, path =}}, notes = {text},
 --- plugins = {name = true}, text = of the script}.
 -- folder: that of the script, with a slash, or "". modules: names that --module adds; they must be there.
 function M.trace(script, folder, modules)
   local state = { modules = {}, files = {}, notes = {}, plugins = {}, seen = {} }
 
-  function state:note(...) self.notes[#self.notes + 1] = select("#", ...) > 1 and (...):format(select(2, ...)) or ... end
+  function state:note(text, ...) self.notes[#self.notes + 1] = text:format(...) end
 
   function state:read(path, what)
     local text = M.source(path, what)
