@@ -13,6 +13,7 @@ PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
 PACK_STATIC = -l:libjansson.a -l:libz.a -l:libgomp.a
 PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack)
 FLAGS_runtime/pack = -I$(LUA)
+LINT_SKIP += examples/embed_static/main.c# includes a header that --pack --c writes
 
 $B/runtime/device/cpu/plugin.pack.o: runtime/device/cpu/plugin.c | build/found.mk
 	@mkdir -p $(@D)
