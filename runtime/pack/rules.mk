@@ -4,7 +4,7 @@
 
 PACK_C     := $(wildcard runtime/pack/*.c)
 PACK_MAIN_C = $(filter-out %/embed.c %/openmp_settings.c,$(PACK_C)) $(wildcard \
-  runtime/program/*.c runtime/program/launcher/*.c)
+  runtime/program/*.c runtime/program/attach/*.c runtime/program/launcher/*.c)
 PACK_SMALL := $(patsubst %,runtime/device/cpu/simd/%,integers.c reals.c)
 PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
   $(wildcard runtime/device/cpu/*.c runtime/device/cpu/*/*.c))) $B/runtime/device/cpu/plugin.pack.o \
