@@ -5,7 +5,7 @@
  *     mgpulua/lua/...     the Lua files of mgpu, and mgpulua/models/ the zoo
  *     mgpulua/plugins/    plug-ins, mgpu-NAME.so
  *     mgpulua/manifest    lines of fields between tabs: "script NAME", "module NAME FILE",
- *                         "plugin NAME"; written by lua/mgpu/pack/archive.lua
+ *                         "plugin NAME"; written by lua/mgpu/pack/contents.lua
  *
  * The files below files/ and mgpulua/ become the files inside of the program (core/io_packed.h):
  * the latter have names that begin with "mgpulua:/". Checksums are compared at the first use. */
