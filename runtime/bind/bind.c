@@ -358,8 +358,7 @@ int luaopen_mgpu_core(lua_State *L) {
         mg_bind_source_files, mg_bind_tfrecord,     mg_bind_library,
         mg_bind_world,        mg_bind_world_values, mg_bind_world_messages,
         mg_bind_loop,         mg_bind_pattern,      mg_bind_profile,
-        mg_bind_server,       mg_bind_tensor_bytes,
-        mg_bind_visit,
+        mg_bind_server,       mg_bind_tensor_bytes, mg_bind_visit,
         mg_bind_process,
     };
     bind_replace_pairs(L);

@@ -179,8 +179,8 @@ extern const luaL_Reg mg_bind_tensor[], mg_bind_tensor_methods[], mg_bind_nested
     mg_bind_source[], mg_bind_terminal[], mg_bind_source_csv[], mg_bind_elements[],
     mg_bind_transform[], mg_bind_datasets[], mg_bind_source_files[], mg_bind_tfrecord[],
     mg_bind_library[], mg_bind_world[], mg_bind_world_values[], mg_bind_world_messages[],
-    mg_bind_pattern[], mg_bind_profile[], mg_bind_server[], mg_bind_tensor_bytes[],
-    mg_bind_visit[], mg_bind_process[];
+    mg_bind_pattern[], mg_bind_profile[], mg_bind_server[], mg_bind_tensor_bytes[], mg_bind_visit[],
+    mg_bind_process[];
 /* ops.c: adds one function for each op, visible or all, to the table on top of the stack. */
 void bind_open_ops(lua_State *L, bool hidden);
 /* ops.c: core.op_rows, the table of ops. */

@@ -3,7 +3,7 @@
 -- Its Content-Security-Policy allows this style sheet and this script, by their hashes, pictures within the page, and
 -- requests to where the page came from. It is in the page itself, so that a saved page has it, too.
 local base64 = require "mgpu.io.base64"
-local sha256 = require "mgpu.dashboard.sha256"
+local sha256 = require "mgpu.io.sha256"
 local svg = require "mgpu.plot.svg"
 
 local M = {}
@@ -13,6 +13,11 @@ local SCRIPTS = { "data.js", "numbers.js", "chart.js", "histograms.js", "panels.
 
 local POLICY = "default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; "
   .. "connect-src 'self'; base-uri 'none'; form-action 'none'"
+
+-- The hash of a text as the policy writes it.
+local function hash_of(text)
+  return base64.encode((sha256(text):gsub("%x%x", function(digits) return string.char(tonumber(digits, 16)) end)))
+end
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*)page%.lua$" .. "page/"
 
@@ -29,7 +34,7 @@ local function make()
   local style, script = "\n" .. svg.style ":root" .. "\n" .. read "style.css", { "\n(() => {\n'use strict';\n" }
   for _, name in ipairs(SCRIPTS) do script[#script + 1] = read(name) end
   script = table.concat(script) .. "})();\n"
-  local policy = POLICY:format(base64.encode(sha256(style)), base64.encode(sha256(script)))
+  local policy = POLICY:format(hash_of(style), hash_of(script))
   local parts = { POLICY = policy, STYLE = style, SCRIPT = script }
   local page = read("index.html"):gsub("{{(%u+)}}", parts)
   before, after = page:match "^(.*){{events}}(.*)$"
