@@ -134,7 +134,7 @@ int mg_activity_enter(const mg_span *s) {
         STORE(to->number, s->number);
         STORE(to->kind, (unsigned)s->kind | (s->origin.backward ? BACKWARD : 0));
         STORE(to->start, is_timed(s->kind) ? mg_nanoseconds() : 0);
-        r->inside[depth] = 0;
+        r->inside[depth + 1] = 0;
         STORE(to->flops, s->flops);
         STORE(to->bytes, s->bytes);
         if (to->describe) forget_about(r, to); /* of a thread that ended in a span */
@@ -170,12 +170,12 @@ static void add_up(mg_activity_record *r, int depth) {
     const mg_span_kind kind = (mg_span_kind)(LOAD(o->kind) & (BACKWARD - 1));
     const uint64_t began = LOAD(o->start), start = began < r->sums_from ? r->sums_from : began;
     if (began == 0 || kind == MG_SPAN_LAUNCH || kind == MG_SPAN_COLLECTIVE) {
-        if (depth > 0) r->inside[depth - 1] += r->inside[depth];
+        r->inside[depth] += r->inside[depth + 1];
         return;
     }
     const uint64_t whole = mg_nanoseconds() - start;
-    if (whole > r->inside[depth]) r->sums[kind] += whole - r->inside[depth];
-    if (depth > 0) r->inside[depth - 1] += whole;
+    if (whole > r->inside[depth + 1]) r->sums[kind] += whole - r->inside[depth + 1];
+    r->inside[depth] += whole;
 }
 
 void mg_activity_sum(bool on) {

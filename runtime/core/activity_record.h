@@ -30,7 +30,7 @@ typedef struct mg_activity_record {
     /* of the owner alone: mg_activity_sum, ns */
     bool sums_on;
     uint64_t sums_from;
-    uint64_t inside[MG_MOST_SPANS]; /* in spans inside each open one */
+    uint64_t inside[MG_MOST_SPANS + 1]; /* in spans of each depth, within the open one */
     uint64_t sums[MG_SPAN_KINDS];
     /* profile.c: */
     mg_event *ring;          /* mapped; NULL: not yet */

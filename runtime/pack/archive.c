@@ -157,10 +157,11 @@ static mg_status read_manifest(const char *who) {
     size_t size = 0;
     const char *text = mg_archive_file(MANIFEST, &size);
     if (!text) return mg_fail(MG_DATA, "%s has no list of its contents", who);
-    char *copy = mg_alloc(size + 1), *end = copy + size, *stop;
+    char *copy = mg_alloc(size + 1), *stop;
     archive.lines = mg_alloc_zero((size + 1) * sizeof *archive.lines);
     if (!copy || !archive.lines) return MG_OOM;
     memcpy(copy, text, size);
+    const char *end = copy + size;
     for (char *p = copy; p < end && (stop = memchr(p, '\n', (size_t)(end - p))); p = stop + 1) {
         mg_manifest_line *line = &archive.lines[archive.n_lines++];
         *stop = 0;
