@@ -23,7 +23,9 @@ test("the man page and the completions of bash and zsh know every option, and no
     for name in pairs(known) do
       check.truthy(text:find("%f[%w-]" .. name:gsub("%-", "%%-") .. "%f[^%w-]"), path .. " lacks " .. name)
     end
-    for name in text:gmatch "%f[%w-]%-%-%w[%w_-]+" do check.truthy(known[name] or of_pack[name], path .. " has " .. name) end
+    for name in text:gmatch "%f[%w-]%-%-%w[%w_-]+" do
+      check.truthy(known[name] or of_pack[name], path .. " has " .. name)
+    end
   end
 end)
 

@@ -71,7 +71,7 @@ for what, shape in pairs {
 end
 
 -- Rows of which a block has many, few and one; softmax along the last axis and along another.
-for what, shape in pairs { ["short rows"] = "{ 301, 40 }", ["rows"] = "{ 203, 207 }", ["long rows"] = "{ 131, 3001 }" } do
+for what, shape in pairs { ["short rows"] = "{ 301, 40 }", rows = "{ 203, 207 }", ["long rows"] = "{ 131, 3001 }" } do
   local prepare = "local x, dy = ...; local row = mgpu.linspace(0.5, 1.5, x:shape()[2]); "
   local pair = shape .. ", " .. shape
   cases[#cases + 1] = { "layer_norm", what, prepare .. "return ops.layer_norm(x, row, 1 - row)", shape }
@@ -80,7 +80,8 @@ for what, shape in pairs { ["short rows"] = "{ 301, 40 }", ["rows"] = "{ 203, 20
   cases[#cases + 1] = { "layer_norm_grad", what .. ", the sums of both gradients", prepare .. [[
     local dx, sums = ops.layer_norm_grad(x, row, dy), ops.layer_norm_reduce(x, dy)
     return sums + 0 * dx:to "float32":sum()]], pair }
-  cases[#cases + 1] = { "softmax_cross_entropy", what, "local x, t = ...; return ops.softmax_cross_entropy(x, t)", pair }
+  cases[#cases + 1] = { "softmax_cross_entropy", what,
+    "local x, t = ...; return ops.softmax_cross_entropy(x, t)", pair }
   cases[#cases + 1] = { "softmax_cross_entropy_grad", what,
     "local x, t = ...; return ops.softmax_cross_entropy_grad(x, t, slope(x:sum(2)))", pair }
   local labels = "local x = ...; local labels = (mgpu.arange(x:shape()[1]) % 50):to 'int32'; "

@@ -172,7 +172,8 @@ local function names(arrays)
 end
 
 --- header(spec), source(spec) -> their texts. spec: {name =, file =, version =, batch =, archive_size = bytes,
---- inputs =, outputs = arrays of {dtype =, shape = of a row, parameter = its name in C, macro = the beginning of its macros}}.
+--- inputs =, outputs = arrays of {dtype =, shape = of a row, parameter = its name in C, macro = the beginning of its
+--- macros}}.
 function M.header(spec) return fill(HEADER, fields_of(spec)) end
 
 function M.source(spec)

@@ -218,7 +218,8 @@ local function draw_legend(curves, out)
 end
 
 --- chart(panel, scale) -> the elements of a chart of WIDTH x HEIGHT.
--- ARGS panel: {title =, x_label = "epoch", curves = {{label =, epochs =, values =, color =, dashed =}, ...}, legend = true}.
+-- ARGS panel: {title =, x_label = "epoch", curves = {{label =, epochs =, values =, color =, dashed =}, ...},
+--   legend = true}.
 function M.chart(panel, scale)
   local lists, first, last = {}, math.huge, -math.huge
   for i, curve in ipairs(panel.curves) do
