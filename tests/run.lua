@@ -83,12 +83,13 @@ end
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
 -- Starts the process of a file. Its output goes to a temporary file; its exit status and its duration in
--- milliseconds come through a pipe when it ends.
+-- milliseconds come through a pipe when it ends. It listens for no --ps of others, whose connection would be a file that
+-- a test left open.
 local function start(file, limit)
   local program = quote(file:find("/", 1, true) and file or "./" .. file)
   local path, part = file:match "^(.*%.lua):?(.*)$"
   if path then
-    program = ("MGPU_TEST_PROGRAM=%s %s tests/check.lua %s%s"):format(quote(options.lua), options.lua,
+    program = ("MGPU_ATTACH=0 MGPU_TEST_PROGRAM=%s %s tests/check.lua %s%s"):format(quote(options.lua), options.lua,
       quote(path), part ~= "" and " --part " .. part or "")
   end
   local output = os.tmpname()

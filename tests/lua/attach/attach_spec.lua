@@ -45,6 +45,7 @@ local function beside(text, given)
   check.run(("rm -f %s %s.stop"):format(ready, ready))
   check.run(("mkdir -p -m 700 %s"):format(check.path "run"))
   check.write(check.path "beside.sh", ([[
+    unset MGPU_ATTACH
     export XDG_RUNTIME_DIR=%s
     m=%s f=%s
     %s $m %s $f %s >%s 2>&1 & p=$!
