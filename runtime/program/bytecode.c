@@ -1,8 +1,10 @@
 /* Bytecode is not checked when it is loaded, and wrong bytecode can do anything to the process: it
  * is loaded only where the user asks for it with --bytecode. Lua's functions that load chunks are
  * replaced by functions that pass on the mode "t" (text only). */
+#include "core/limits.h"
 #include "program/program.h"
 
+#include <errno.h>
 #include <lauxlib.h>
 #include <string.h>
 
@@ -20,7 +22,12 @@ static void explain(lua_State *L, const char *name) {
 }
 
 int mg_main_load(lua_State *L, const char *name, bool trusted) {
-    const int status = luaL_loadfilex(L, name, trusted ? NULL : "t");
+    errno = 0;
+    const int status = luaL_loadfilex(L, name, trusted ? NULL : "t"), error = errno;
+    if (status == LUA_ERRFILE) { /* which limit may be why the file cannot be opened */
+        lua_pushstring(L, mg_reason_limits(error));
+        lua_concat(L, 2);
+    }
     if (status) explain(L, name ? name : "standard input");
     return status;
 }
