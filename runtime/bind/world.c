@@ -133,14 +133,16 @@ static int core_world_devices(lua_State *L) {
     return 1;
 }
 
-/* world_send(text) -> the text of rank 0, on all ranks. The others' own argument is ignored. */
+/* world_send(text, at_epoch) -> the text of rank 0, on all ranks. The others' own text is ignored.
+ * at_epoch: the ranks have come to the end of an epoch, not to a callback or the like. */
 static int core_world_send(lua_State *L) {
     const bool root = mg_world_rank() == 0;
     size_t n = 0;
     const char *text = root ? luaL_checklstring(L, 1, &n) : NULL;
+    const enum mg_world_place place = lua_toboolean(L, 2) ? MG_AT_EPOCH : MG_AT_SEND;
     uint64_t bytes = n;
     bool differs;
-    bind_check(L, mg_world_meet(MG_AT_SEND, 0, 0, &differs));
+    bind_check(L, mg_world_meet(place, 0, 0, &differs));
     bind_check(L, mg_world_broadcast(0, &bytes, sizeof bytes));
     if (root) {
         bind_check(L, mg_world_broadcast(0, (void *)(uintptr_t)text, n));

@@ -133,6 +133,7 @@ static const char *const place_names[] = {
     [MG_AT_NEW_STEP] = "a step that is new",
     [MG_AT_STEP] = "a step",
     [MG_AT_SEND] = "a callback or another result of rank 0",
+    [MG_AT_EPOCH] = "the end of an epoch",
     [MG_AT_END] = "the end of its data or a barrier",
     [MG_AT_CALL] = "a call of fit, evaluate or predict",
     [MG_AT_VALUES] = "an exchange of weights or gradients",
@@ -179,7 +180,8 @@ mg_status mg_world_meet(enum mg_world_place place, int64_t number, int64_t rando
     meeting *all = mg_alloc((size_t)world.size * sizeof *all);
     if (!all) return MG_OOM;
     all[world.rank] = (meeting){place, number, random};
-    mg_status status = gather(all, sizeof *all, place == MG_AT_SEND || place == MG_AT_END);
+    const bool endless = place == MG_AT_SEND || place == MG_AT_EPOCH || place == MG_AT_END;
+    mg_status status = gather(all, sizeof *all, endless);
     for (int r = 1; r < world.size && status == MG_OK; r++) {
         status = compare_meeting(&all[0], &all[r], r);
         *differs = status != MG_OK;

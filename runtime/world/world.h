@@ -69,6 +69,7 @@ enum mg_world_place {
     MG_AT_NEW_STEP, /* a joint step is made */
     MG_AT_STEP,     /* a joint step runs */
     MG_AT_SEND,     /* rank 0 sends a result */
+    MG_AT_EPOCH,    /* an epoch has ended, and rank 0 sends what was decided meanwhile */
     MG_AT_END,      /* the data have ended, or a barrier */
     MG_AT_CALL,     /* a call of a model's method that trains or evaluates begins */
     MG_AT_VALUES,   /* ranks that train on weights of their own add something up (values.h) */

@@ -71,16 +71,17 @@ local function run_first(fn)
   return ok and "=" .. text or "!" .. tostring(result), ok, result
 end
 
---- first(fn) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the others
---- do not take part in. The table goes through JSON. Errors: fn's error, raised on all ranks.
-function M.first(fn)
+--- first(fn, at_epoch) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the
+--- others do not take part in. The table goes through JSON. at_epoch: all have come to the end of an epoch, which a rank
+--- that has come to a callback is told. Errors: fn's error, raised on all ranks.
+function M.first(fn, at_epoch)
   if M.is_first() then
     local text, ok, result = run_first(fn)
-    core.world_send(text)
+    core.world_send(text, at_epoch)
     if not ok then error(result, 0) end
     return result
   end
-  local sent = core.world_send()
+  local sent = core.world_send(nil, at_epoch)
   if sent:sub(1, 1) == "!" then core.fail("comm", "rank 0: " .. sent:sub(2)) end
   return core.json_decode(sent:sub(2)).result
 end

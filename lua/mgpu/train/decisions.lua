@@ -65,7 +65,7 @@ end
 function M.settle(run)
   if run.joint then
     local own = run.decisions or {}
-    for i, decision in ipairs(world.first(function() return sent(run) end).list) do
+    for i, decision in ipairs(world.first(function() return sent(run) end, true).list) do
       local ok, message = pcall(carry_out[decision.kind], run, decision, own[i])
       if not ok and world.is_first() then say("attached: %s: %s\n", decision.kind, message) end
     end

@@ -148,7 +148,7 @@ local DIFFERS = {
   ["a step that rank 0 does not make"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to the end",
   ["draws between two steps"] = "the random numbers of rank 1 are not those of rank 0: all ranks must have the same",
   ["a seed between two steps"] = "the random numbers of rank 1 are not those of rank 0",
-  ["a callback that one rank lacks"] = "rank 1 has come to a call of fit, evaluate or predict, but rank 0 to a",
+  ["a callback that one rank lacks"] = "rank 1 has come to the end of an epoch, but rank 0 to a callback",
 }
 
 for _, method in ipairs { "fit", "evaluate", "predict", "validate with" } do
