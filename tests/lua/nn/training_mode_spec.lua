@@ -235,6 +235,8 @@ RANDOM.TimeDistributed = { { layer = { class_name = "Dropout", config = { rate =
 local SAME_IN_BOTH = { ReversibleEmbedding = true, SpectralNormalization = true, Lambda = true, CenterCrop = true,
   Rescaling = true, Resizing = true, AutoContrast = true,
   ContrastLimitedAdaptiveHistogramEqualization = true }
+-- Layers that can be quantized look at the mode only then: their call in training is an error.
+for _, name in ipairs { "Conv2D", "Dense", "EinsumDense", "Embedding" } do SAME_IN_BOTH[name] = true end
 -- Layers with several inputs, whose dropout in both modes attention_spec.lua tests.
 for _, name in ipairs { "AdditiveAttention", "Attention", "MultiHeadAttention", "GroupQueryAttention" } do
   SAME_IN_BOTH[name] = true
