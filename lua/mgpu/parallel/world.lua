@@ -71,9 +71,9 @@ local function run_first(fn)
   return ok and "=" .. text or "!" .. tostring(result), ok, result
 end
 
---- first(fn, at_epoch) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes, the
---- others do not take part in. The table goes through JSON. at_epoch: all have come to the end of an epoch, which a rank
---- that has come to a callback is told. Errors: fn's error, raised on all ranks.
+--- first(fn, at_epoch) -> the table that fn() returns on rank 0, on all ranks. fn runs there alone: what it computes,
+--- the others do not take part in. The table goes through JSON. at_epoch: all have come to the end of an epoch, as a
+--- rank that has come to a callback is told. Errors: fn's error, raised on all ranks.
 function M.first(fn, at_epoch)
   if M.is_first() then
     local text, ok, result = run_first(fn)
