@@ -83,8 +83,8 @@ end
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
 -- Starts the process of a file. Its output goes to a temporary file; its exit status and its duration in
--- milliseconds come through a pipe when it ends. It does not listen for --ps of others, whose connection would be a file
--- that a test left open.
+-- milliseconds come through a pipe when it ends. It does not listen for --ps of others, whose connection would be a
+-- file that a test left open.
 local function start(file, limit)
   local program = quote(file:find("/", 1, true) and file or "./" .. file)
   local path, part = file:match "^(.*%.lua):?(.*)$"
