@@ -12,6 +12,8 @@
 
 /* Lazy tensors that the bindings may make before one is evaluated: see mg_eval_pending. */
 enum { MAX_UNREPORTED = 2000 };
+/* Elements of a tensor that may never need room of its own, such as a one-hot table. */
+enum { LARGE = 1 << 24 };
 
 static _Thread_local int n_recordings;
 /* Retained: the tensors evaluated while a recording was open. */
@@ -256,9 +258,10 @@ mg_status mg_eval_variables(void) {
 /* n_unreported counts the tensors since the last evaluation. */
 mg_status mg_eval_pending(mg_tensor *newest) {
     if (is_tracing() || ++n_unreported < MAX_UNREPORTED) return MG_OK;
-    /* With a value it would be bound to one device; a tensor computed from it is a better
-     * choice. */
-    if (newest->any_device && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
+    /* With a value it would be bound to one device, or take much memory; a tensor computed from it
+     * is a better choice. */
+    const bool waits = newest->any_device || mg_tensor_count(newest) > LARGE;
+    if (waits && n_unreported < 2 * MAX_UNREPORTED) return MG_OK;
     n_unreported = 0;
     return mg_eval(&newest, 1);
 }

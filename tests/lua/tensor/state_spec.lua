@@ -186,6 +186,19 @@ test("a chain of 200,000 unevaluated tensors can be built and freed", function()
   check.equal(v:item(), 200000)
 end)
 
+-- Every second op makes one of 2^45 elements, so that the evaluation that bounds the history would meet one.
+test("a large tensor that nothing reads is not computed to bound a history", function()
+  for first = 0, 1 do
+    local v = mgpu.tensor { 0 }
+    for _ = 1, first do v = v + 1 end
+    for _ = 1, 1500 do
+      v = v + 1
+      v:broadcast_to { 2 ^ 45 }
+    end
+    check.equal(v:item(), 1500 + first)
+  end
+end)
+
 test("repeating a run with the same seed gives the same bits", function()
   local function run()
     mgpu.seed(11)
