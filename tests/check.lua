@@ -271,18 +271,38 @@ local function open_files()
   return n
 end
 
-local function resources()
+local function collect()
   if jit then jit.flush() end -- compiled traces keep references to objects
   collectgarbage()
   collectgarbage()
+end
+
+local function resources()
   if not ffi_ok then return { tensors = 0, files = 0, where = "" } end
   local buffer = ffi.new("char[4096]")
   local where = ffi.C.getcwd(buffer, 4096) ~= nil and ffi.string(buffer) or "?"
   return { tensors = live_tensors(), files = open_files(), where = where }
 end
 
+local last = { tensors = -1 } -- resources after the last test's garbage was collected
+
+-- What is in use before a test. The garbage was collected already if nothing was made since the last test.
+local function resources_before()
+  local now = resources()
+  if now.tensors == last.tensors and now.files == last.files then return now end
+  collect()
+  return resources()
+end
+
 local function left_behind(before)
+  collect()
   local after = resources()
+  for _ = 1, 20 do -- `mgpulua --ps` of another test may be connected for a moment
+    if after.files <= before.files then break end
+    os.execute "sleep 0.1"
+    after = resources()
+  end
+  last = after
   if after.tensors > before.tensors then
     return ("%d tensors are still live"):format(after.tensors - before.tensors)
   elseif after.files > before.files then
@@ -331,7 +351,7 @@ function check.test(sentence, fn)
   if n_seen % check.parts ~= check.part % check.parts or not chosen(sentence) then return end
   running = sentence
   if os.getenv "MGPU_TEST_PROGRAM" then print("run: " .. sentence) end -- so that a crash shows its test
-  local before = resources()
+  local before = resources_before()
   local outcome, detail = attempt(sentence, fn)
   local leak = outcome == "passed" and left_behind(before)
   if leak then outcome, detail = "failed", leak .. " after it" end

@@ -44,7 +44,7 @@ local COMMON = { float32 = true, float16 = true, int32 = true }
 
 -- Compares a case on cuda:0 with ref -> what is wrong.
 local function compare(case, dtype)
-  local expected, got = cases.on_device(case, dtype, "ref:0"), cases.on_device(case, dtype, "cuda:0")
+  local expected, got = cases.on_devices(case, dtype, "ref:0", "cuda:0")
   if table.concat(got:shape(), ",") ~= table.concat(expected:shape(), ",") or got:dtype() ~= expected:dtype() then
     return ("%s, ref says %s"):format(tostring(got:dtype()) .. "{" .. table.concat(got:shape(), ",") .. "}",
       tostring(expected:dtype()) .. "{" .. table.concat(expected:shape(), ",") .. "}")

@@ -5,6 +5,13 @@ local core = require "mgpu.core"
 
 local M = {}
 
+--- What a test of the case is called; `number` is the case's place in rows.lua.
+function M.label(case, number)
+  local parts = {}
+  for i = 2, #case do parts[#parts + 1] = "{" .. table.concat(case[i][1], ",") .. "}" end
+  return ("%s %s #%d"):format(case[1], table.concat(parts, " "), number)
+end
+
 -- ---- inputs by formula --------------------------------------------------------------------------
 
 -- Low-discrepancy numbers in [0, 1). No two of a tensor are equal, so that maxima have no ties.
@@ -100,9 +107,17 @@ function M.with_device(device, fn)
   return result
 end
 
---- The result of the case on a device.
-function M.on_device(case, dtype, device)
-  return M.with_device(device, function() return M.apply(case, M.inputs(case, dtype, device)) end)
+--- The result of the case on each of the devices. Its inputs are made once, on ref, and copied.
+function M.on_devices(case, dtype, ...)
+  local list, results = M.inputs(case, dtype, "ref:0"), {}
+  for i, device in ipairs { ... } do
+    results[i] = M.with_device(device, function()
+      local there = {}
+      for k, t in ipairs(list) do there[k] = t:to(device) end
+      return M.apply(case, there)
+    end)
+  end
+  return unpack(results)
 end
 
 local function has_float_input(case)

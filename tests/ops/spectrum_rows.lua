@@ -13,8 +13,8 @@ return function(case, bad)
   case { "rfft", { { 7 }, -1, 1 } }
   case { "rfft_transpose", { { 2, 4 }, -1, 1 }, length = 7 }
   case { "rfft", { { 0, 4 }, -1, 1 }, grad = false }
-  case { "rfft", { { 300, 512 }, -1, 1 }, grad = false, tol = 2e-5, why = "sums of 512 terms in another order" }
-  case { "rfft_transpose", { { 301, 2, 130 }, -1, 1 }, length = 259, grad = false, tol = 2e-5,
+  case { "rfft", { { 90, 512 }, -1, 1 }, grad = false, tol = 2e-5, why = "sums of 512 terms in another order" }
+  case { "rfft_transpose", { { 91, 2, 130 }, -1, 1 }, length = 259, grad = false, tol = 2e-5,
     why = "sums of 260 terms in another order" }
   bad { "rfft", { {}, 0, 1 }, error = "needs 1 to 7 axes" }
   bad { "rfft", { { 2, 0 }, 0, 1 }, error = "the last with at least one element" }
