@@ -58,6 +58,13 @@ static int core_file_exists(lua_State *L) {
     return 1;
 }
 
+/* is_same_file(a, b) -> whether both paths lead to one file, by links too. */
+static int core_is_same_file(lua_State *L) {
+    const char *a = bind_path(L, 1, "is_same_file");
+    lua_pushboolean(L, mg_io_is_same(a, bind_path(L, 2, "is_same_file")));
+    return 1;
+}
+
 /* folder_exists(path) -> boolean */
 static int core_folder_exists(lua_State *L) {
     lua_pushboolean(L, mg_io_folder_exists(bind_path(L, 1, "folder_exists")));
@@ -264,6 +271,7 @@ static int core_file_fault(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
+                               {"is_same_file", core_is_same_file},
                                {"check_creatable", core_check_creatable},
                                {"glob", core_glob},
                                {"folder_exists", core_folder_exists},

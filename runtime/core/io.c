@@ -398,6 +398,11 @@ int mg_io_exists(const char *path) {
     return mg_packed_find(path) >= 0 || (stat(path, &s) == 0 && S_ISREG(s.st_mode));
 }
 
+bool mg_io_is_same(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
 /* A file that is not there is an error. */
 mg_status mg_io_remove(const char *path) {
     int done;

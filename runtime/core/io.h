@@ -84,6 +84,8 @@ mg_status mg_io_make_folder(const char *path);
 mg_status mg_io_new_folder(const char *path, bool *made);
 /* 1 if a regular file is there, else 0. */
 int mg_io_exists(const char *path);
+/* Whether both paths lead to one file or folder, by links too. */
+bool mg_io_is_same(const char *a, const char *b);
 /* MG_IO unless a file could be made at the path now: its folder exists, this process may write to
  * it, and what is at the path may be replaced. */
 mg_status mg_io_check_creatable(const char *path);

@@ -131,7 +131,8 @@ end
 
 local function name_of(options, path)
   local name = options.name or identifier(path:match "([^/]*)%.[^./]*$" or path:match "[^/]*$")
-  if not name:find "^[%a_][%w_]*$" or RESERVED[name] then
+  if RESERVED[name] then fail("--name: %s is a word of C or C++: give another name, as --name %s_net", name, name) end
+  if not name:find "^[%a_][%w_]*$" then
     fail("--name %s: give a name that C functions can begin with: letters, digits and underscores", name)
   end
   return name

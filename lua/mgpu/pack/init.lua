@@ -115,11 +115,17 @@ local function report(packed, notes)
   for _, note in ipairs(notes) do print_line("not followed: %s", note) end
 end
 
-local function output_of(options, script)
+-- The path of the program. Errors: a folder; a file that is packed.
+local function output_of(options, script, packed)
   local output = options.output or script:match "([^/]*)%.lua$" or script:match "[^/]*$" .. ".app"
   if core.folder_exists(output) then fail("-o %s is a folder: name the program", output) end
-  for _, path in ipairs { script, core.plugin_program "pack" } do
-    if output == path then fail("-o %s would replace what it is made of: name another file", output) end
+  if not core.file_exists(output) then return output end
+  local sources = { core.plugin_program "pack" }
+  for _, entry in ipairs(packed.entries) do sources[#sources + 1] = entry.origin end
+  for _, path in ipairs(sources) do
+    if core.is_same_file(output, path) then
+      fail("-o %s would replace what it is made of: name another file", output)
+    end
   end
   return output
 end
@@ -145,7 +151,7 @@ local function pack(options)
     report(packed, traced.notes)
     return
   end
-  local output = output_of(options, script)
+  local output = output_of(options, script, packed)
   core.zip_write(output, packed:list(), stub)
   local file = assert(io.open(output, "rb"))
   print_line("%s: %s", output, size_text(file:seek "end"))

@@ -10,5 +10,6 @@ return function(path)
     core.fail("usage", ("--pack: %s is read by libhdf5, which is not packed: save the model as .safetensors, with "
       .. "mgpu.load_model(%q):save \"model.safetensors\""):format(path, path))
   end
-  core.store_open(path):close()
+  local open = ending == "onnx" and core.onnx_open or core.store_open
+  open(path):close()
 end

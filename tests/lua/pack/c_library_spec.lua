@@ -74,9 +74,9 @@ test("several inputs and outputs, and two libraries in one program", function()
   local model = mgpu.Model { inputs = { a, b }, outputs = { sum, L.Dense { 2, name = "twice" } (sum) } }
   model:save(folder .. "/m.safetensors")
   local net = mgpu.Sequential { L.Input { 4 }, L.Dense { 1 } }
-  net:save(folder .. "/net.safetensors")
+  net:save(folder .. "/net.onnx")
   command(program .. " --pack m.safetensors --c --name two --batch 2", folder)
-  command(program .. " --pack net.safetensors --c", folder)
+  command(program .. " --pack net.onnx --c", folder)
   check.write(folder .. "/main.c", MAIN)
   command("cc -Wall -Wextra -Werror main.c libtwo.a libnet.a -lm -lpthread -ldl -o main", folder)
   local lines = {}
@@ -97,7 +97,8 @@ test("models that cannot be libraries, and wrong options, are refused", function
   local path = check.path "m.safetensors"
   mgpu.Sequential { L.Input { -1, 3 }, L.Dense { 2 } }:save(path)
   for arguments, message in pairs { [path] = "sizes that are not fixed", [path .. " --batch 0"] = "--batch 0",
-    [path .. " --name 1x"] = "--name 1x", [path .. " --data x"] = "do not go with it", ["none.npz"] = "none.npz" } do
+    [path .. " --name 1x"] = "--name 1x", [path .. " --name int"] = "is a word of C",
+    [path .. " --data x"] = "do not go with it", ["none.npz"] = "none.npz" } do
     local text, status = check.run(("%s --pack %s --c"):format(check.program, arguments))
     check.matches(text, message)
     check.truthy(status ~= 0, arguments)

@@ -168,6 +168,30 @@ test("mistakes are explained", function()
   end
 end)
 
+test("the program does not replace a model, a module or a data file that is packed into it", function()
+  local folder = folder_of { ["s.lua"] = "require 'm'", ["m.lua"] = "", ["d.txt"] = "data" }
+  check.run(("cd %s && %s -e 'require \"mgpu\".save(\"x.npz\", {})' && ln -s d.txt link"):format(quote(folder),
+    program))
+  for _, output in ipairs { "m.lua", "d.txt", "link", "x.npz", "./s.lua" } do
+    local arguments = ("s.lua --model x.npz --data d.txt -o %s"):format(output)
+    local before = check.read(folder .. "/" .. output)
+    local text, status = pack(folder, arguments)
+    check.matches(text, "-o " .. output .. " would replace what it is made of")
+    check.truthy(status ~= 0 and check.read(folder .. "/" .. output) == before, output)
+  end
+end)
+
+test("models of .onnx files are packed", function()
+  local folder = folder_of {
+    ["save.lua"] = "local mgpu = require 'mgpu'\nlocal L = mgpu.layers\nmgpu.Sequential { L.Input { 2 }, "
+      .. "L.Dense { 3, kernel_initializer = 'ones' } }:save 'net.onnx'",
+    ["s.lua"] = "local mgpu = require 'mgpu'\nprint(mgpu.load_model 'net.onnx'(mgpu.ones { 1, 2 }):totable()[1][3])",
+    ["bad.onnx"] = "{}" }
+  check.run(("cd %s && %s save.lua"):format(quote(folder), program))
+  check.equal({ run(packed(folder, "s.lua --model net.onnx"), "./app") }, { "2\n", 0 })
+  check.matches(pack(folder, "s.lua --model bad.onnx -o app"), "bad.onnx: the ONNX file is damaged")
+end)
+
 test("Ctrl-C ends a packed program as it ends mgpulua", function()
   local empty = packed(folder_of { ["s.lua"] = "io.write 'x' io.flush() while true do end" }, "s.lua")
   -- without --foreground the program gets the signal twice, and the second one ends it at once
