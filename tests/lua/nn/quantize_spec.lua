@@ -161,6 +161,40 @@ test("wrong arguments and data are refused", function()
   check.raises(function() mgpu.mixed_precision.get "gptq/4/128_from_float32" end, "GPTQ", "unsupported")
 end)
 
+test("numbers that are not finite are refused, in weights and in data", function()
+  local function net()
+    return mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, name = "a" }, L.BatchNormalization { name = "norm" },
+      L.Dense { 2, name = "last" } }
+  end
+  for _, bad in ipairs { 0 / 0, math.huge, -math.huge } do
+    local model, x = net(), mgpu.rand { 8, 4 }
+    model:get_layer "last".bias:assign(mgpu.tensor { 0, bad })
+    for _, given in ipairs { "int8", "int4", { calibration = x } } do
+      check.raises(function() model:quantize(given) end, 'Dense "last" has weights that are not finite', "nonfinite")
+    end
+    check.equal(model:get_layer "a".dtype_policy.name, "float32") -- nothing was changed
+    for _, percentile in ipairs { 100, 90 } do
+      local data = mgpu.concat({ x, mgpu.tensor { { 0, 0, bad, 0 } } }, { axis = 1 })
+      check.raises(function() net():quantize { calibration = data, percentile = percentile } end,
+        'the input of Dense "a" has numbers that are not finite', "data")
+    end
+  end
+  local model = net()
+  model:get_layer "norm".moving_variance:assign(mgpu.full({ 3 }, -1))
+  check.raises(function() model:quantize { calibration = mgpu.rand { 8, 4 } } end,
+    "has numbers that are not finite", "data")
+end)
+
+test("the data may be given by the names of the inputs", function()
+  local a, b = mgpu.Input { 3, name = "a" }, mgpu.Input { 2, name = "b" }
+  local model = mgpu.Model { inputs = { a, b },
+    outputs = L.Add {} { L.Dense { 4 } (a), L.Dense { 4 } (b) } }
+  local data = { a = mgpu.rand { 9, 3 }, b = mgpu.rand { 9, 2 } * 5 }
+  local copy = model:quantize { calibration = data }
+  check.equal(flat(copy(data)), flat(model:quantize { calibration = { data.a, data.b } }(data)))
+  check.raises(function() model:quantize { calibration = { a = data.a } } end, 'the input "b" is missing', "usage")
+end)
+
 test("weights as halves in files, and in memory for prediction", function()
   mgpu.set_policy "float32" -- a policy that was set, not the default
   local x = images(3)

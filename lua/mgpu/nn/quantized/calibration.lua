@@ -6,9 +6,14 @@ local M = {}
 
 local function fail(message, ...) core.fail("usage", ("quantize: " .. message):format(...)) end
 
--- The tensors of the data: one, or an array of them.
-local function tensors_of(x)
-  local list = type(x) == "table" and type(x[1]) == "userdata" and x or { x }
+-- The tensors of the data as a new array: of one, of an array of them, or of a table by the names of the inputs.
+local function tensors_of(model, x)
+  local list = { x }
+  if type(x) == "table" and type(next(x)) == "string" and model.arrange then
+    list = model:arrange(x)
+  elseif type(x) == "table" and type(x[1]) == "userdata" then
+    list = { unpack(x) }
+  end
   for i, t in ipairs(list) do
     if type(t) == "table" then t = core.tensor(t) end
     if not core.is_tensor(t) then
@@ -34,11 +39,13 @@ local function rows_of(t, first, last)
   return ops.slice(t, { start = start, stop = stop })
 end
 
--- The bounds of a batch: the least and the largest number, or those beyond which 100 - percentile % lie on each side.
+-- The bounds of a batch: the least and the largest number, or those beyond which 100 - percentile % lie on each side;
+-- not finite if any number is not.
 local function bounds_of(t, percentile)
   t = ops.cast(t, { dtype = "float32" })
   if percentile == 100 then return ops.min(t), ops.max(t) end
   local n = t:count()
+  t = ops.where(ops.all(ops.isfinite(t)), t, 0 / 0)
   local sorted = ops.reshape(t, { shape = { n } }):sort()
   local last = math.max(1, math.ceil(n * percentile / 100))
   local first = n - last
@@ -73,7 +80,7 @@ end
 -- means are the bounds. Errors: data that the model cannot compute; numbers that are not finite; a layer that
 -- is not reached.
 function M.ranges(model, layers, chosen)
-  local list, rows = tensors_of(chosen.calibration)
+  local list, rows = tensors_of(model, chosen.calibration)
   local found = {}
   core.no_grad(function()
     for first = 0, rows - 1, chosen.batch_size do

@@ -32,6 +32,18 @@ local function refusal(layer)
   if depth > products.DEPTH then return "adds up too many products" end
 end
 
+-- Raises unless all numbers are finite: rounded to 8 bits, the others would be numbers like any.
+local function need_finite(layer, t)
+  local ops = core.ops
+  if not ops.all(ops.isfinite(ops.cast(t, { dtype = "float32" }))):item() then
+    core.fail("nonfinite", ("quantize: %s has weights that are not finite in float32"):format(tostring(layer)))
+  end
+end
+
+local function need_finite_weights(layer)
+  for _, v in ipairs(layer.variables) do need_finite(layer, v:value()) end
+end
+
 -- Calls visit(layer) for the layers of the model and of models inside it.
 local function each(network, visit)
   for _, layer in ipairs(network.layers) do
@@ -64,7 +76,10 @@ local function choose(model, keep)
     else
       why = refusal(layer)
     end
-    if not why then set[layer], any = true, true end
+    if not why then
+      need_finite_weights(layer)
+      set[layer], any = true, true
+    end
     if why and #layer.variables > 0 then kept[#kept + 1] = { layer.name, why } end
   end)
   if not any then model:fail "quantize: the model has no Dense or Conv2D layer that could be quantized" end
@@ -89,6 +104,10 @@ end
 
 local function fill_quantized(layer, new, plan)
   local kernel, bias = fold.weights(layer, plan.norm[layer])
+  if plan.norm[layer] then
+    need_finite(plan.norm[layer], kernel)
+    need_finite(plan.norm[layer], bias)
+  end
   local values = quantized.kind_of(new).values(layer, new.quantization, plan.ranges[layer], kernel)
   values.bias = bias
   quantized.fill(new, values)
@@ -155,18 +174,21 @@ end
 
 -- Keras's way: the layers get weights of fewer bits in place, and round their inputs row by row (8 bits) or not at all.
 local function in_place(model, chosen, keep)
-  local count, block = 0, chosen.block_size or 128
+  local list, block = {}, chosen.block_size or 128
   if chosen.mode == "int8" and chosen.block_size then model:fail "quantize: block_size is for the mode \"int4\"" end
   if block == 0 then model:fail "quantize: block_size must be -1, for no blocks, or at least 1" end
   model:each_layer(function(layer)
     local kind = quantized.kind_of(layer)
     if not kind or layer.class_name == "Conv2D" or keep[layer.name] or layer.dtype_policy.quantization then return end
     if not layer.built then return end
-    local mode = chosen.mode == "int4" and "int4/" .. block or "int8"
-    quantized.convert(layer, mixed_precision.get(("%s_from_%s"):format(mode, layer.dtype_policy.name)))
-    count = count + 1
+    need_finite_weights(layer)
+    list[#list + 1] = layer
   end)
-  if count == 0 then model:fail "quantize: the model has no layer that could be quantized" end
+  if #list == 0 then model:fail "quantize: the model has no layer that could be quantized" end
+  local mode = chosen.mode == "int4" and "int4/" .. block or "int8"
+  for _, layer in ipairs(list) do
+    quantized.convert(layer, mixed_precision.get(("%s_from_%s"):format(mode, layer.dtype_policy.name)))
+  end
 end
 
 --- model:quantize "int8", model:quantize {"int4", block_size = 128} or
@@ -183,7 +205,7 @@ end
 -- joined with the layer. Other layers, and those named in keep, stay as they are.
 -- The report: layers and kept, arrays of {name, reason}; bytes and bytes_before of the weights; with evaluate accuracy
 -- and accuracy_before, the shares of rows whose label was predicted. A quantized model cannot be trained.
--- Errors: a model that is not built; no layer to quantize; data that do not fit.
+-- Errors: a model that is not built; no layer to quantize; weights that are not finite; data that do not fit.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 16 }, L.Dense { 32, activation = "relu" }, L.Dense { 3 } }
 --     local x = mgpu.rand { 64, 16 }
