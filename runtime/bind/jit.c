@@ -57,29 +57,39 @@ static bind_jit_entry *reserve_jit_entry(lua_State *L, bind_jitted *j) {
 
 /* Writes which argument, upvalue or setting differs first from the signature of the last call.
  *
- * Each label contains the end of its bytes in the key. */
-static void describe_change(const bind_jitted *j, const bind_signature *s, char *to, size_t size) {
+ * Each label contains the end of its bytes in the key. Returns what to do about it. */
+static const char *describe_change(const bind_jitted *j, const bind_signature *s, char *to,
+                                   size_t size) {
     const bind_jit_entry *last = last_used_entry(j);
-    size_t at = 0;
+    size_t at = 0, start = 0;
+    char what[80] = "the number of arguments";
     while (at < s->n && at < last->key_size && s->key[at] == last->key[at]) at++;
-    for (int i = 0; i < s->n_labels; i++)
+    for (int i = 0; i < s->n_labels; start = s->labels[i++].end)
         if (at < s->labels[i].end) {
-            bind_label_text(to, size, &s->labels[i]);
-            return;
+            bind_label_text(what, sizeof what, &s->labels[i]);
+            break;
         }
-    snprintf(to, size, "the number of arguments");
+    const bool is_tensor = at > start && at < s->n && s->key[start] == BIND_TENSOR_TAG;
+    snprintf(to, size, "%s%s", is_tensor ? "the shape, dtype or device of " : "", what);
+    return is_tensor ? "each is compiled by itself, so few are best"
+                     : "pass it as a tensor argument, or keep it in a variable";
 }
 
 /* Warns once, after WARN_AFTER traces: a function that is traced at every call is slow. */
-static void warn_about_retraces(bind_jitted *j, const bind_signature *s) {
-    char what[80];
+static void warn_about_retraces(lua_State *L, bind_jitted *j, const bind_signature *s) {
+    char what[120];
     if (++j->n_traces <= WARN_AFTER || j->warned || j->n_entries == 0) return;
     j->warned = true;
-    describe_change(j, s, what, sizeof what);
-    mg_log("warning",
-           "mgpu.jit: traced %d times because %s keeps changing: pass it as a tensor "
-           "argument, or keep it in a variable",
-           j->n_traces, what);
+    lua_getfenv(L, 1);
+    lua_getfield(L, -1, "many_traces");
+    if (lua_isstring(L, -1)) {
+        mg_log("warning", "%s", lua_tostring(L, -1));
+    } else if (lua_toboolean(L, -1)) {
+        const char *advice = describe_change(j, s, what, sizeof what);
+        mg_log("warning", "mgpu.jit: traced %d times because %s keeps changing: %s", j->n_traces,
+               what, advice);
+    }
+    lua_pop(L, 2);
 }
 
 void bind_jit_push_function(lua_State *L) {
@@ -120,7 +130,7 @@ static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_s
                                       uint64_t hash, int first, int last) {
     bind_outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
-    warn_about_retraces(j, s);
+    warn_about_retraces(L, j, s);
     mg_plan *plan = bind_jit_trace(L, j, first, last, o);
     bind_jit_entry *e = reserve_jit_entry(L, j);
     if (!e) {
@@ -335,7 +345,8 @@ static int jit_gc(lua_State *L) {
  * local_norm = boolean, central = name, joint = whether all ranks of the world share the step,
  * absent = number of further devices, which are not there: the step is only reported on,
  * frozen = whether variables change rarely (mg_plan_spec.frozen), threads = of a frozen plan,
- * reminder = a function that gets the number of devices if each computes the whole step}. */
+ * reminder = a function that gets the number of devices if each computes the whole step,
+ * many_traces = true to warn of many traces, or the text of that warning}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
     lua_getfield(L, 2, "devices");
     const int n = lua_istable(L, -1) ? (int)lua_objlen(L, -1) : 0;
@@ -406,6 +417,8 @@ static int core_jit(lua_State *L) {
     if (lua_istable(L, 2)) {
         lua_getfield(L, 2, "reminder");
         lua_setfield(L, -2, "reminder");
+        lua_getfield(L, 2, "many_traces");
+        lua_setfield(L, -2, "many_traces");
     }
     lua_setfenv(L, -2);
     return 1;

@@ -25,6 +25,9 @@
 /* Limits of one call: bytes, tensors in its arguments, labels. */
 enum { BIND_MAX_KEY = 4096, BIND_MAX_TENSORS = 512, BIND_MAX_LABELS = 64, BIND_MAX_DEPTH = 100 };
 
+/* The first byte of a tensor in a signature. */
+#define BIND_TENSOR_TAG 't'
+
 /* Names the bytes from the end of the previous label up to `end`, for the warning that says which
  * value keeps changing. */
 typedef struct bind_label {

@@ -38,7 +38,7 @@ static void put_tensor(bind_signature *s, mg_tensor *t) {
     if (s->n_tensors == BIND_MAX_TENSORS)
         bind_fail(s->L, MG_USAGE, "mgpu.jit: more than %d tensor arguments", BIND_MAX_TENSORS);
     s->tensors[s->n_tensors++] = t;
-    const char head[3] = {'t', (char)t->dtype, (char)t->shape.rank};
+    const char head[3] = {BIND_TENSOR_TAG, (char)t->dtype, (char)t->shape.rank};
     put_bytes(s, head, sizeof head); /* the rank tells how many sizes follow */
     put_bytes(s, &t->device, sizeof t->device);
     put_bytes(s, t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]);

@@ -243,28 +243,29 @@ end
 
 -- ---- of a model ---------------------------------------------------------------------------------
 
-local function check_weights(layer, policy)
+local function check_weights(layer, policy, who)
   for _, v in ipairs(layer.weights) do
     local dtype = v:dtype()
     if dtype:find "float" and dtype ~= policy.variable_dtype then
-      core.fail("usage", ("compile: precision = %q wants %s weights, but the weights of %s are %s: make the "
-        .. "model after mgpu.set_policy %q"):format(policy.name, policy.variable_dtype, tostring(layer), dtype,
+      core.fail("usage", ("%s: precision = %q wants %s weights, but the weights of %s are %s: make the "
+        .. "model after mgpu.set_policy %q"):format(who, policy.name, policy.variable_dtype, tostring(layer), dtype,
         policy.name))
     end
   end
 end
 
---- apply(model, value): gives the policy to the model and to the layers that do not state a dtype. Errors: weights of
---- another dtype than the policy's.
+--- apply(model, value, who = "compile"): gives the policy to the model and to the layers that do not state a dtype.
+--- Errors, which begin with `who`: weights of another dtype than the policy's.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 2 }, L.Dense { 1 } }
 --     mgpu.mixed_precision.apply(model, "mixed_bfloat16")
 --     print(model(mgpu.ones { 1, 2 }):dtype())  --> bfloat16
-function M.apply(model, value)
-  local policy, layers = M.get(value, "compile: precision"), {}
+function M.apply(model, value, who)
+  who = who or "compile"
+  local policy, layers = M.get(value, who .. ": precision"), {}
   model:each_layer(function(layer)
     if layer.states_policy or layer.is_input then return end
-    check_weights(layer, policy)
+    check_weights(layer, policy, who)
     layers[#layers + 1] = layer
   end)
   for _, layer in ipairs(layers) do layer.dtype_policy = policy end

@@ -10,9 +10,9 @@ local function is_ours(layer)
   return known and (layer.is_network or layer.meta == known.meta)
 end
 
---- of(model) -> what is_same compares; nil for a model with layers of the user's own classes, whose fields may be
---- replaced at any time.
-function M.of(model)
+--- of(model, of_all) -> what is_same compares; nil, unless `of_all`, for a model with layers of the user's own classes,
+--- whose fields may be replaced at any time.
+function M.of(model, of_all)
   local kept, ours = { pattern = core.trainable_pattern(), layers = {}, names = {}, streams = {}, policies = {},
     inner = {} }, true
   model:each_layer(function(layer)
@@ -23,7 +23,7 @@ function M.of(model)
     kept.inner[i] = list and { unpack(list) } or false
     ours = ours and is_ours(layer)
   end)
-  return ours and kept or nil
+  return (ours or of_all) and kept or nil
 end
 
 --- is_same(kept): whether the model is as it was at the call of `of` that returned kept.

@@ -22,5 +22,6 @@ return function(given)
     core.fail("usage", 'mgpu.jit: devices is a name, a list of names, a count, "all" or weights by name: groups are '
       .. "for models, in compile")
   end
-  return { devices = list, weights = weights, joint = world.size() > 1, reminder = remind }
+  return { devices = list, weights = weights, joint = world.size() > 1, reminder = remind,
+    many_traces = true }
 end

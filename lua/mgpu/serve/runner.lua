@@ -41,7 +41,8 @@ function M.new(model, signature, batch)
     local x = { ... }
     return unpack(outputs_of(body(#x > 1 and x or x[1])))
   end
-  return setmetatable({ signature = signature, batch = batch, part = part, call = core.jit(call), batches = 0 }, Runner)
+  return setmetatable({ signature = signature, batch = batch, part = part, call = core.jit(call, { frozen = true }),
+    batches = 0 }, Runner)
 end
 
 -- The rows first to last (from 1) of a column, filled up to `rows` with its last one.

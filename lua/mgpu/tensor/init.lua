@@ -316,7 +316,7 @@ end
 --     local mean = mgpu.jit(function(x) return x:shard():mean() end, { devices = "cpu:0-1" })
 --     print(mean(mgpu.arange(5)):item()) -- three rows on cpu:0, two on cpu:1  --> 2
 function M.jit(fn, given)
-  if given == nil then return core.jit(fn) end
+  if given == nil then return core.jit(fn, { many_traces = true }) end
   return core.jit(fn, require "mgpu.parallel.jit_options"(given))
 end
 

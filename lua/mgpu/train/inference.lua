@@ -9,6 +9,7 @@ local options = require "mgpu.options"
 local placement = require "mgpu.train.placement"
 local step_errors = require "mgpu.train.step_errors"
 local structure = require "mgpu.nn.structure"
+local train_step = require "mgpu.train.train_step"
 
 local M = {}
 
@@ -31,7 +32,6 @@ local function chosen_options(model, given)
   if type(chosen.batch) == "string" and chosen.batch ~= "any" then
     fail('option "batch" must be a number of rows or "any", got %q', chosen.batch)
   end
-  if chosen.precision then mixed_precision.get(chosen.precision, "compile_inference: precision") end
   return chosen
 end
 
@@ -39,19 +39,30 @@ end
 local function with_precision(model, precision, fn, ...)
   local before = {}
   model:each_layer(function(layer) before[layer] = layer.dtype_policy end)
-  mixed_precision.apply(model, precision)
+  mixed_precision.apply(model, precision, "compile_inference")
   local results = { pcall(fn, ...) }
   for layer, policy in pairs(before) do layer.dtype_policy = policy end
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2)
 end
 
--- The jitted function (tensors...) -> outputs of the model's body.
+-- A function () -> a number that changes with the layers of the model and their policies.
+local function key_of(model)
+  local kept, key
+  return function()
+    if not kept or not structure.is_same(kept) then
+      kept, key = structure.of(model, true), train_step.plan_key(model)
+    end
+    return key
+  end
+end
+
+-- The jitted function (key, tensors...) -> outputs of the model's body.
 local function step_of(model, chosen)
-  local body, how = model.body, { frozen = true, threads = chosen.threads }
+  local how = { frozen = true, threads = chosen.threads }
   for name, value in pairs(model.compiled and model.compiled.spread or {}) do how[name] = value end
-  local function call(...)
-    local x = select("#", ...) == 1 and (...) or { ... }
+  local function call(_, ...)
+    local x, body = select("#", ...) == 1 and (...) or { ... }, model.body
     if chosen.precision then return with_precision(body, chosen.precision, body.apply, body, x, false) end
     return body:apply(x, false)
   end
@@ -60,6 +71,7 @@ end
 
 -- The inputs as an array: f(a, b), f {a, b} or f {name = a, ...} for a model of several.
 local function arranged(model, x, more)
+  if #more > 0 and not model.arrange then fail("%d inputs were given, the model takes 1", #more + 1) end
   if #more > 0 then x = { x, unpack(more) } end
   if x == nil then fail("the function was called without input") end
   if not model.arrange then return { x } end
@@ -77,7 +89,7 @@ local function check_rows(t, rows)
 end
 
 -- Makes the plan for batches of so many rows, if all sizes of the inputs are known.
-local function prepare(model, step, rows)
+local function prepare(model, step, key, rows)
   local shapes, list = model.body.built_shape, {}
   if not shapes then return end
   if type(shapes[1]) ~= "table" then shapes = { shapes } end
@@ -88,7 +100,7 @@ local function prepare(model, step, rows)
     list[i] = core.ops.full(sizes, 0, input:dtype())
   end
   core.eval(unpack(list))
-  step:prepare(unpack(list))
+  step:prepare(key, unpack(list))
 end
 
 --- mgpu.compile_inference(model, {batch = "any", threads =, precision =}) -> f: a function that predicts, f(x) being
@@ -96,8 +108,8 @@ end
 --
 -- x: a tensor or nested numbers, rows first; several inputs as f(a, b), f {a, b} or f {name = a}. f returns what
 -- model(x) returns. The weights are taken as constants: batch normalization is folded into the filters before it,
--- once. Weights that are changed later, by fit, assign or load_weights, are noticed at the next call; layers that are
--- added or replaced are not. It costs memory for a second copy of the weights that are folded.
+-- once. Weights that are changed later, by fit, assign or load_weights, are noticed at the next call, and so are
+-- layers that are added, removed, replaced or quantized: then a new plan is made. It costs memory for a second copy of the weights that are folded.
 --   batch      a number of rows, which each x must have: the plan is made now, not at the first call. "any": a plan is
 --              made at the first call with so many rows, and kept
 --   threads    at most so many of the process's; a small net takes one in any case
@@ -113,7 +125,8 @@ end
 function M.compile_inference(model, given)
   local chosen = chosen_options(model, given)
   if not model.built then model:fail "is not built yet: give it an Input, or call it once" end
-  local step, rows = step_of(model, chosen), chosen.batch ~= "any" and chosen.batch
+  if chosen.precision then with_precision(model, chosen.precision, function() end) end -- raises if it cannot be
+  local step, key, rows = step_of(model, chosen), key_of(model), chosen.batch ~= "any" and chosen.batch
   local part, compiled = host_part.of(model), model.compiled
   local placed = compiled and compiled.devices and compiled
   local function run(x, ...)
@@ -124,7 +137,7 @@ function M.compile_inference(model, given)
       for i, value in ipairs(list) do list[i] = as_tensor(value) end
     end
     if rows then check_rows(list[1], rows) end
-    return step(unpack(list))
+    return step(key(), unpack(list))
   end
   if placed then
     return function(...)
@@ -132,13 +145,13 @@ function M.compile_inference(model, given)
       return placement.on_device(placed, model, function() return run(unpack(arguments, 1, arguments.n)) end)
     end
   end
-  if rows then prepare(model, step, rows) end
+  if rows then prepare(model, step, key(), rows) end
   if part then return run end
   local is_tensor, listed = core.is_tensor, model.listed
   return function(x, ...) -- one tensor needs no arranging
     if listed or ... ~= nil or not is_tensor(x) then return run(x, ...) end
     if rows then check_rows(x, rows) end
-    return step(x)
+    return step(key(), x)
   end
 end
 

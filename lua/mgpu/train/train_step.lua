@@ -221,6 +221,9 @@ local function with_groups(compiled, fn)
   return function(...) return device_scope.with_stages(groups, fn, ...) end
 end
 
+local MANY_TRACES = "fit: many training steps have been compiled, since the shapes of batches, or what is trained, "
+  .. "keep changing: this takes time, so pad the batches to few shapes"
+
 --- make(compiled, model, kind, spread) -> a new step of kind "train", "accumulate" or "test". spread: the devices, as
 --- core.jit takes them.
 function M.make(compiled, model, kind, spread)
@@ -234,7 +237,10 @@ function M.make(compiled, model, kind, spread)
     end
     if position then position:assign(from) end
   end
-  return compiled.eager and step or core.jit(with_groups(compiled, step), spread)
+  if compiled.eager then return step end
+  local how = { many_traces = kind ~= "test" and MANY_TRACES or nil }
+  for name, value in pairs(spread or {}) do how[name] = value end
+  return core.jit(with_groups(compiled, step), how)
 end
 
 --- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once.

@@ -155,6 +155,31 @@ for n = 1, 20 do rate = n g(mgpu.ones { 2 }) end
   check.equal(n, 2)
 end)
 
+test("many shapes are named as such; predictions and evaluations in many sizes are no reason to warn", function()
+  local script = check.path "sizes.lua"
+  check.write(script, [[
+local mgpu = require "mgpu"
+local f = mgpu.jit(function(x) return x * 2 end)
+for n = 1, 20 do f(mgpu.ones { n }) end
+local model = mgpu.Sequential { mgpu.Input { 4 }, mgpu.layers.Dense { 3 } }
+model:compile { optimizer = "sgd", loss = "mse" }
+local g = mgpu.compile_inference(model)
+for n = 1, 20 do
+  local x, y = mgpu.ones { n, 4 }, mgpu.ones { n, 3 }
+  model:predict(x)
+  model:predict_on_batch(x)
+  model:evaluate(x, y, { verbose = 0 })
+  g(x)
+end
+io.stderr:write "trains\n"
+for n = 1, 20 do model:train_on_batch(mgpu.ones { n, 4 }, mgpu.ones { n, 3 }) end
+]])
+  local output = check.run(check.program .. " " .. script .. " 2>&1")
+  check.matches(output, "^mgpulua: warning: mgpu.jit: traced 9 times because the shape, dtype or device of argument 1 "
+    .. "keeps changing: each is compiled by itself, so few are best\ntrains\nmgpulua: warning: fit: many training steps")
+  check.equal(select(2, output:gsub("warning", "")), 2)
+end)
+
 test("MGPU_CHECK=retrace names the line at which a value became a constant of the plan", function()
   check.needs "cpu" -- ref makes the number in a separate step
   local script = check.path "baked.lua"

@@ -223,6 +223,31 @@ test("a function that was made before follows the weights of a model in training
   end
 end)
 
+test("layers that are added, removed or quantized are noticed by compile_inference", function()
+  local model, x = small_net(), nil
+  unsettle(model)
+  x = input_of(model, 2)
+  local fs = { mgpu.compile_inference(model), mgpu.compile_inference(model, { batch = 2 }) }
+  local function check_all(what)
+    for _, f in ipairs(fs) do check_close(f(x), model(x), what) end
+  end
+  check_all "before"
+  model:add(L.Dense { 4, activation = "tanh" })
+  check_all "add"
+  check.equal(fs[1](x):shape(), { 2, 4 })
+  model:quantize "int8"
+  check_all "quantized"
+  model:pop()
+  check_all "pop"
+  local inner = mgpu.Sequential { L.Input { 5 }, L.Dense { 6 } }
+  local input = mgpu.Input { 5 }
+  local outer = mgpu.Model { inputs = input, outputs = L.ReLU {}(inner(input)) }
+  local f, y = mgpu.compile_inference(outer), mgpu.rand { 3, 5 }
+  check_close(f(y), outer(y), "inner")
+  outer:quantize "int4"
+  check_close(f(y), outer(y), "inner quantized")
+end)
+
 test("saved files are the same before and after predictions", function()
   local model = small_net()
   unsettle(model)
@@ -384,6 +409,12 @@ test("compile_inference explains what it cannot take", function()
     end,
     ['option "threads" must be at least 1, got 0'] = function() mgpu.compile_inference(model, { threads = 0 }) end,
     ['unknown policy "bfloat"'] = function() mgpu.compile_inference(model, { precision = "bfloat" }) end,
+    ['compile_inference: precision = "bfloat16" wants bfloat16 weights'] = function()
+      mgpu.compile_inference(model, { precision = "bfloat16" })
+    end,
+    ["compile_inference: 2 inputs were given, the model takes 1"] = function()
+      f(mgpu.rand { 2, 4 }, mgpu.rand { 2, 4 })
+    end,
     ["is not built yet: give it an Input, or call it once"] = function()
       mgpu.compile_inference(mgpu.Sequential { L.Dense { 3 } })
     end,

@@ -36,7 +36,7 @@ function M.new(who, fn, traced)
     if type(fn) == "table" and fn.reads_values then traced = false end
   end
   return setmetatable({ who = who, name = M.place_of(fn), plain = plain,
-    traced = traced ~= false and core.jit(plain) or plain }, Function)
+    traced = traced ~= false and core.jit(plain, { many_traces = true }) or plain }, Function)
 end
 
 local MOST_TRACED = 32
