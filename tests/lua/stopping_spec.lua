@@ -65,6 +65,32 @@ test("a function whose run was interrupted gives right values afterwards", funct
   check.matches(output, "^false\t[^\n]*interrupted!?\ntrue\ttrue\nstatus 0\n$")
 end)
 
+-- The first call computes what depends on weights alone, too; later ones do so because the weights change.
+test("Ctrl-C ends a call of compile_inference, and later calls give the numbers of model(x)", function()
+  for _, round in ipairs { "first", "later" } do
+    local output = signalled(START .. [[
+      core.default_device "ref:0"
+      local model = mgpu.Sequential { L.Input { 24, 24, 4 }, L.Conv2D { 24, 3, use_bias = false },
+        L.BatchNormalization {}, L.ReLU {}, L.Conv2D { 24, 3 }, L.BatchNormalization {}, L.Flatten {}, L.Dense { 3 } }
+      for _, v in ipairs(model.variables) do v:assign(mgpu.rand(v:shape()) + 0.1) end
+      local x, f = mgpu.rand { 64, 24, 24, 4 }, mgpu.compile_inference(model)
+      mgpu.eval(x)
+      if arg[2] == "later" then f(x:slice { { 1, 2 } }) end
+      ready()
+      print(pcall(function()
+        while true do
+          f(x):sum():item()
+          for _, v in ipairs(model.variables) do v:assign(v:value() * 1.01) end
+        end
+      end))
+      local small = x:slice { { 1, 3 } }
+      local y = model(small)
+      local function share(other) return ((other - y):abs():max() / y:abs():max()):item() end
+      print(share(f(small)) < 1e-5, share(model:predict(small)) < 1e-5)]], "INT", { arguments = round })
+    check.matches(output, "^false\t[^\n]*interrupted!?\ntrue\ttrue\nstatus 0\n$")
+  end
+end)
+
 test("every wait ends at MGPU_DEADLINE, and the message names device and op", function()
   for _, case in ipairs { "ref:0 mirrored compute", "ref:0,ref:1 mirrored compute", "ref:0,ref:1 central compute",
     "ref:0,ref:1 async compute" } do

@@ -109,7 +109,8 @@ end
 -- x: a tensor or nested numbers, rows first; several inputs as f(a, b), f {a, b} or f {name = a}. f returns what
 -- model(x) returns. The weights are taken as constants: batch normalization is folded into the filters before it,
 -- once. Weights that are changed later, by fit, assign or load_weights, are noticed at the next call, and so are
--- layers that are added, removed, replaced or quantized: then a new plan is made. It costs memory for a second copy of the weights that are folded.
+-- layers that are added, removed, replaced or quantized: then a new plan is made. It costs memory for a second copy
+-- of the weights that are folded.
 --   batch      a number of rows, which each x must have: the plan is made now, not at the first call. "any": a plan is
 --              made at the first call with so many rows, and kept
 --   threads    at most so many of the process's; a small net takes one in any case

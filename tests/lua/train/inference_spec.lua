@@ -224,9 +224,9 @@ test("a function that was made before follows the weights of a model in training
 end)
 
 test("layers that are added, removed or quantized are noticed by compile_inference", function()
-  local model, x = small_net(), nil
+  local model = small_net()
   unsettle(model)
-  x = input_of(model, 2)
+  local x = input_of(model, 2)
   local fs = { mgpu.compile_inference(model), mgpu.compile_inference(model, { batch = 2 }) }
   local function check_all(what)
     for _, f in ipairs(fs) do check_close(f(x), model(x), what) end

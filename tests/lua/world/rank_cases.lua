@@ -383,6 +383,23 @@ add("a second fit, new data sizes, and weights set in between", function(given)
   return result(model, { history = h.history })
 end)
 
+add("compile_inference before and after steps of training", function(given)
+  local x, y = sums(12)
+  local model = dense(L.BatchNormalization {})
+  local alone, found = mgpu.compile_inference(model), {}
+  found.untrained = alone(x)
+  compile(model, given)
+  local f, full = mgpu.compile_inference(model), mgpu.compile_inference(model, { batch = 12 })
+  for round = 1, 2 do
+    model:fit(x, y, { batch_size = 6, verbose = 0 })
+    for k, fn in ipairs { alone, f, full } do
+      found[("function %d, round %d"):format(k, round)] = fn(x)
+    end
+  end
+  found.near = { ((f(x) - model:predict(x)):abs():max():item() < 1e-12) and 1 or 0 }
+  return found
+end)
+
 add("two models in turn", function(given)
   local x, y = sums(12)
   local a, b = compile(dense(), given), compile(dense(L.Dropout { 0.5 }), given)
