@@ -92,14 +92,7 @@ local function read_npy(s, bytes)
     local _, message = require "mgpu.serve.refuse".answer_of(t)
     fail("%s", message)
   end
-  local dtype = t:dtype()
-  if dtype ~= input.dtype then
-    if values.is_float(dtype) and not values.is_float(input.dtype) then
-      fail("the array is %s, expected %s", dtype, input.dtype)
-    end
-    t = t:to(input.dtype)
-  end
-  local column = values.from_tensor(t)
+  local column = values.from_tensor(values.cast(t, input.dtype, fail))
   signature.check(input, column, fail)
   return { column }
 end

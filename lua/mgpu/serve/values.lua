@@ -7,12 +7,13 @@ local ffi = require "ffi"
 
 local M = {}
 
--- dtype -> its name in the protocol of KServe, bytes, type in C (nil: there is none), limits of integers.
+-- dtype -> its name in the protocol of KServe, bytes, type in C (nil: there is none), limits of integers; for floats
+-- `most` is the least number that is rounded to infinity.
 local DTYPES = {
-  float32 = { "FP32", 4, "float", form = "%.9g" },
-  float64 = { "FP64", 8, "double", form = "%.17g" },
-  float16 = { "FP16", 2, form = "%.5g" },
-  bfloat16 = { "BF16", 2, form = "%.4g" },
+  float32 = { "FP32", 4, "float", form = "%.9g", most = 2 ^ 128 - 2 ^ 103 },
+  float64 = { "FP64", 8, "double", form = "%.17g", most = math.huge },
+  float16 = { "FP16", 2, form = "%.5g", most = 65520 },
+  bfloat16 = { "BF16", 2, form = "%.4g", most = 2 ^ 128 - 2 ^ 119 },
   int64 = { "INT64", 8, "int64_t", least = -2 ^ 53, most = 2 ^ 53 }, -- as far as numbers of JSON are exact here
   int32 = { "INT32", 4, "int32_t", least = -2 ^ 31, most = 2 ^ 31 - 1 },
   uint8 = { "UINT8", 1, "uint8_t", least = 0, most = 255 },
@@ -80,6 +81,9 @@ local function number_of(value, d, dtype, i, fail)
   end
   if not d.form and (value % 1 ~= 0 or value < d.least or value > d.most) then
     fail("element %d of its data is %.17g, which is no %s", i, value, d[1])
+  end
+  if d.form and math.abs(value) >= d.most then
+    fail("element %d of its data is %.17g, which is too large for %s", i, value, d[1])
   end
   return value
 end
@@ -199,6 +203,24 @@ end
 
 --- from_tensor(t) -> a column.
 function M.from_tensor(t) return { dtype = t:dtype(), shape = t:shape(), bytes = core.tensor_bytes(t) } end
+
+--- cast(t, dtype, fail) -> t in the dtype. Raises if a number is not the same there, but for the rounding of floats.
+function M.cast(t, dtype, fail)
+  local ops, from = core.ops, t:dtype()
+  if from == dtype then return t end
+  local to = t:to(dtype)
+  local same
+  if not M.is_float(dtype) then
+    if M.is_float(from) then fail("the array is %s, expected %s", from, dtype) end
+    same = ops.eq(to:to(from), t)
+  elseif M.is_float(from) then
+    same = ops.logical_or(ops.isfinite(to), ops.logical_not(ops.isfinite(t)))
+  end
+  if same and not ops.all(same):item() then
+    fail("the array is %s, and has numbers that %s does not hold", from, dtype)
+  end
+  return to
+end
 
 --- to_tensor(column) -> the tensor.
 function M.to_tensor(column) return core.tensor_from_bytes(column.bytes, column.dtype, column.shape) end

@@ -217,6 +217,10 @@ test("what does not fit the model is refused, with the input, what was given and
     local bomb = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000000000), }"
     predict("\147NUMPY\1\0" .. string.char(#bomb + 1, 0) .. bomb .. "\n", 'input "input": ')
     predict(core.npy_encode(mgpu.ones { 2, 4 }), "its shape is %[2, 4%]")
+    predict('{"inputs": [[1, 2, 1e39]]}', "element 3 of its data is [%d.e+]+, which is too large for FP32")
+    predict('{"inputs": [[1, 2, -1e300]]}', "which is too large for FP32")
+    predict(core.npy_encode(mgpu.tensor({ { 1, 2, 1e39 } }, { dtype = "float64" })),
+      "the array is float64, and has numbers that float32 does not hold")
     predict(('{"inputs": [%s]}'):format(("[1, 2, 3],"):rep(10000)), "too large", nil, 413)
     check.equal(post(port, "/predict", core.json_encode { inputs = ROWS }), 200) -- it goes on
   end)
@@ -264,6 +268,28 @@ test("rows of unequal shapes are not joined, and one bad request does not spoil 
       "3000000000, which is no INT32")
     check.matches(select(2, post(port, "/predict", core.npy_encode(mgpu.ones { 1, 2 }))).error,
       "the array is float32, expected int32")
+  end)
+end)
+
+test("numbers of a .npy file that the input's dtype does not hold are refused", function()
+  local path = saved("bytes.safetensors", function()
+    local input = mgpu.Input { 2, dtype = "uint8" }
+    return mgpu.Model { inputs = input, outputs = L.Rescaling { 0.5 } (input) }
+  end)
+  serving.with(path, nil, function(port)
+    local function send(rows, dtype)
+      local status, answer = post(port, "/predict", core.npy_encode(mgpu.tensor({ rows }, { dtype = dtype })),
+        { Accept = "application/json" })
+      return status, answer.error or answer.outputs[1]
+    end
+    check.equal({ send({ 0, 255 }, "int64") }, { 200, { 0, 127.5 } })
+    check.equal({ send({ true, false }, "bool") }, { 200, { 0.5, 0 } })
+    for _, row in ipairs { { 0, 256 }, { -1, 0 }, { 2 ^ 32 + 1, 0 } } do
+      local status, message = send(row, "int64")
+      check.equal(status, 400)
+      check.matches(message, "the array is int64, and has numbers that uint8 does not hold")
+    end
+    check.matches(select(2, send({ 1, 2 }, "float32")), "the array is float32, expected uint8")
   end)
 end)
 
