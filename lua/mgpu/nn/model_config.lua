@@ -51,8 +51,35 @@ local function with_inner_layers(class, config, custom, path)
   return made or config
 end
 
--- The layer or inner model of an entry {class_name =, config =}.
+local make_layer
+
+local shared -- while a model is made: number -> the layer that several of its parts have
+
+-- fn(...), in which a layer that is described several times with one number is made once.
+local function sharing(fn, ...)
+  local before = shared
+  shared = {}
+  local results = { pcall(fn, ...) }
+  shared = before
+  if not results[1] then error(results[2], 0) end
+  return results[2]
+end
+
+-- The layer or inner model of an entry {class_name =, config =, shared =}.
 function layer_from(entry, custom, path)
+  local number = type(entry) == "table" and type(entry.shared) == "number" and entry.shared
+  if not number or not shared then return make_layer(entry, custom, path) end
+  local there = shared[number]
+  if not there then
+    there = make_layer(entry, custom, path)
+    shared[number] = there
+  elseif there.class_name ~= entry.class_name then
+    damaged(path, "a shared layer has two classes")
+  end
+  return there
+end
+
+function make_layer(entry, custom, path)
   if type(entry) ~= "table" or type(entry.class_name) ~= "string" or type(entry.config) ~= "table" then
     damaged(path, "a layer has no class_name or config")
   end
@@ -171,7 +198,7 @@ end
 function M.from_config(entry, custom, path)
   path = path or "configuration"
   if count_layers(entry) > MOST_LAYERS then damaged(path, ("it has more than %d layers"):format(MOST_LAYERS)) end
-  return M.guarded(path, M.make, entry, custom or {}, path)
+  return M.guarded(path, sharing, M.make, entry, custom or {}, path)
 end
 
 -- The classes of the model's own layers by name, as from_config takes them.
@@ -192,7 +219,7 @@ end
 
 --- copy(layer, config) -> a new layer of the same class with this configuration.
 function M.copy(layer, config)
-  return layer_from({ class_name = layer.class_name, config = config }, own_classes(layer), layer.name)
+  return sharing(layer_from, { class_name = layer.class_name, config = config }, own_classes(layer), layer.name)
 end
 
 --- mgpu.clone_model(model) -> a model with the same layers and names, and new weights; it is not compiled.
@@ -209,7 +236,8 @@ function M.clone_model(model)
     core.fail("usage", ("clone_model: expected a model, got %s"):format(
       type(model) == "table" and tostring(model) or "a " .. type(model)))
   end
-  return M.make({ class_name = model.class_name, config = model:get_config() }, own_classes(model), "clone_model")
+  local entry = { class_name = model.class_name, config = model:get_config() }
+  return sharing(M.make, entry, own_classes(model), "clone_model")
 end
 
 return M

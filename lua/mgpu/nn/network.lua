@@ -78,20 +78,44 @@ end
 --     print(io.open("model.svg"):read(4))  --> <svg
 function Network:plot(path, given) require "mgpu.plot.model".plot(self, path, given) end
 
---- model:layer_configs() -> array of {class_name =, config =}. A layer that has the model's dtype policy because it did
---- not state one leaves it out, so that it takes the model's policy when it is loaded.
--- Example:
---     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
---     print(model:layer_configs()[1].class_name, model:layer_configs()[1].config.units)  --> Dense 3
-function Network:layer_configs()
+local described -- while a model and those inside it are described: {n =, [layer] = its first description}
+
+-- The description of a layer. One that is part of several of these models gets a number, by which it is one layer again
+-- when they are loaded.
+local function describe(layer, config)
+  local entry, first = { class_name = layer.class_name, config = config }, described[layer]
+  if first and not layer.is_input then
+    if not first.shared then described.n, first.shared = described.n + 1, described.n + 1 end
+    entry.shared = first.shared
+  end
+  described[layer] = first or entry
+  return entry
+end
+
+local function describe_all(self)
   local list = {}
   for i, layer in ipairs(self.layers) do
     local config = layer:get_config()
     if not layer.states_policy and (layer.is_input or layer.dtype_policy == self.dtype_policy) then
       config.dtype = nil
     end
-    list[i] = { class_name = layer.class_name, config = config }
+    list[i] = describe(layer, config)
   end
+  return list
+end
+
+--- model:layer_configs() -> array of {class_name =, config =, shared = a number if the layer is in several models}. A
+--- layer that has the model's dtype policy because it did not state one leaves it out, so that it takes the model's
+--- policy when it is loaded.
+-- Example:
+--     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
+--     print(model:layer_configs()[1].class_name, model:layer_configs()[1].config.units)  --> Dense 3
+function Network:layer_configs()
+  if described then return describe_all(self) end
+  described = { n = 0 }
+  local ok, list = pcall(describe_all, self)
+  described = nil
+  if not ok then error(list, 0) end
   return list
 end
 

@@ -67,6 +67,32 @@ test("user-defined layers are loaded with `custom`, and a missing one is an erro
   check.equal(again(mgpu.tensor { { 1, 2 } }), { { 3, 6 } })
 end)
 
+test("a layer of several models is one layer again in a loaded or cloned model, or the file is refused", function()
+  local shared, input, outer = L.Dense { 5, name = "shared" }, mgpu.Input { 5 }, mgpu.Input { 5 }
+  local inner = mgpu.Model { inputs = input, outputs = L.BatchNormalization {}(shared(input)) }
+  local other = mgpu.Sequential { L.Input { 5 }, shared, L.ReLU {} }
+  local model = mgpu.Model { inputs = outer, outputs = L.Add {} { shared(outer), inner(other(outer)), inner(outer) } }
+  for _, v in ipairs(model.variables) do v:assign(mgpu.rand(v:shape()) + 0.5) end
+  local rows, path = mgpu.rand { 3, 5 }, check.path "shared.safetensors"
+  model:save(path)
+  local clone = mgpu.clone_model(model)
+  clone:set_weights(model:get_weights())
+  local copy, report = model:quantize { calibration = rows }
+  check.equal(#report.layers, 1)
+  check.truthy((copy(rows) - model(rows)):abs():max():item() < 0.02 * model(rows):abs():max():item(), "quantized")
+  for _, m in ipairs { mgpu.load_model(path), clone } do
+    check.equal(#m.variables, #model.variables)
+    check.equal(m(rows):totable(), model(rows):totable())
+    local layer = m:get_layer "shared"
+    layer.kernel:assign(layer.kernel:value() * 0)
+    check.truthy((m(rows) - model(rows)):abs():max():item() > 0.1, "all uses have the weight")
+    check.equal(m(rows):totable(), m(rows * 2):totable())
+  end
+  check.raises(function() model:save(check.path "shared.keras") end,
+    'Dense "shared" is a layer of several models, which .keras files cannot hold: save the model as .safetensors',
+    "unsupported")
+end)
+
 test("a model without weights or with a function cannot be saved, and the error says why", function()
   local unbuilt = mgpu.Sequential { L.Dense { 1 } }
   check.raises(function() unbuilt:save(check.path "u.safetensors") end, "no weights yet", "usage")

@@ -35,8 +35,21 @@ local function add_optimizer(entries, made, tensors, outer, parts)
   end
 end
 
+-- Raises if a layer is part of several of the models inside this one: Keras writes such files, but cannot load them.
+local function refuse_shared(network, path, seen)
+  for _, layer in ipairs(network.layers) do
+    if seen[layer] and not layer.is_input then
+      core.fail("unsupported", ("%s: %s is a layer of several models, which .keras files cannot hold: save the model "
+        .. "as .safetensors"):format(path, tostring(layer)))
+    end
+    seen[layer] = true
+    if layer.is_network then refuse_shared(layer, path, seen) end
+  end
+end
+
 --- save(model, path, parts).
 function M.save(model, path, parts)
+  refuse_shared(model, path, {})
   local config, entries, made = training.to_config(models.to_keras(model, "keras"), parts.compiled), {}, {}
   layouts.by_path.add(entries, made, model)
   if parts.compiled then

@@ -60,16 +60,17 @@ function M.fold(network, config, plan)
   local next_of = successors(network, config)
   for i, layer in ipairs(network.layers) do
     local last = layer.class_name == "Dense" or layer.data_format ~= "channels_first"
-    if plan.chosen[layer] and is_linear(layer) and last then
+    local shared = config.layers[i].shared -- with other models, which have other layers behind it
+    if plan.chosen[layer] and is_linear(layer) and last and not shared then
       local own, at = config.layers[i].config, next_of[i]
-      local norm = at and network.layers[at]
+      local norm = at and not config.layers[at].shared and network.layers[at]
       if norm and is_norm_of_last(norm, #layer.built_shape) then
         plan.norm[layer], plan.replaced[norm] = norm, true
         own.use_bias = true
         make_linear(config.layers[at])
         at = next_of[at]
       end
-      local relu = at and relu_of(network.layers[at])
+      local relu = at and not config.layers[at].shared and relu_of(network.layers[at])
       if relu then
         own.activation = relu
         plan.replaced[network.layers[at]] = true

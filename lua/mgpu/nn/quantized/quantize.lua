@@ -44,10 +44,16 @@ local function need_finite_weights(layer)
   for _, v in ipairs(layer.variables) do need_finite(layer, v:value()) end
 end
 
--- Calls visit(layer) for the layers of the model and of models inside it.
-local function each(network, visit)
+-- Calls visit(layer) once for each layer of the model and of models inside it.
+local function each(network, visit, seen)
+  seen = seen or {}
   for _, layer in ipairs(network.layers) do
-    if layer.is_network then each(layer, visit) else visit(layer) end
+    if layer.is_network then
+      each(layer, visit, seen)
+    elseif not seen[layer] then
+      seen[layer] = true
+      visit(layer)
+    end
   end
 end
 
