@@ -6,6 +6,7 @@
 -- else to reports.jsonl.
 local core = require "mgpu.core"
 local facts = require "mgpu.runs.facts"
+local ordered_keys = require "mgpu.ordered_keys"
 
 local M = {}
 
@@ -135,12 +136,24 @@ function M.words(parameters)
   return core.printable(table.concat(list, ", "), true)
 end
 
+-- Raises if the search varies what the script, whose defaults these are, does not read.
+local function check_names(trial, defaults)
+  if not next(defaults) then return end
+  local known = ordered_keys(defaults)
+  for _, name in ipairs(ordered_keys(trial.parameters)) do
+    if defaults[name] == nil then
+      core.fail("usage", ("trial: the search tries %q, of which the script has no default%s"):format(name,
+        core.did_you_mean(name, known, "default")))
+    end
+  end
+end
+
 --- trial(defaults) -> the trial that this process runs: its parameters are fields, as trial.lr.
 --
 -- For a script that mgpu.tune {script = ...} starts: the first call sets the seed of the trial, as mgpu.seed does.
 -- Outside of a search the parameters are `defaults`, so that the script can run alone. Fields: number (from 1; 0
 -- outside of a search), seed, folder, parameters, and epochs, how long to train where the search has a budget, as the
--- method "halving". Errors: a parameter that is not there.
+-- method "halving". Errors: a parameter that is not there; defaults that lack one of the search's.
 -- Example:
 --     local trial = mgpu.trial { lr = 0.01, units = 32 }
 --     print(trial.lr, trial.units, trial.number)  --> 0.01 32 0
@@ -153,6 +166,7 @@ function M.trial(defaults)
     return setmetatable({ number = 0, seed = core.rng_state().seed, parameters = defaults or {}, folder = false },
       Trial)
   end
+  if not trial.begun then check_names(trial, defaults or {}) end
   for name, value in pairs(defaults or {}) do
     if trial.parameters[name] == nil then trial.parameters[name] = value end
   end

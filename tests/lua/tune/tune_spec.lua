@@ -105,6 +105,13 @@ test("trials that fail, are killed, or report nothing are noted, and the search 
   check.equal({ ran, found:best().number }, { "1 2 3 4 ", 5 })
 end)
 
+test("a parameter of which the script has no default is an error, since nothing would read it", function()
+  local found, ran = search("misspelled", { method = "grid", space = { x = 1, xx = { 1, 2 } } })
+  check.equal({ values(found), ran }, { { "failed", "failed" }, "" })
+  check.matches(found.trials[1].error, 'misspelled.lua:2: trial: the search tries "xx", of which the script has no '
+    .. "default; the only default is x")
+end)
+
 test("a search without any value says why", function()
   local found = search("hopeless", { method = "grid", space = { x = 13 } })
   check.raises(function() found:best() end, "no trial has a value: trial 1: .*thirteen", "usage")
