@@ -54,6 +54,22 @@ local function add_named_files(packed, options, folder)
   end
 end
 
+local MODELS = { safetensors = true, npz = true, onnx = true }
+
+-- Notes the files beside the script that are named in it and not packed: where the program runs, they may be missing.
+local function note_left_out(packed, traced, folder)
+  local told = {}
+  for _, one in ipairs(traced.names) do
+    local normal = contents.normal(one.name)
+    local inside = not normal or packed.by_name["files/" .. normal]
+    if not inside and not told[normal] and core.file_exists(folder .. normal) then
+      told[normal] = true
+      traced:note("%s: there is a file %s, which is not packed: --%s %s adds it", one.where, one.name,
+        MODELS[one.name:match "[^.]*$"] and "model" or "data", one.name)
+    end
+  end
+end
+
 -- ---- plug-ins -------------------------------------------------------------------------------------
 
 local NOT_PACKED = {
@@ -145,6 +161,7 @@ local function pack(options)
   for _, module in ipairs(traced.modules) do packed:add_module(module, folder) end
   for _, file in ipairs(traced.files) do packed:add_file(file.name, file.path) end
   add_named_files(packed, options, folder)
+  note_left_out(packed, traced, folder)
   add_plugins(packed, traced.plugins, options.plugins, stub:match "^(.*)/")
   packed:add_mgpu()
   if options.list then

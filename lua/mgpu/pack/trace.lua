@@ -67,21 +67,25 @@ end
 -- Functions that load files of Lua, and what they load.
 local LOADERS = { require = "module", dofile = "file", loadfile = "file" }
 
---- calls(text) -> array of {what = "module" | "file", name = constant or nil, line =}, and the set of plug-ins
---- that names in the text need.
+--- calls(text) -> array of {what = "module" | "file", name = constant or nil, line =}, the set of plug-ins that names
+--- in the text need, and the strings that look like names of files, as an array of {name =, line =}.
 function M.calls(text)
-  local found, plugins = {}, {}
+  local found, plugins, names = {}, {}, {}
   local tokens = lexer.tokens(text)
   for i, token in ipairs(tokens) do
     local before = tokens[i - 1]
     local is_field = before and before.kind == "symbol" and (before.text == "." or before.text == ":")
+    local constant = token.kind == "string" and lexer.constant(token)
+    if constant and constant:find "^[^%c]*[^/%c]%.%w+$" then
+      names[#names + 1] = { name = constant, line = token.line }
+    end
     if token.kind == "name" and is_field and PLUGIN_OF[token.text] then plugins[PLUGIN_OF[token.text]] = true end
     if token.kind == "name" and LOADERS[token.text] and not is_field then
       local kind, name = argument(tokens, i + 1)
       if kind then found[#found + 1] = { what = LOADERS[token.text], name = name, line = token.line } end
     end
   end
-  return found, plugins
+  return found, plugins, names
 end
 
 local function is_ours(name) return name == "mgpu" or name:find "^mgpu%." ~= nil end
@@ -100,16 +104,20 @@ local function follow(state, path, call)
 end
 
 --- trace(script, folder, modules) -> {modules = {{name =, path =}}, files = {{name =, path =}}, notes = {text},
---- plugins = {name = true}, text = of the script}.
+--- plugins = {name = true}, text = of the script, names = strings that look like names of files: {{name =,
+--- where =}}}.
 -- folder: that of the script, with a slash, or "". modules: names that --module adds; they must be there.
 function M.trace(script, folder, modules)
-  local state = { modules = {}, files = {}, notes = {}, plugins = {}, seen = {} }
+  local state = { modules = {}, files = {}, notes = {}, plugins = {}, seen = {}, names = {} }
 
   function state:note(text, ...) self.notes[#self.notes + 1] = text:format(...) end
 
   function state:read(path, what)
     local text = M.source(path, what)
-    local calls, plugins = M.calls(text)
+    local calls, plugins, names = M.calls(text)
+    for _, one in ipairs(names) do
+      self.names[#self.names + 1] = { name = one.name, where = ("%s:%d"):format(path, one.line) }
+    end
     for name in pairs(plugins) do self.plugins[name] = true end
     for _, call in ipairs(calls) do follow(self, path, call) end
     return text

@@ -181,6 +181,17 @@ test("the program does not replace a model, a module or a data file that is pack
   end
 end)
 
+test("a file that the script names, and that is not packed, is reported", function()
+  local folder = folder_of { ["s.lua"] = "-- 'z.csv'\nrequire 'm'\nlocal s = 'x.y is no file'\nio.open './d.txt'",
+    ["m.lua"] = "return { 'n.safetensors', 'n.safetensors', 'other.npy' }", ["d.txt"] = "", ["n.safetensors"] = "",
+    ["z.csv"] = "" }
+  local text = pack(folder, "s.lua -o app")
+  check.matches(text, "m.lua:1: there is a file n.safetensors, which is not packed: --model n.safetensors adds it")
+  check.matches(text, "not followed: s.lua:4: there is a file ./d.txt, which is not packed: --data ./d.txt adds it")
+  check.equal(select(2, text:gsub("not followed", "")), 2)
+  check.falsy(pack(folder, "s.lua --data d.txt --data n.safetensors -o app"):find "not followed")
+end)
+
 test("models of .onnx files are packed", function()
   local folder = folder_of {
     ["save.lua"] = "local mgpu = require 'mgpu'\nlocal L = mgpu.layers\nmgpu.Sequential { L.Input { 2 }, "
