@@ -58,6 +58,12 @@ static int core_file_exists(lua_State *L) {
     return 1;
 }
 
+/* is_packed() -> whether this program was made by --pack, with files inside. */
+static int core_is_packed(lua_State *L) {
+    lua_pushboolean(L, mg_packed_at(0) != NULL);
+    return 1;
+}
+
 /* is_same_file(a, b) -> whether both paths lead to one file, by links too. */
 static int core_is_same_file(lua_State *L) {
     const char *a = bind_path(L, 1, "is_same_file");
@@ -271,6 +277,7 @@ static int core_file_fault(lua_State *L) {
 }
 
 const luaL_Reg mg_bind_io[] = {{"file_exists", core_file_exists},
+                               {"is_packed", core_is_packed},
                                {"is_same_file", core_is_same_file},
                                {"check_creatable", core_check_creatable},
                                {"glob", core_glob},

@@ -54,7 +54,11 @@ local function add_named_files(packed, options, folder)
   end
 end
 
-local MODELS = { safetensors = true, npz = true, onnx = true }
+-- What adds a file, by its ending.
+local ADDS = { safetensors = "--model %s adds it", npz = "--model %s adds it", onnx = "--model %s adds it" }
+for _, ending in ipairs { "h5", "hdf5", "keras" } do
+  ADDS[ending] = "%s cannot be read there, a .safetensors file can"
+end
 
 -- Notes the files beside the script that are named in it and not packed: where the program runs, they may be missing.
 local function note_left_out(packed, traced, folder)
@@ -64,8 +68,8 @@ local function note_left_out(packed, traced, folder)
     local inside = not normal or packed.by_name["files/" .. normal]
     if not inside and not told[normal] and core.file_exists(folder .. normal) then
       told[normal] = true
-      traced:note("%s: there is a file %s, which is not packed: --%s %s adds it", one.where, one.name,
-        MODELS[one.name:match "[^.]*$"] and "model" or "data", one.name)
+      local advice = ADDS[one.name:match "[^.]*$"] or "--data %s adds it"
+      traced:note("%s: there is a file %s, which is not packed: " .. advice, one.where, one.name, one.name)
     end
   end
 end

@@ -23,7 +23,8 @@
 -- The same seed gives the same trials and values, however many run at a time. A trial that fails is noted, with its
 -- error, and the search goes on. Ctrl-C ends all processes and keeps what is complete.
 -- RETURNS search:best(), search:table(), search.trials {number, parameters, seed, state, value, error, folder, ...}.
--- Errors: a wrong space; a folder with another search; several ranks. Source of halving: Jamieson and Talwalkar, 2016.
+-- Errors: a wrong space; a folder with another search; several ranks; a program made by --pack.
+-- Source of halving: Jamieson and Talwalkar, 2016.
 -- Example:
 --     local file = io.open("train.lua", "w")
 --     file:write [[
@@ -72,6 +73,10 @@ local function fail(message, ...) core.fail("usage", "tune: " .. message:format(
 -- ---- options ------------------------------------------------------------------------------------
 
 local function check(given)
+  if core.is_packed() then
+    core.fail("unsupported", "tune: a program made by --pack cannot start its trials, since it runs only its own "
+      .. "script: search with mgpulua itself")
+  end
   if type(given) ~= "table" or getmetatable(given) then
     fail "options are one table, as {script = \"train.lua\", space = {units = {32, 64}}}"
   end

@@ -203,6 +203,15 @@ test("models of .onnx files are packed", function()
   check.matches(pack(folder, "s.lua --model bad.onnx -o app"), "bad.onnx: the ONNX file is damaged")
 end)
 
+test("a packed program cannot search for parameters, which would start it again with other arguments", function()
+  local folder = folder_of { ["s.lua"] = "print 'runs' require 'mgpu'.tune { script = 't.lua', space = { x = 1 } }",
+    ["t.lua"] = "" }
+  local empty = packed(folder, "s.lua --data t.lua")
+  local text, status = run(empty, "./app")
+  check.matches(text, "^runs\n[^\n]*tune: a program made by %-%-pack cannot start its trials")
+  check.equal(status, 1)
+end)
+
 test("Ctrl-C ends a packed program as it ends mgpulua", function()
   local empty = packed(folder_of { ["s.lua"] = "io.write 'x' io.flush() while true do end" }, "s.lua")
   -- without --foreground the program gets the signal twice, and the second one ends it at once
