@@ -232,7 +232,9 @@ end
 
 --- declare(list) -> a declaration, from a list of options or a map {option = type or default}.
 function M.declare(list)
-  if not list[1] and next(list) then return declare_map(list) end
+  local is_map = false -- a list without options has only fields about itself
+  for key in pairs(list) do is_map = is_map or type(key) == "string" and key ~= "positional" and key ~= "whole" end
+  if not list[1] and is_map then return declare_map(list) end
   list.positional = list.positional or 0
   return list
 end

@@ -36,6 +36,33 @@ for i, case in ipairs(CASES) do
   end)
 end
 
+-- ---- Keras's null, and its class Accuracy -------------------------------------------------------
+
+local training = require "mgpu.nn.keras.training"
+local origin = require "mgpu.nn.keras.origin"
+
+test("a loss of Keras whose reduction is null has none, and is refused for training", function()
+  local at = origin.source("m.keras", {}, "3.15.1", {})
+  local entry = { class_name = "Huber", config = { reduction = core.null, delta = 1 } }
+  check.equal(training.loss_from(entry, at).config.reduction, "none")
+  local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
+  check.raises(function()
+    training.from_keras(model, { optimizer = { class_name = "SGD", config = {} }, loss = entry }, {}, nil, at)
+  end, 'm.keras: the loss "Huber" has no reduction, but training needs one number: load with {compile = false}',
+    "unsupported")
+end)
+
+test("Keras's class Accuracy compares ids, its name accuracy chooses by the shapes; both stay what they are", function()
+  local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3 } }
+  model:compile { loss = "mse", metrics = { "accuracy", mgpu.metrics.Accuracy { exact = true, name = "equal" },
+    mgpu.metrics.SparseTopKCategoricalAccuracy { k = 1, from_sorted_ids = true } } }
+  model:save(check.path "m.keras")
+  local loaded = mgpu.load_model(check.path "m.keras").compiled.outputs[1].metrics
+  check.equal(loaded[1].options.exact, false)
+  check.equal(loaded[2].options.exact, true)
+  check.equal(loaded[3].options.from_sorted_ids, true)
+end)
+
 -- loss, y, the width of the predictions
 local TRAINED = {
   { "Dice", function(n) return mgpu.randint(0, 2, { n, 3 }):cast "float32" end, 3 },

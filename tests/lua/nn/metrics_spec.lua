@@ -226,6 +226,21 @@ test("predictions beyond 0 and 1 count as 0 and 1 in an AUC", function()
   check.equal(auc:result(), 1)
 end)
 
+test("without num_labels the first predictions tell an AUC its labels", function()
+  local x, y = { { 0.1, 0.8 }, { 0.4, 0.3 }, { 0.35, 0.6 }, { 0.8, 0.1 } }, { { 0, 1 }, { 0, 0 }, { 1, 0 }, { 1, 1 } }
+  local told, found = metrics.AUC { multi_label = true, num_labels = 2 }, metrics.AUC { multi_label = true }
+  check.equal(found:result(), 0)
+  for _, metric in ipairs { told, found } do
+    metric:update(y, x)
+    metric:update(y, x)
+  end
+  check.equal(found:result(), told:result())
+  local again = metrics.AUC { multi_label = true }
+  again:restore(found:save())
+  check.equal(again:result(), told:result())
+  check.raises(function() found:update({ { 1, 0, 0 } }, { { 1, 0, 0 } }) end, "do not fit multi_label with 2 labels")
+end)
+
 test("a metric without updates gives 0 for every threshold", function()
   check.equal(metrics.Precision { thresholds = { 0.1, 0.9 } }:result(), { 0, 0 })
   check.equal(metrics.AUC { curve = "PR" }:result(), 0)
@@ -265,7 +280,6 @@ for _, case in ipairs {
   { "AUC", { summation_method = "left" }, 'AUC: option "summation_method": unknown value "left"' },
   { "AUC", { num_thresholds = 1 }, 'AUC: option "num_thresholds" must be at least 2, got 1' },
   { "AUC", { treshold = 1 }, 'AUC: unknown option "treshold" (did you mean "thresholds"?)' },
-  { "AUC", { multi_label = true }, 'AUC "auc": option "multi_label" needs "num_labels"' },
   { "AUC", { num_labels = 2 }, 'AUC "auc": option "num_labels" goes with multi_label = true only' },
   { "AUC", { label_weights = { -1 } }, 'AUC "auc": option "label_weights": number 1 must be at least 0, got -1' },
   { "AUC", { multi_label = true, num_labels = 2, label_weights = { 1 } },
@@ -291,7 +305,9 @@ for _, case in ipairs {
   { fed("Precision", { name = "mine" }, three, two), "mine: y has shape {2, 3}" },
   { fed("AUC", {}, three, two), "auc: y has shape {2, 3} but predictions of shape {2, 2}" },
   { fed("AUC", { multi_label = true, num_labels = 2 }, three, three),
-    'AUC "auc": predictions of shape {2, 3} do not fit "num_labels" = 2' },
+    'AUC "auc": predictions of shape {2, 3} do not fit multi_label with 2 labels' },
+  { fed("AUC", { multi_label = true }, { 1, 0 }, { 1, 0 }),
+    'AUC "auc": predictions of shape {2} do not fit multi_label with {rows, labels}: the columns are the labels' },
   { fed("AUC", { label_weights = { 1, 2 } }, three, three), 'AUC "auc": option "label_weights" has 2 numbers, '
     .. "but the predictions have shape {2, 3}" },
   { fed("CategoricalAccuracy", {}, three, two), "categorical_accuracy: y has shape {2, 3}" },

@@ -82,3 +82,9 @@ test("unknown layers, activations and initializers are errors with the nearest n
   check.raises(function() return mgpu.initializers.he_norml end, 'did you mean "he_normal"?',
     "usage")
 end)
+
+test("a class without options has none, whatever its list says about positions", function()
+  check.equal(#L.Identity.own_declared, 0)
+  check.equal(L.Identity { name = "same" }:get_config().positional, nil)
+  check.raises(function() L.Identity { positional = 1 } end, 'unknown option "positional"', "usage")
+end)

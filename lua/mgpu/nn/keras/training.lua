@@ -46,12 +46,20 @@ local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_di
   MSE = "mse", MAE = "mae", MAPE = "mape", MSLE = "msle", logcosh = "log_cosh", Logcosh = "log_cosh" }
 local UNUSED_LOSS = { dtype = true, fn = true }
 
+-- The field of the config of an object of Python that holds its values: a tuple, or an array.
+local VALUES_OF = { __tuple__ = "items", __tensor__ = "value", __numpy__ = "value" }
+
+local function plain(value)
+  local field = type(value) == "table" and VALUES_OF[value.class_name]
+  if not field then return value end
+  return value[field] or type(value.config) == "table" and value.config[field] or nil
+end
+
 -- The options of a loss or metric, with axes from 1.
 local function options_from(config, left_out)
   local fields = fields_of(config, left_out)
-  local axis = fields.axis
-  if type(axis) == "table" then axis = axis.class_name == "__tuple__" and axis.items or axis end
-  fields.axis = objects.moved_axes(axis, 1)
+  for key, value in pairs(fields) do fields[key] = plain(value) end
+  fields.axis = objects.moved_axes(fields.axis, 1)
   if fields.reduction == "auto" then fields.reduction = nil end
   return fields
 end
@@ -63,7 +71,9 @@ local function options_to(config)
   return fields
 end
 
-local function loss_from(value, at)
+--- loss_from(value, at) -> our {class_name =, config =} of a loss of Keras, nil for null.
+-- Errors: one that is not known.
+function M.loss_from(value, at)
   if given(value) == nil then return nil end
   local name = function_name(value)
   if name then
@@ -73,9 +83,21 @@ local function loss_from(value, at)
   end
   local class, config = objects.class_and_config(value)
   if not class or type(config) ~= "table" then objects.damaged(at, "a loss has no class_name or config") end
-  if class == "LossFunctionWrapper" or class == "MeanLossWrapper" then return loss_from(config.fn, at) end
+  if class == "LossFunctionWrapper" or class == "MeanLossWrapper" then return M.loss_from(config.fn, at) end
   if not known("losses", class) and not at.custom[class] then refuse(at, "loss", class) end
-  return { class_name = class, config = options_from(config, UNUSED_LOSS) }
+  local fields = options_from(config, UNUSED_LOSS)
+  if config.reduction == core.null then fields.reduction = "none" end
+  return { class_name = class, config = fields }
+end
+
+-- The loss of an output, which training makes one number.
+local function trained_loss(value, at)
+  local loss = M.loss_from(value, at)
+  if loss and loss.config.reduction == "none" then
+    objects.fail(at, "the loss %q has no reduction, but training needs one number: load with {compile = false}",
+      loss.class_name)
+  end
+  return loss
 end
 
 local function loss_to(loss)
@@ -105,7 +127,7 @@ local function metric_function(name, fields, at)
   if not known("losses", LOSS_NAMES[name] or name) and not at.custom[name] then refuse(at, "metric", name) end
   local label = fields.name or name
   fields.name = nil
-  local loss = loss_from(name, at)
+  local loss = M.loss_from(name, at)
   for key, value in pairs(fields) do loss.config[key] = value end
   return { loss = loss, name = label }
 end
@@ -125,6 +147,7 @@ local function metric_from(value, prefix, at)
   if class == "MeanMetricWrapper" then
     return metric_function(function_name(config.fn) or refuse(at, "metric", fields.name), fields, at)
   end
+  if class == "Accuracy" and not at.custom[class] then fields.exact = true end -- "accuracy" is our automatic one
   if METRIC_FUNCTIONS[class] or known("metrics", class) or at.custom[class] then
     return { class_name = class, config = fields }
   end
@@ -148,7 +171,7 @@ local function metric_to(metric, output)
   if metric.loss then
     return objects.object("MeanMetricWrapper", { name = metric.name, fn = metric.loss.config.name
       or metric.loss.class_name }, "keras.metrics")
-  elseif metric.class_name == "Accuracy" then
+  elseif metric.class_name == "Accuracy" and not metric.config.exact then
     return metric.config.name == "acc" and "acc" or "accuracy"
   end
   local class = metric.class_name
@@ -158,6 +181,8 @@ local function metric_to(metric, output)
   end
   local fields, option = options_to(metric.config), NULL_OPTION[class]
   if option and fields[option] == "none" then fields[option] = core.null end
+  fields.exact = nil -- Keras's class is always
+  if not fields.from_sorted_ids then fields.from_sorted_ids = nil end -- older ones do not know it
   return objects.object(class, fields, "keras.metrics")
 end
 
@@ -330,7 +355,7 @@ function M.from_keras(model, config, tensors, names, at)
       return metrics_from(of_output(list, i, output_names, is_metrics), several and name .. "_" or "", at)
     end
     local weight = of_output(config.loss_weights, i, output_names, is_object)
-    outputs[i] = { name = name, loss = loss_from(of_output(config.loss, i, output_names, is_object), at),
+    outputs[i] = { name = name, loss = trained_loss(of_output(config.loss, i, output_names, is_object), at),
       weight = type(weight) == "number" and weight or nil, metrics = metrics(config.metrics),
       weighted_metrics = metrics(config.weighted_metrics) }
   end

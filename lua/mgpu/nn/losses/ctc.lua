@@ -82,8 +82,9 @@ M.CTC = Loss.define {
     wide = ops.broadcast_to(wide, { shape = { rows, states, steps } })
     log_p = ops.permute(ops.take_along_axis(log_p, wide, { axis = 2 }), { order = { 3, 1, 2 } })
     -- a label may follow the one before it directly unless they are equal: then a blank stands between them
-    local skips = ops.logical_and(ops.ne(ids, BLANK), ops.ne(ids, shifted(ids, 2, BLANK)))
     local place = ops.iota { shape = { 1, states }, axis = 2, dtype = "int32" }
+    local is_label = ops.eq(ops.mod(place, 2), 1) -- of class 0 too, if it stands within a label, as in Keras
+    local skips = ops.logical_and(is_label, ops.ne(ids, shifted(ids, 2, BLANK)))
     local first = ops.reshape(span(log_p, 1, 1, 1), { shape = { rows, states } })
     local alpha = ops.where(ops.lt(place, 2), first, NEVER)
     if steps > 1 then

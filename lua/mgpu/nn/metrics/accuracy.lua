@@ -76,20 +76,26 @@ local function kind(y_true, y_pred)
   return M.CategoricalAccuracy
 end
 
---- Accuracy {name =}, also accuracy and acc: the accuracy that fits the shapes, by the rule of Keras 3.
+--- Accuracy {exact = false, name =}, also accuracy and acc: the accuracy that fits the shapes, by the rule of Keras 3.
 -- BinaryAccuracy if y_pred has one column; SparseCategoricalAccuracy if y_true has no axis of classes or one of size 1;
 -- CategoricalAccuracy otherwise, whatever the loss: several labels a row, trained with binary_crossentropy, want
--- "binary_accuracy" by name. (Keras 2 chose by the loss.)
+-- "binary_accuracy" by name. (Keras 2 chose by the loss.) exact = true is Keras's class Accuracy: how often y_pred,
+-- class ids of the shape of y_true, is equal to y_true.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 3, activation = "softmax" } }
 --     model:compile { loss = "sparse_categorical_crossentropy", metrics = { "accuracy" } }
 --     local logs = model:evaluate(mgpu.zeros { 4, 4 }, mgpu.tensor { 0, 0, 0, 1 }, { verbose = 0 }) -- it answers 0
 --     print(("%.2f"):format(logs.accuracy))  --> 0.75
+--     local exact = mgpu.metrics.Accuracy { exact = true }
+--     exact:update(mgpu.tensor { 1, 2, 3, 4 }, mgpu.tensor { 0, 2, 3, 4 })
+--     print(exact:result())  --> 0.75
 M.Accuracy = Metric.define {
   name = "accuracy",
   class = "Accuracy",
   direction = "max",
+  declared = { { "exact", "boolean", default = false } },
   values = function(self, y_true, y_pred)
+    if self.options.exact then return ops.eq(self:fit(y_true, y_pred), y_pred) end
     local chosen = kind(y_true, y_pred)
     local stand_in = { name = self.name, fit = Metric.fit, options = { threshold = 0.5 } }
     return chosen.values(stand_in, y_true, y_pred)
@@ -115,10 +121,22 @@ local function hits(ids, y_pred, k)
   return ops.logical_and(ops.lt(higher, k), known)
 end
 
---- SparseTopKCategoricalAccuracy {k = 5, name =}, also sparse_top_k_categorical_accuracy: how often the label is
---- among the k largest predictions.
+-- For each row, whether the class ids[row] is among the first k of the sorted ids in y_pred.
+local function among_first(ids, y_pred, k)
+  local stop, start = y_pred:shape(), {}
+  for axis = 1, #stop do start[axis] = 0 end
+  stop[#stop] = math.min(k, stop[#stop])
+  local first, column = ops.slice(y_pred, { start = start, stop = stop }), { unpack(stop) }
+  column[#column] = 1
+  ids = ops.reshape(ops.cast(ids, { dtype = first:dtype() }), { shape = column })
+  return ops.any(ops.eq(first, ids), { axis = -1 })
+end
+
+--- SparseTopKCategoricalAccuracy {k = 5, from_sorted_ids = false, name =}, also sparse_top_k_categorical_accuracy: how
+--- often the label is among the k largest predictions.
 -- y_true {rows, ...} of class ids, y_pred {rows, ..., classes}. Predictions equal to the k-th are among the k. An id
--- out of range, or one whose prediction is not finite, is never among them.
+-- out of range, or one whose prediction is not finite, is never among them. from_sorted_ids: y_pred holds class ids
+-- instead, the most likely one first, k of them or more.
 -- Example:
 --     local top = mgpu.metrics.SparseTopKCategoricalAccuracy { k = 2 }
 --     top:update(mgpu.tensor { 2, 0 }, mgpu.tensor { { 0.5, 0.2, 0.3 }, { 0.1, 0.4, 0.5 } })
@@ -127,9 +145,10 @@ M.SparseTopKCategoricalAccuracy = Metric.define {
   name = "sparse_top_k_categorical_accuracy",
   class = "SparseTopKCategoricalAccuracy",
   direction = "max",
-  declared = { { "k", "integer", default = 5, min = 1 } },
+  declared = { { "k", "integer", default = 5, min = 1 }, { "from_sorted_ids", "boolean", default = false } },
   values = function(self, y_true, y_pred)
-    return hits(self:fit(y_true, y_pred, true), y_pred, self.options.k)
+    local find = self.options.from_sorted_ids and among_first or hits
+    return find(self:fit(y_true, y_pred, true), y_pred, self.options.k)
   end,
 }
 

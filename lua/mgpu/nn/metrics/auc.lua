@@ -5,7 +5,8 @@
 -- y_pred of the same shape in 0..1.
 -- Options: thresholds (a list in 0..1 that replaces the num_thresholds even ones), from_logits = false (applies a
 -- sigmoid), multi_label = false (true: one area for each of the num_labels columns of y_pred {rows, num_labels},
--- then their mean), label_weights (one a column, of that mean; without multi_label of the samples).
+-- then their mean; without num_labels the first predictions tell how many), label_weights (one a column, of that
+-- mean; without multi_label of the samples).
 -- Errors: predictions that do not fit num_labels or label_weights.
 -- Source: Davis & Goadrich, The relationship between precision-recall and ROC curves, 2006, for "PR".
 -- Example:
@@ -83,9 +84,7 @@ local function fail(self, message, ...) core.fail("usage", ("AUC %q: "):format(s
 
 local function check_labels(self)
   local chosen = self.options
-  if chosen.multi_label and not chosen.num_labels then
-    fail(self, 'option "multi_label" needs "num_labels", the number of columns of the predictions')
-  elseif chosen.num_labels and not chosen.multi_label then
+  if chosen.num_labels and not chosen.multi_label then
     fail(self, 'option "num_labels" goes with multi_label = true only')
   end
   if not chosen.label_weights then return end
@@ -99,11 +98,18 @@ local function check_labels(self)
   end
 end
 
+-- The number of columns of the predictions with multi_label; nil before it is known.
+local function labels_of(self)
+  local counts = self.state[1]
+  return self.options.num_labels or self.options.multi_label and counts and counts:shape()[2] or nil
+end
+
 -- Raises unless predictions of that shape fit num_labels and label_weights.
 local function check_columns(self, shape)
-  local chosen = self.options
-  if chosen.multi_label and (#shape ~= 2 or shape[2] ~= chosen.num_labels) then
-    fail(self, 'predictions of shape %s do not fit "num_labels" = %d', shapes.show(shape), chosen.num_labels)
+  local chosen, labels = self.options, labels_of(self)
+  if chosen.multi_label and (#shape ~= 2 or labels and shape[2] ~= labels) then
+    fail(self, "predictions of shape %s do not fit multi_label with %s labels", shapes.show(shape),
+      labels and tostring(labels) or "{rows, labels}: the columns are the")
   elseif chosen.label_weights and shape[#shape] ~= #chosen.label_weights then
     fail(self, 'option "label_weights" has %d numbers, but the predictions have shape %s', #chosen.label_weights,
       shapes.show(shape))
@@ -136,21 +142,27 @@ return Metric.define {
     inner[#inner + 1] = 1 + EPSILON
     self.limits = inner
   end,
-  size = function(self) return { #self.limits, self.options.num_labels } end,
+  size = function(self, prediction)
+    local labels = self.options.num_labels
+    if not self.options.multi_label or labels then return { #self.limits, labels } end
+    if not prediction then return nil end -- the first update tells
+    check_columns(self, prediction)
+    return { #self.limits, prediction[2] }
+  end,
   observe = function(self, y_true, y_pred, weight)
     local chosen = self.options
     check_columns(self, y_pred:shape())
     if chosen.from_logits then y_pred = ops.sigmoid(y_pred) end
     y_pred = ops.minimum(ops.maximum(y_pred, 0), 1)
     local counts = { confusion.counts(self.name, y_true, y_pred, weight, self.limits, {
-      labels = chosen.num_labels, label_weights = not chosen.multi_label and chosen.label_weights or nil }) }
+      labels = labels_of(self), label_weights = not chosen.multi_label and chosen.label_weights or nil }) }
     for i, v in ipairs(self.state) do v:assign(ops.add(v, counts[i])) end
   end,
   result = function(self)
     local counts, sum, weights = {}, 0, 0
     for i, v in ipairs(self.state) do counts[i] = v:value():totable() end
     if not self.options.multi_label then return area_of(self.options, unpack(counts)) end
-    for label = 1, self.options.num_labels do
+    for label = 1, labels_of(self) or 0 do
       local own = {}
       for i, count in ipairs(counts) do
         own[i] = {}

@@ -121,7 +121,7 @@ local function define_ratio(class, other, nth)
     result = function(self)
       local list, below = self.true_positives:value():totable(), self[other]:value():totable()
       for i, n in ipairs(list) do list[i] = n + below[i] > 0 and n / (n + below[i]) or 0 end
-      return type(self.options.thresholds) == "table" and list or list[1]
+      return #list > 1 and list or list[1]
     end,
   }
 end
@@ -129,7 +129,7 @@ end
 --- Precision {thresholds = 0.5, top_k =, class_id =, name =}, also precision: true positives / (true positives +
 --- false positives), 0 if there are none.
 -- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
--- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
+-- for several thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
 -- Example:
 --     local precision = mgpu.metrics.Precision {}
 --     precision:update(mgpu.tensor { 1, 0, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1 })
@@ -140,7 +140,7 @@ M.Precision = define_ratio("Precision", "false_positives", 2)
 --- Recall {thresholds = 0.5, top_k =, class_id =, name =}, also recall: true positives / (true positives + false
 --- negatives), 0 if there are none.
 -- y_true of 0 and 1, y_pred of the same shape in 0..1. Options: see confusion.lua. result() is a number, or an array
--- for a list of thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
+-- for several thresholds. Errors: thresholds outside 0..1; top_k or class_id beyond the classes.
 -- Example:
 --     local recall = mgpu.metrics.Recall { thresholds = { 0.5, 0.75 } }
 --     recall:update(mgpu.tensor { 1, 0, 1, 1, 1 }, mgpu.tensor { 0.9, 0.8, 0.7, 0.1, 0.2 })

@@ -105,7 +105,7 @@ function Metric:add(values, weight)
 end
 
 --- Metric.BY_PREDICTION: as definition.size, the sums have the size of the predictions' last axis.
-function Metric.BY_PREDICTION() return nil end
+function Metric.BY_PREDICTION(_, prediction) return prediction and { prediction[#prediction] } end
 
 local function make_sums(self, shape, device)
   for i, name in ipairs(self.sum_names) do
@@ -121,7 +121,7 @@ end
 --     f1:build { 32, 10 }
 --     print(unpack(f1:variables()[1]:shape()))  --> 10
 function Metric:build(shape, device)
-  if not self.state[1] then make_sums(self, { shape[#shape] }, device) end
+  if not self.state[1] then make_sums(self, self:size(shape), device) end
 end
 
 --- metric:add_to(name, amount): adds to the sum of that name.
@@ -254,9 +254,9 @@ end
 --   definition.values    function(self, y_true, y_pred) -> tensor[, which of the values a weight multiplies];
 --                        further fields are methods
 --   definition.init      function(self): checks the options further, if there is more to check
---   definition.state     names of sums that replace total and count; their shape is definition.size(self),
---                        or that function is Metric.BY_PREDICTION.
---                        Then also observe(self, y_true, y_pred, weight) and result(self)
+--   definition.state     names of sums that replace total and count; their shape is definition.size(self). If that
+--                        is nil, the first update gives it, definition.size(self, the predictions' shape): see
+--                        Metric.BY_PREDICTION. Then also observe(self, y_true, y_pred, weight) and result(self)
 function Metric.define(definition)
   local class = setmetatable({ __tostring = Metric.__tostring }, {
     __index = Metric,
@@ -276,9 +276,9 @@ function Metric.define(definition)
     local chosen = options.check(definition.class, class.declared, given or {})
     local self = setmetatable({ name = chosen.name, options = chosen, state = {} }, class)
     if self.init then self:init() end
-    if definition.size ~= Metric.BY_PREDICTION then
-      make_sums(self, definition.size and definition.size(self) or {})
-    end
+    local shape = {}
+    if definition.size then shape = definition.size(self) end
+    if shape then make_sums(self, shape) end
     return self
   end
   return class
