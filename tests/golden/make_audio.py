@@ -3,7 +3,7 @@
     python tests/golden/make_audio.py     in an environment with keras 3.15.1, tensorflow-cpu 2.21 and scipy
 
 signal {2, 300} is the input; channels {2, 120, 2} that of STFTSpectrogram. tests/lua/nn/audio_spec.lua lists the same
-options by the same names.
+options by the same names. odd_NAME and even_NAME are scipy's windows: 7 numbers, and 12 of a periodic one.
 """
 
 import os
@@ -14,6 +14,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 from safetensors.numpy import save_file
+from scipy.signal import get_window
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "audio")
 
@@ -35,6 +36,10 @@ STFT.update({
 })
 
 
+WINDOWS = ["bartlett", "barthann", "blackman", "blackmanharris", "bohman", "boxcar", "cosine", "exponential", "flattop",
+           "hamming", "hann", "lanczos", "nuttall", "parzen", "triang", "tukey"]
+
+
 def main():
     t = np.arange(300)
     signal = np.stack([np.sin(t * 0.3) + 0.5 * np.sin(t * 1.1), np.cos(t * t * 0.004)]).astype("float32")
@@ -52,6 +57,9 @@ def main():
         out[name] = np.array(layers.MelSpectrogram(**options)(signal))
     for name, options in STFT.items():
         out[name] = np.array(layers.STFTSpectrogram(**options)(channels))
+    for name in WINDOWS:
+        out["odd_" + name] = get_window(name, 7, False)
+        out["even_" + name] = get_window(name, 12, True)
     out = {name: np.ascontiguousarray(values, dtype="float32") for name, values in out.items()}
     os.makedirs(FOLDER, exist_ok=True)
     save_file(out, os.path.join(FOLDER, "expected.safetensors"), metadata={"keras": keras.__version__})

@@ -8,6 +8,7 @@
 -- Errors: an unknown name or option; a shape with too few axes (identity, orthogonal).
 local core = require "mgpu.core"
 local options = require "mgpu.options"
+local stft_kernels = require "mgpu.nn.stft_kernels"
 local ops = core.ops
 
 local M = {}
@@ -116,15 +117,18 @@ local rules = { -- name = { declared, function, fixed fields }
   --     local dense = L.Dense { 1, kernel_initializer = "ones" }
   --     print(dense(mgpu.tensor { { 1, 2, 3 } }):item())  --> 6
   ones = { options.declare {}, function(_, shape, dtype) return ops.full(shape, 1, dtype) end },
-  --- constant {value = 0}: all numbers are `value`.
+  --- constant {value = 0}: all numbers are `value`, or those of a table that is broadcast to the shape.
   -- Example:
   --     local dense = L.Dense { 2, bias_initializer = mgpu.initializers.constant { 0.5 } }
   --     dense:ensure_built { -1, 3 }
   --     print(dense.bias)
   --     --> tensor {2} float32 cpu:0
   --     --> {0.5, 0.5}
-  constant = { options.declare { positional = 1, { "value", "number", default = 0 } },
-    function(self, shape, dtype) return ops.full(shape, self.value, dtype) end },
+  constant = { options.declare { positional = 1, { "value", "number|table", default = 0 } },
+    function(self, shape, dtype)
+      if type(self.value) == "number" then return ops.full(shape, self.value, dtype) end
+      return ops.broadcast_to(core.tensor(self.value, { dtype = dtype }), { shape = shape })
+    end },
   --- identity {gain = 1}: a matrix with `gain` on the diagonal and 0 elsewhere. Errors: a shape of other than 2 axes.
   -- Example:
   --     print(mgpu.initializers.identity { 2 } { 2, 3 })
@@ -136,6 +140,32 @@ local rules = { -- name = { declared, function, fixed fields }
       if #shape ~= 2 then core.fail("usage", "identity: the shape must have 2 axes") end
       local row, column = ops.iota(shape, 1, "int32"), ops.iota(shape, 2, "int32")
       return ops.cast(ops.eq(row, column), dtype) * self.gain
+    end },
+  --- stft {side = "real", window = "hann", scaling = "density", periodic = false}: kernels {length, 1, frequencies} of
+  --- convolutions that compute spectra: the window times cosines ("real") or minus sines ("imag").
+  -- window: "none", a list of `length` numbers, or one of scipy's: "bartlett", "barthann", "blackman",
+  -- "blackmanharris", "bohman", "boxcar", "cosine", "exponential", "flattop", "hamming", "hann", "lanczos", "nuttall",
+  -- "parzen", "triang", "tukey"; scaling: "density" (its square sums to 1), "spectrum" (it sums to 1) or "none".
+  -- Errors: another shape or length.
+  -- Example:
+  --     local kernel = mgpu.initializers.stft { window = "none" } { 4, 1, 3 } -- frequencies 0, 1/4 and 1/2
+  --     print(kernel:reshape { 4, 3 }:round())
+  --     --> tensor {4, 3} float32 cpu:0
+  --     --> {{ 1,  1,  1},
+  --     -->  { 1,  0, -1},
+  --     -->  { 1, -1,  1},
+  --     -->  { 1,  0, -1}}
+  stft = { options.declare { positional = 2,
+    { "side", "string", default = "real", values = { "real", "imag" } },
+    { "window", "string|table", default = "hann" },
+    { "scaling", "string", default = "density", values = { "density", "spectrum", "none" } },
+    { "periodic", "boolean", default = false } },
+    function(self, shape, dtype)
+      local function fail(message, ...) core.fail("usage", "stft: " .. message:format(...)) end
+      if #shape ~= 3 or shape[2] ~= 1 then fail("the shape must be {length, 1, frequencies}") end
+      stft_kernels.check(self.window, fail)
+      stft_kernels.check_length(self.window, shape[1], fail)
+      return stft_kernels.kernel(shape, self.side, self, dtype, fail)
     end },
   --- random_normal {mean = 0, stddev = 0.05, seed =}, also normal: a normal distribution.
   -- Example:
@@ -237,7 +267,7 @@ table.sort(names)
 -- The key in `rules` for a name or class name. "uniform" and "normal" are Keras's short names.
 local function canonical(name)
   local short = { uniform = "random_uniform", normal = "random_normal", zero = "zeros", one = "ones" }
-  name = name:gsub("(%l)(%u)", "%1_%2"):lower()
+  name = name:gsub("(%l)(%u)", "%1_%2"):lower():gsub("_?initializer$", "") -- Keras has a few twice
   return short[name] or name
 end
 

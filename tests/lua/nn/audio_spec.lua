@@ -1,5 +1,6 @@
 -- Fourier transforms and spectrograms against Keras: golden/audio, by golden/make_audio.py.
 local check = require "check"
+local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
 local L, test = mgpu.layers, check.test
@@ -69,6 +70,35 @@ for name, options in pairs(STFT) do
     same(y:permute(y:rank() == 4 and { 1, 3, 4, 2 } or { 1, 3, 2 }), data[name], tolerance)
   end)
 end
+
+test("the windows of the initializer stft are scipy's", function()
+  local data, count = golden(), 0
+  for key, wanted in pairs(data) do
+    local kind, name = key:match "^(%a+)_(.*)$"
+    if kind == "odd" or kind == "even" then
+      local init = mgpu.initializers.stft { window = name, scaling = "none", periodic = kind == "even" }
+      check.near(init { wanted:shape()[1], 1, 1 }:reshape { -1 }, wanted:totable(), 1e-6)
+      count = count + 1
+    end
+  end
+  check.equal(count, 32)
+end)
+
+test("the initializer stft scales its window, and goes to Keras's configurations and back", function()
+  local objects = require "mgpu.nn.keras.objects"
+  local plain = mgpu.initializers.stft { window = "hann", scaling = "none" } { 8, 1, 1 }
+  local scaled = mgpu.initializers.stft { window = "hann", scaling = "spectrum" } { 8, 1, 1 }
+  check.near(scaled:reshape { -1 }, (plain / plain:sum()):reshape { -1 }:totable(), 1e-6)
+  local unscaled = mgpu.initializers.STFTInitializer { side = "imag", scaling = "none", window = { 1, 2 } }
+  local theirs = objects.to_initializer(unscaled)
+  check.equal({ theirs.class_name, theirs.config.scaling == core.null, theirs.config.side }, { "STFT", true, "imag" })
+  check.equal(objects.from_initializer(theirs, {}, "kernel"), unscaled:get_config())
+  check.raises(function() unscaled { 3, 1, 4 } end, "stft: the window has 2 numbers, but frame_length is 3", "usage")
+  check.raises(function() unscaled { 3, 2, 4 } end, "stft: the shape must be {length, 1, frequencies}", "usage")
+  check.raises(function() mgpu.initializers.stft { window = "hanm" } { 2, 1, 2 } end, 'did you mean "hann"?', "usage")
+  local silent = mgpu.initializers.stft { window = { 0, 0 } }
+  check.raises(function() silent { 2, 1, 2 } end, "all numbers of the window are 0", "usage")
+end)
 
 test("STFTSpectrogram makes the angles that Keras makes", function()
   local data = golden()

@@ -74,3 +74,13 @@ test("an initializer can be a class name, a function or a configuration", functi
   layer:ensure_built { -1, 1 }
   check.equal(layer.kernel, { { 7, 7 } })
 end)
+
+test("the numbers of a constant are broadcast to the shape, from Keras's files too", function()
+  local objects = require "mgpu.nn.keras.objects"
+  check.equal(mgpu.initializers.constant { { 1, 2 } } { 2, 2 }:totable(), { { 1, 2 }, { 1, 2 } })
+  local entry = { class_name = "Constant", config = { value = { class_name = "__numpy__",
+    config = { value = { { 3, 4 } }, dtype = "float64" } } } }
+  local config = objects.from_initializer(entry, { path = "m.keras" }, "kernel")
+  check.equal(mgpu.initializers.get(config) { 2, 2 }:totable(), { { 3, 4 }, { 3, 4 } })
+  check.equal(objects.to_initializer(config).config.value, { { 3, 4 } })
+end)

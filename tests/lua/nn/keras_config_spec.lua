@@ -118,7 +118,7 @@ test("classes and options that we do not have are refused by name", function()
   refused(text_of { class_name = "Lambda", config = { name = "l" } }, "Python code cannot be run", "unsupported")
   refused(text_of(dense_entry { fancy = 4 }), 'Dense "d": the option fancy = 4 is not supported', "unsupported")
   refused(text_of(dense_entry { activation = "maxout" }), 'the activation "maxout" is not known', "unsupported")
-  refused(text_of(dense_entry { kernel_initializer = "stft" }), 'the initializer "stft" cannot be used', "unsupported")
+  refused(text_of(dense_entry { kernel_initializer = "sttf" }), 'the initializer "sttf" cannot be used', "unsupported")
   refused(text_of(dense_entry { kernel_regularizer = { class_name = "Mine", config = {} } }), '"Mine" cannot be used',
     "unsupported")
   refused(text_of(dense_entry { kernel_constraint = "Radial" }), 'constraint "Radial" cannot be used', "unsupported")

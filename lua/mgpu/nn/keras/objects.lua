@@ -92,6 +92,11 @@ function M.from_initializer(value, at, where)
   local fields = type(config) == "table" and fields_of(config, UNUSED)
   if not class or not fields then M.damaged(at, "%s is not an initializer", where) end
   fields.initializer = class:gsub("Initializer$", "")
+  for _, key in ipairs(fields.initializer == "STFT" and { "window", "scaling" } or {}) do
+    if config[key] == core.null then fields[key] = "none" end
+  end
+  local array = fields.value -- of Constant
+  if type(array) == "table" and type(array.config) == "table" then fields.value = array.config.value end
   if fields.distribution == "normal" then fields.distribution = "truncated_normal" end -- its name in Keras 1 and 2
   local initializers = require "mgpu.nn.initializers"
   local ok, made = pcall(initializers.get, fields)
@@ -103,6 +108,12 @@ function M.to_initializer(value)
   local config = require "mgpu.nn.initializers".get(value):get_config()
   local name = config.initializer
   config.initializer = nil
+  if name == "stft" then
+    for _, key in ipairs { "window", "scaling" } do
+      if config[key] == "none" then config[key] = core.null end
+    end
+    return M.object("STFT", config, "keras.initializers")
+  end
   return M.object(M.camel(name), config, "keras.initializers")
 end
 

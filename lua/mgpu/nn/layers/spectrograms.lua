@@ -5,6 +5,7 @@ local images = require "mgpu.nn.layers.images"
 local Layer = require "mgpu.nn.layer"
 local spaces = require "mgpu.nn.layers.spaces"
 local spectra = require "mgpu.tensor.spectra"
+local stft_kernels = require "mgpu.nn.stft_kernels"
 
 local ops = core.ops
 local M = {}
@@ -106,16 +107,12 @@ M.MelSpectrogram = MelSpectrogram
 
 -- ---- STFTSpectrogram ----------------------------------------------------------------------------
 
--- Windows as sums of cosines.
-local WINDOWS = { none = { 1 }, boxcar = { 1 }, hann = { 0.5, 0.5 }, hamming = { 0.54, 0.46 },
-  blackman = { 0.42, 0.5, 0.08 }, blackmanharris = { 0.35875, 0.48829, 0.14128, 0.01168 } }
-
 --- STFTSpectrogram {mode = "log", frame_length = 256, frame_step =, fft_length =, window = "hann", ...}
 -- Spectra of parts of signals, by a convolution whose kernels are weights, so that they can be trained.
 -- mode: "log", "magnitude", "psd" (power), "real", "imag", "angle", or "stft" (real, then imaginary parts). A part of
 -- frame_length samples begins every frame_step = frame_length / 2; fft_length: by default the next power of 2.
--- window: "hann", "hamming", "blackman", "blackmanharris", "boxcar", "none" or a list; periodic = false; scaling =
--- "density", "spectrum" or "none"; padding = "valid" or "same". expand_dims: each channel's spectrogram is an image.
+-- window: "none", a list, or a name that mgpu.initializers.stft knows; periodic = false; scaling = "density",
+-- "spectrum" or "none"; padding = "valid" or "same". expand_dims: each channel's spectrogram is an image.
 -- x {batch, samples, channels} -> {batch, frames, channels * frequencies}, or {batch, frames, frequencies, channels}
 -- with expand_dims. data_format as usual. Weights: real_kernel, imag_kernel {frame_length, 1, frequencies}.
 -- Errors: integers; frame_step above frame_length; fft_length below it.
@@ -141,46 +138,18 @@ function STFTSpectrogram:init()
     self:fail("frame_step must be at most frame_length (%d), got %d", length, self.frame_step)
   elseif self.fft_length and self.fft_length < length then
     self:fail("fft_length must be at least frame_length (%d), got %d", length, self.fft_length)
-  elseif type(self.window) == "string" and not WINDOWS[self.window] then
-    self:fail("option \"window\": there is no window %q%s", self.window,
-      core.did_you_mean(self.window, { "hann", "hamming", "blackman", "blackmanharris", "boxcar", "none" }))
-  elseif type(self.window) == "table" and #self.window ~= length then
-    self:fail("the window has %d numbers, but frame_length is %d", #self.window, length)
   end
+  local function fail(...) self:fail(...) end
+  stft_kernels.check(self.window, fail)
+  stft_kernels.check_length(self.window, length, fail)
   self.step = self.frame_step or math.floor(length / 2)
   self.frequencies = math.floor((self.fft_length or 2 ^ math.ceil(math.log(length) / math.log(2))) / 2) + 1
 end
 
--- The numbers of the window, scaled.
-local function window_of(self)
-  local n, numbers, sum, c = self.frame_length, {}, 0, WINDOWS[self.window]
-  for t = 0, n - 1 do
-    local w = c and 0 or self.window[t + 1]
-    for i, factor in ipairs(c or {}) do
-      w = w + (-1) ^ (i - 1) * factor * math.cos(2 * math.pi * (i - 1) * t / (self.periodic and n or n - 1))
-    end
-    numbers[t + 1] = w
-    sum = sum + (self.scaling == "density" and w * w or math.abs(w))
-  end
-  local scale = self.scaling == "density" and math.sqrt(sum) or sum
-  if self.scaling == "none" or self.window == "none" then return numbers end
-  if scale == 0 then self:fail("all numbers of the window are 0: use a longer frame_length or periodic = true") end
-  for i, w in ipairs(numbers) do numbers[i] = w / scale end
-  return numbers
-end
-
--- An initializer: the window times a cosine or minus a sine for each frequency.
-local function waves(self, fn, sign)
-  return function(_, dtype)
-    local window, rows, period = window_of(self), {}, 2 * (self.frequencies - 1)
-    for t = 0, self.frame_length - 1 do
-      local row = {}
-      for k = 0, self.frequencies - 1 do
-        row[k + 1] = sign * window[t + 1] * fn(2 * math.pi * (t * k % period) / period)
-      end
-      rows[t + 1] = { row }
-    end
-    return core.tensor(rows, { dtype = dtype })
+-- The initializer of a kernel.
+local function waves(self, side)
+  return function(shape, dtype)
+    return stft_kernels.kernel(shape, side, self, dtype, function(...) self:fail(...) end)
   end
 end
 
@@ -188,10 +157,10 @@ function STFTSpectrogram:build(shape)
   self:need_rank(shape, 3, "batch, samples, channels")
   local size = { self.frame_length, 1, self.frequencies }
   if self.mode ~= "imag" then
-    self.real_kernel = self:add_weight { name = "real_kernel", shape = size, initializer = waves(self, math.cos, 1) }
+    self.real_kernel = self:add_weight { name = "real_kernel", shape = size, initializer = waves(self, "real") }
   end
   if self.mode ~= "real" then
-    self.imag_kernel = self:add_weight { name = "imag_kernel", shape = size, initializer = waves(self, math.sin, -1) }
+    self.imag_kernel = self:add_weight { name = "imag_kernel", shape = size, initializer = waves(self, "imag") }
   end
 end
 
