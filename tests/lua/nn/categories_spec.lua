@@ -253,3 +253,21 @@ test("IntegerLookup made of tensor ops agrees with the one that reads values", f
   local back = mgpu.jit(function(t) return inverse(t) end)(mgpu.tensor({ 0, 1, 3, 7, 8 }, { dtype = "int32" }))
   check.equal(back:totable(), { 3, -1, 7, 12, -1 })
 end)
+
+test("count_weights say what each index counts, in a model and its files too", function()
+  local x, w = mgpu.tensor { { 3, 1, 3 }, { 0, 9, 1 } }, mgpu.tensor { { 1, 2, 0.5 }, { 4, 5, 6 } }
+  local wanted = { { 0, 2, 0, 1.5 }, { 4, 6, 0, 0 } }
+  local layer = L.CategoryEncoding { 4, output_mode = "count" }
+  check.equal(layer(x, { count_weights = w }):totable(), wanted)
+  check.equal(layer(x):totable(), { { 0, 1, 0, 2 }, { 1, 1, 0, 0 } })
+  local a, b = mgpu.Input { 3 }, mgpu.Input { 3 }
+  local model = mgpu.Model { inputs = { a, b }, outputs = layer(a, { count_weights = b }) }
+  for _, ending in ipairs { "keras", "h5", "safetensors" } do
+    local path = check.path("weights." .. ending)
+    model:save(path)
+    check.equal(mgpu.load_model(path):predict({ x, w }, { verbose = 0 }):totable(), wanted)
+  end
+  check.raises(function() L.CategoryEncoding { 4 } { x, w } end,
+    'count_weights go with output_mode = "count", not with', "usage")
+  check.raises(function() layer { x, w:slice { {}, 1 } } end, "count_weights have the shape", "usage")
+end)

@@ -2,6 +2,7 @@
 local core = require "mgpu.core"
 local ffi = require "ffi"
 local Layer = require "mgpu.nn.layer"
+local same = require "mgpu.nn.losses.shapes".same
 local values = require "mgpu.nn.layers.categories.values"
 
 local ops = core.ops
@@ -10,18 +11,36 @@ local M = {}
 --- CategoryEncoding {num_tokens, output_mode = "multi_hot"}: indices from 0 to num_tokens - 1 as vectors of num_tokens.
 -- output_mode: "one_hot": a vector for each index; "multi_hot": 1 for each index that a row has; "count": how often.
 -- x {batch, n} of any dtype -> {batch, num_tokens}; with "one_hot" {batch, n, num_tokens}, without n if n is 1.
--- Source: Keras. Indices outside of the range count nowhere.
+-- With "count", {x, weights}, or the tensor count_weights of the call, says what each index counts, a tensor like x.
+-- Source: Keras. Indices outside of the range count nowhere. Errors: weights of another shape or with another mode.
 -- Example:
 --     print(L.CategoryEncoding { 4, output_mode = "count" } (mgpu.tensor { { 3, 1, 3 } }))
 --     --> tensor {1, 4} float32 cpu:0
 --     --> {{0, 1, 0, 2}}
+--     local layer = L.CategoryEncoding { 4, output_mode = "count" }
+--     print(layer(mgpu.tensor { { 3, 1, 3 } }, { count_weights = mgpu.tensor { { 1, 2, 0.5 } } }))
+--     --> tensor {1, 4} float32 cpu:0
+--     --> {{0,   2,   0,   1.5}}
 local CategoryEncoding = Layer:extend("CategoryEncoding", { positional = 1,
   { "num_tokens", "integer", min = 1, required = true },
   { "output_mode", "string", default = "multi_hot", values = { "multi_hot", "one_hot", "count" } },
 })
 CategoryEncoding.autocast = false
 
-function CategoryEncoding:call(x) return values.encode(x, self.output_mode, self.num_tokens, self.compute_dtype) end
+CategoryEncoding.call_tensors = { "inputs", "count_weights" }
+
+function CategoryEncoding:call(x)
+  local weights
+  if type(x) == "table" then x, weights = x[1], x[2] end
+  if weights and self.output_mode ~= "count" then
+    self:fail('count_weights go with output_mode = "count", not with %q', self.output_mode)
+  elseif weights and not same(x:shape(), weights:shape()) then
+    self:fail("count_weights have the shape %s, the inputs %s", self.shape_text(weights:shape()),
+      self.shape_text(x:shape()))
+  end
+  return values.encode(x, self.output_mode, self.num_tokens, self.compute_dtype,
+    weights and ops.cast(weights, { dtype = self.compute_dtype }))
+end
 
 M.CategoryEncoding = CategoryEncoding
 

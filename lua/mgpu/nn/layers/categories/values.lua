@@ -61,7 +61,8 @@ function M.each_batch(who, data, add)
 end
 
 -- How often each of the `depth` indices stands along the axis of {...}, int64 {..., depth}; others count nowhere.
-local function counts(indices, depth, axis)
+-- weights: what each of the indices counts, a tensor like them; nil: 1.
+local function counts(indices, depth, axis, weights)
   local order, shape = {}, indices:shape()
   for i = 1, #shape do
     if i ~= axis then order[#order + 1] = i end
@@ -74,18 +75,20 @@ local function counts(indices, depth, axis)
   local inside = ops.logical_and(ops.ge(flat, 0), ops.lt(flat, depth))
   local places = ops.where(inside, ops.cast(flat, { dtype = "int64" }), depth) + ops.iota({ lines, 1 }, 1, "int64")
     * (depth + 1)
-  local sums = ops.scatter_add(ops.full({ lines * n }, 1, "int64"), places:reshape { -1 },
+  local each = weights and ops.permute(weights, { order = order }):reshape { -1 } or ops.full({ lines * n }, 1, "int64")
+  local sums = ops.scatter_add(each, places:reshape { -1 },
     { axis = 1, size = lines * (depth + 1) })
   return sums:reshape { lines, depth + 1 }:slice { {}, { 1, depth } }:reshape(shape)
 end
 
 --- encode(indices, mode, depth, dtype) -> the tensor of indices as "int", "one_hot", "multi_hot" or "count" says.
---- Indices outside of 0 to depth - 1 count nowhere.
-function M.encode(indices, mode, depth, dtype)
+--- Indices outside of 0 to depth - 1 count nowhere. weights: for "count", what each index counts; nil: 1.
+function M.encode(indices, mode, depth, dtype, weights)
   if mode == "int" then return indices:to(dtype) end
   local shape = indices:shape()
   if #shape == 0 then
     indices, shape = indices:reshape { 1 }, { 1 }
+    weights = weights and weights:reshape { 1 }
   end
   if mode == "one_hot" then
     if #shape > 1 and shape[#shape] == 1 then
@@ -94,7 +97,7 @@ function M.encode(indices, mode, depth, dtype)
     end
     return indices:one_hot(depth, dtype)
   end
-  local found = counts(indices, depth, #shape > 1 and 2 or 1)
+  local found = counts(indices, depth, #shape > 1 and 2 or 1, weights)
   return (mode == "count" and found or found:minimum(1)):to(dtype)
 end
 
