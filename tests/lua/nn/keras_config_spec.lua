@@ -112,6 +112,20 @@ test("the forms of Keras 1 and 2 are read", function()
   check.equal(model.layers[1].kernel_regularizer.l2, 0.5)
 end)
 
+test("tuples, bytes and arrays of Python in options are what they hold", function()
+  local function layer(class, config)
+    config.name = "l"
+    return mgpu.model_from_json(text_of { class_name = class, config = config }).layers[1]
+  end
+  local bytes = layer("StringLookup", { vocabulary = { { class_name = "__bytes__", value = "a" },
+    { class_name = "__bytes__", value = "b" } } })
+  check.equal(bytes({ { "b", "x" } }):totable(), { { 2, 0 } })
+  local array = { class_name = "__numpy__", config = { value = { 0, 10 }, dtype = "float64" } }
+  check.equal(layer("Discretization", { bin_boundaries = array }).bin_boundaries, { 0, 10 })
+  local tuple = { class_name = "__tuple__", items = { 3, 1 } }
+  check.equal(layer("Reshape", { target_shape = tuple }).target_shape, { 3, 1 })
+end)
+
 test("classes and options that we do not have are refused by name", function()
   refused(text_of { class_name = "CuDNNLSTM", config = { name = "l", units = 2 } },
     'unknown layer class "CuDNNLSTM"', "data")

@@ -83,9 +83,10 @@ local function kind_of(option)
   return rawget(objects, "from_" .. kind) and kind or nil
 end
 
--- A copy of a JSON value with -1 for null.
+-- A copy of a JSON value with -1 for null, and with what Python's objects hold.
 local function with_unknown(value)
   if value == core.null then return -1 end
+  value = objects.plain(value)
   if type(value) ~= "table" then return value end
   local list = {}
   for key, item in pairs(value) do list[key] = with_unknown(item) end

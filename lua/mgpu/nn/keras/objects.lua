@@ -13,6 +13,17 @@ function M.given(value)
   return value
 end
 
+-- The field that holds what an object of Python is: a tuple, bytes, or, in its config, an array.
+local VALUES_OF = { __tuple__ = "items", __bytes__ = "value", __tensor__ = "value", __numpy__ = "value" }
+
+--- plain(value) -> the list, text or numbers of a tuple, of bytes, or of an array of Python; other values as they are.
+function M.plain(value)
+  local field = type(value) == "table" and VALUES_OF[value.class_name]
+  if not field then return value end
+  if value[field] ~= nil then return value[field] end
+  return type(value.config) == "table" and value.config[field] or nil
+end
+
 -- The numbers that Python writes into JSON, though JSON has no words for them, as texts.
 local WORDS = { Infinity = '"inf"', ["-Infinity"] = '"-inf"', NaN = '"nan"' }
 local WORD_OF = {}
@@ -95,8 +106,7 @@ function M.from_initializer(value, at, where)
   for _, key in ipairs(fields.initializer == "STFT" and { "window", "scaling" } or {}) do
     if config[key] == core.null then fields[key] = "none" end
   end
-  local array = fields.value -- of Constant
-  if type(array) == "table" and type(array.config) == "table" then fields.value = array.config.value end
+  fields.value = M.plain(fields.value) -- Constant may have an array
   if fields.distribution == "normal" then fields.distribution = "truncated_normal" end -- its name in Keras 1 and 2
   local initializers = require "mgpu.nn.initializers"
   local ok, made = pcall(initializers.get, fields)

@@ -46,19 +46,10 @@ local LOSS_NAMES = { kullback_leibler_divergence = "kl_divergence", KLD = "kl_di
   MSE = "mse", MAE = "mae", MAPE = "mape", MSLE = "msle", logcosh = "log_cosh", Logcosh = "log_cosh" }
 local UNUSED_LOSS = { dtype = true, fn = true }
 
--- The field of the config of an object of Python that holds its values: a tuple, or an array.
-local VALUES_OF = { __tuple__ = "items", __tensor__ = "value", __numpy__ = "value" }
-
-local function plain(value)
-  local field = type(value) == "table" and VALUES_OF[value.class_name]
-  if not field then return value end
-  return value[field] or type(value.config) == "table" and value.config[field] or nil
-end
-
 -- The options of a loss or metric, with axes from 1.
 local function options_from(config, left_out)
   local fields = fields_of(config, left_out)
-  for key, value in pairs(fields) do fields[key] = plain(value) end
+  for key, value in pairs(fields) do fields[key] = objects.plain(value) end
   fields.axis = objects.moved_axes(fields.axis, 1)
   if fields.reduction == "auto" then fields.reduction = nil end
   return fields
