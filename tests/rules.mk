@@ -25,6 +25,9 @@ FLAGS_tests/c/test_cuda_dnn_plans.c = -isystem $(CUDA)/include -DSTUBS='"$(CUDA)
 $(JPEG_TESTS:%.c=$B/%): TEST_LIBS = -ljpeg
 $(H5_TESTS:%.c=$B/%): TEST_LIBS = $(HDF5)
 $B/tests/c/test_h5_files: $B/runtime/io/h5_helper/sandbox.o
+$B/tests/c/test_attach_record: $B/runtime/program/attach/record.o
+$B/tests/c/test_attach_visitors: $(patsubst %,$B/runtime/program/attach/%.o,record visitors)
+FLAGS_tests/c/test_attach_visitors.c = -I$(LUA)
 $(foreach t,$(H5_TESTS),$(eval FLAGS_$t = -isystem $$(HDF5_H)))
 $B/tests/c/%: $B/tests/c/%.o $(OUT)/libmgpu.so
 	$(call say,link)
@@ -36,6 +39,7 @@ $B/tests/fuzz/fuzz_gif: $(call obj,$(GIF_C))
 LIBS_fuzz_gif = $(LIBS_mgpu-gif.so)
 $B/tests/fuzz/fuzz_webp: $(call obj,$(WEBP_C))
 LIBS_fuzz_webp = $(LIBS_mgpu-webp.so)
+$B/tests/fuzz/fuzz_attach: $B/runtime/program/attach/record.o
 # The targets whose reader is Lua.
 $B/tests/fuzz/fuzz_model_json $B/tests/fuzz/fuzz_serve: $(call obj,$(BIND_C))
 LIBS_fuzz_model_json = $(LUA_A)

@@ -57,25 +57,34 @@ static void set_flag(void) {
 
 /* ---- sending ---- */
 
-/* With the lock. Without memory the bytes are dropped. */
-static void keep(visitor *v, const void *bytes, size_t n) {
-    if (!v->open || n == 0) return;
+/* With the lock: makes room for a whole record, since a part of one would be taken for others.
+ * Without memory the connection is shut down, which its other side and poll notice. */
+static bool make_room(visitor *v, size_t n) {
+    if (!v->open) return false;
     if (v->at_out) memmove(v->out, v->out + v->at_out, v->n_out - v->at_out);
     v->n_out -= v->at_out;
     v->at_out = 0;
-    if (v->n_out + n > v->room_out) {
-        const size_t room = 2 * (v->n_out + n);
-        uint8_t *more = mg_realloc(v->out, room);
-        if (!more) return;
+    if (v->n_out + n <= v->room_out) return true;
+    const size_t room = 2 * (v->n_out + n);
+    uint8_t *more = mg_realloc(v->out, room);
+    if (more) {
         v->out = more;
         v->room_out = room;
+        return true;
     }
-    memcpy(v->out + v->n_out, bytes, n);
+    v->n_out = 0;
+    shutdown(v->fd, SHUT_RDWR);
+    return false;
+}
+
+static void keep(visitor *v, const void *bytes, size_t n) {
+    if (n) memcpy(v->out + v->n_out, bytes, n);
     v->n_out += n;
 }
 
 static void keep_record(visitor *v, mg_attach_kind kind, const void *body, size_t n) {
     uint8_t head[MG_ATTACH_HEAD];
+    if (!make_room(v, sizeof head + n)) return;
     mg_attach_head(head, kind, n);
     keep(v, head, sizeof head);
     keep(v, body, n);
@@ -84,6 +93,7 @@ static void keep_record(visitor *v, mg_attach_kind kind, const void *body, size_
 static void keep_done(visitor *v, mg_attach_result result, const char *text, size_t n) {
     uint8_t head[MG_ATTACH_HEAD + 1];
     if (n > MG_ATTACH_MOST - 1) n = MG_ATTACH_MOST - 1;
+    if (!make_room(v, sizeof head + n)) return;
     mg_attach_head(head, MG_ATTACH_DONE, n + 1);
     head[MG_ATTACH_HEAD] = (uint8_t)result;
     keep(v, head, sizeof head);
