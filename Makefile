@@ -19,7 +19,7 @@ PACKAGES = gcc libc6-dev libluajit-5.1-dev luajit libjansson-dev zlib1g-dev libx
            libwebp-dev libmicrohttpd-dev libucx-dev libcmocka-dev \
            dataset-fashion-mnist lua-argparse
 # Some tests are skipped without these.
-TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev iproute2 slurm-wlm munge
+TEST_PACKAGES = zsh groff openmpi-bin libopenmpi-dev mpich libmpich-dev iproute2 slurm-wlm munge chromium
 LINT_PACKAGES = clang clang-format cppcheck lua-check
 
 MODE_release = -DNDEBUG

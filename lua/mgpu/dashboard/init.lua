@@ -8,11 +8,13 @@
 -- can see it. What a browser saves as a file is a report that needs no server.
 local at_end = require "mgpu.at_end"
 local core = require "mgpu.core"
+local error_line = require "mgpu.error_line"
 local events = require "mgpu.dashboard.events"
 local Messages = require "mgpu.dashboard.messages"
 local options = require "mgpu.options"
 local page = require "mgpu.dashboard.page"
 local svg = require "mgpu.plot.svg"
+local warnings = require "mgpu.warnings"
 local world = require "mgpu.parallel.world"
 
 local M = {}
@@ -85,11 +87,14 @@ local function send(line, extra)
   board.server:append("/events", line, MOST)
 end
 
--- The page with all events so far, for who opens it now, and for the file of `save`.
+-- The page with all events so far, for who opens it now, and for the file of `save`. A file that cannot be written any
+-- more must not cost the result of a training: that is a warning.
 local function publish()
   local html = page.html(table.concat(board.lines))
   board.server:document("/", "text/html; charset=utf-8", html)
-  if board.save then core.write_file(board.save, html) end
+  if not board.save then return end
+  local ok, message = pcall(core.write_file, board.save, html)
+  if not ok then warnings.warn("dashboard: save: %s: the page is not saved", error_line(message)) end
 end
 
 local function script_name()
@@ -187,10 +192,10 @@ function M.close()
   if not board then return end
   local ending = board
   send(events.line(4, { "t", "q", "w", os.time() }))
-  ending.messages:stop()
   core.activity_sums(false)
   at_end.remove(M.close)
   local ok, message = pcall(publish)
+  ending.messages:stop()
   board = nil
   ending.server:close(CLOSING)
   if not ok then error(message, 0) end

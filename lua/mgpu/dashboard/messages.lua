@@ -1,7 +1,7 @@
 --- What is printed and warned while a dashboard is open also goes to its page: lines of mgpu.output, and warnings.
 --
 -- A progress bar draws its line again and again; the page gets the last drawing. A script that prints very much loses
--- lines on the page, which says how many.
+-- lines on the page, which says how many; after MOST bytes of them it gets no more.
 local core = require "mgpu.core"
 local warnings = require "mgpu.warnings"
 
@@ -9,6 +9,7 @@ local Messages = {}
 Messages.__index = Messages
 
 local RATE, BURST = 20, 200 -- lines a second; and how many may come at once
+local MOST = 64 * 2 ^ 20 -- bytes of all lines
 local MOST_WAITING = 4096 -- bytes of a line that has no end yet
 
 local function plain(line)
@@ -30,7 +31,9 @@ local function has_room(self)
 end
 
 local function send(self, kind, text)
-  if not has_room(self) then return end
+  if self.sent > MOST or not has_room(self) then return end
+  self.sent = self.sent + #text
+  if self.sent > MOST then return self.sink("warning", "there are 64 MiB of messages: more is not shown here") end
   if self.dropped > 0 then
     self.sink("warning", ("%d lines are left out here"):format(self.dropped))
     self.dropped = 0
@@ -66,7 +69,7 @@ end
 --- start(sink) -> the messages; sink(kind, text) gets each line, kind: "output" or "warning".
 function Messages.start(sink)
   local mgpu = require "mgpu"
-  local self = setmetatable({ sink = sink, before = mgpu.output, waiting = "", dropped = 0, room = BURST,
+  local self = setmetatable({ sink = sink, before = mgpu.output, waiting = "", sent = 0, dropped = 0, room = BURST,
     filled = core.clock() }, Messages)
   function self.output(text)
     self.before(text)

@@ -2,7 +2,8 @@
 --
 -- After each step fit calls run:step, which reads the clock and mostly does nothing else: values of batches go to the
 -- page at most five times a second, less often in a run that has lasted for hours, so that a curve of a day has less
--- than 100,000 points. The parts of the time come from sums in C (core.activity_sums).
+-- than 100,000 points. So do values of epochs after the first 1,000; the last epoch is always there. The
+-- parts of the time come from sums in C (core.activity_sums).
 local core = require "mgpu.core"
 local events = require "mgpu.dashboard.events"
 local logs = require "mgpu.train.logs"
@@ -13,6 +14,7 @@ Run.__index = Run
 
 local INTERVAL, PARTS_INTERVAL = 0.2, 1 -- seconds between values of batches, and between times of parts
 local POINTS = 20000 -- at these intervals; the rest of the run adds as many each time it becomes 2.7 times as long
+local ALL = 1000 -- epochs whose values are sent however short they are
 local PAGE = 4096 -- bytes of memory in /proc/self/statm
 
 -- Kinds of spans -> the part of a step's time. What is in no span is Lua.
@@ -69,6 +71,9 @@ local function send_values(self, kind, done, values, now)
     now - self.began, "v", events.values(logs.each, values) }))
 end
 
+-- When the next values may be sent.
+local function due_after(self, now) return now + math.max(INTERVAL, (now - self.began) / POINTS) end
+
 --- run:begin_epoch(epoch).
 function Run:begin_epoch(epoch) self.epoch = epoch end
 
@@ -79,8 +84,7 @@ function Run:step(done, read)
   if now < self.due then return end
   send_values(self, "b", done, read(), now)
   if now >= self.parts_due then send_parts(self, done, now) end
-  now = core.clock()
-  self.due = now + math.max(INTERVAL, (now - self.began) / POINTS)
+  self.due = due_after(self, core.clock())
 end
 
 -- Histograms of the model's weights. They are read on this rank alone.
@@ -103,16 +107,29 @@ end
 --- run:end_epoch(done, values): the epoch has ended, with its validation and callbacks; values: its logs.
 function Run:end_epoch(done, values)
   local now = core.clock()
-  send_values(self, "e", done, values, now)
-  send_parts(self, done, now)
+  local is_early = self.n_epochs < ALL
+  self.n_epochs = self.n_epochs + 1
+  if is_early or now >= self.epoch_due then
+    send_values(self, "e", done, values, now)
+    self.epoch_due, self.left_out = due_after(self, now), nil
+  else -- its values are read when they are sent, if ever
+    local epoch, before = self.epoch, self.before
+    self.left_out = function()
+      self.epoch, self.before = epoch, before
+      send_values(self, "e", done, values, now)
+    end
+  end
+  if is_early or now >= self.parts_due then send_parts(self, done, now) end
   if self.histogram_freq > 0 and (self.epoch - 1) % self.histogram_freq == 0 then send_histograms(self, now) end
-  self.before, self.due = self.before + done, 0
+  self.before = self.before + done
+  if is_early then self.due = 0 end
 end
 
 --- run:finish(ok, message): training has ended; message: the error, if it was one.
 function Run:finish(ok, message)
   local state = ok and (self.epoch < self.epochs and "stopped" or "done")
     or core.error_code() == "interrupted" and "interrupted" or "failed"
+  if self.left_out then self.left_out() end
   self.send(events.line(12, { "t", "x", "r", self.number, "w", core.clock() - self.began, "state", state, "text",
     not ok and { json = events.text(message) } or nil }))
   self.ended()
@@ -125,8 +142,9 @@ function Run.new(number, fit, chosen, send, ended)
   local model, compiled, given = fit.model, fit.compiled, fit.given
   local now, first = core.clock(), given.initial_epoch
   local self = setmetatable({ number = number, model = model, send = send, ended = ended, epoch = first,
-    epochs = given.epochs, histogram_freq = chosen.histogram_freq or 0, began = now, due = 0, parts_due = 0,
-    parts_from = now, before = first * (fit.steps or 0), devices = compiled.devices or { core.default_device() } }, Run)
+    epochs = given.epochs, histogram_freq = chosen.histogram_freq or 0, n_epochs = 0, began = now, due = 0,
+    epoch_due = 0, parts_due = 0, parts_from = now, before = first * (fit.steps or 0),
+    devices = compiled.devices or { core.default_device() } }, Run)
   self.parts_at, self.sums = self.before, core.activity_sums()
   send(tables.run_line(number, { name = chosen.name or model.name, model = model, compiled = compiled,
     history = fit.history, began = os.time(), epochs = given.epochs, first = first, steps = fit.steps }))

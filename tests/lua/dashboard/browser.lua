@@ -7,7 +7,7 @@
 --     b:key "ArrowLeft"
 --     b:size(390, 800)  b:dark(true)  b:offline(true)
 --     b:close()                           -- fails if the page has logged an error
--- Chromium ends when the pipes close, so also when the test is killed. No wait is for a time, DEADLINE only stops a hang.
+-- Chromium ends when the pipes close, so also when the test is killed. DEADLINE only stops a hang.
 -- With MGPU_KEEP=FOLDER b:picture(name) keeps pictures of the page there, to be looked at.
 local check = require "check"
 local core = require "mgpu.core"
@@ -210,8 +210,8 @@ function M.open()
   check.run(("cd %s && mkfifo in out && : >log && : >alive"):format(folder))
   local both = bit.bor(READ_WRITE, CLOEXEC)
   self.input, self.output = C.open(folder .. "/in", both), C.open(folder .. "/out", both)
-  check.run(("cd %s; { HOME=%s setsid %s %s --user-data-dir=%s/profile 3<in 4>out >log 2>&1; rm alive; } >/dev/null 2>&1 &"
-    ):format(folder, folder, path, FLAGS, folder))
+  check.run(("cd %s; exec >/dev/null; { HOME=%s setsid %s %s --user-data-dir=%s/profile 3<in 4>out >log 2>&1; "
+    .. "rm alive; } 2>&1 &"):format(folder, folder, path, FLAGS, folder))
   local target = self:call("Target.createTarget", { url = "about:blank" })
   self.session = self:call("Target.attachToTarget", { targetId = target.targetId, flatten = true }).sessionId
   for _, domain in ipairs { "Page", "Runtime", "Log", "Network" } do self:call(domain .. ".enable") end

@@ -86,6 +86,61 @@ test("a saved page is a run beside others", function()
   end)
 end)
 
+test("a folder that cannot be written is refused before the training; one that is gone at its end costs no result",
+  function()
+    needs_server()
+    check.raises(function() fit { dashboard = { port = 0, save = check.path "none/x.html" } } end, "No such file", "io")
+    local folder, warned = check.path "gone", {}
+    check.run("mkdir " .. folder)
+    local warnings = require "mgpu.warnings"
+    local warn = warnings.warn
+    warnings.warn = function(message, ...) warned[#warned + 1] = message:format(...) end
+    local ok, message = pcall(quietly, function()
+      local history = fit { dashboard = { port = 0, save = folder .. "/x.html" },
+        callbacks = { on_train_end = function() check.run("rm -r " .. folder) end } }
+      check.equal(#history.epoch, 2)
+    end)
+    warnings.warn = warn
+    if not ok then error(message, 0) end
+    check.equal(#warned, 2, "at the end of the fit, and of the dashboard")
+    check.matches(warned[1], "cannot write .*gone/x.html.*the page is not saved")
+  end)
+
+test("short epochs do not fill the memory: after a thousand the page gets a part of them, and the last", function()
+  needs_server()
+  quietly(function()
+    fit { dashboard = { port = 0 }, epochs = 3000 }
+    local epochs, parts, last = 0, 0, nil
+    for line in events_of(mgpu.dashboard.address()):gmatch "[^\n]+" do
+      local event = core.json_decode(line)
+      if event.t == "e" then epochs, last = epochs + 1, event.e end
+      if event.t == "p" then parts = parts + 1 end
+    end
+    check.truthy(epochs > 1000 and epochs < 3000 and parts < 3000, epochs .. " epochs, " .. parts .. " times")
+    check.equal(last, 3000)
+  end)
+end)
+
+test("many readers at a time get the same, and the training waits for none of them", function()
+  needs_server()
+  quietly(function()
+    mgpu.dashboard.open { port = 0 }
+    local address, script = mgpu.dashboard.address(), check.path "readers.sh"
+    local events = address:gsub("/%?", "/events?from=0&wait=50&")
+    check.write(script, ([[
+      for i in 1 2 3 4 5 6 7 8 9 10; do
+        curl -sN --limit-rate 200 --max-time 60 '%s' >/dev/null & slow="$slow $!"
+        curl -s --max-time 60 '%s' >%s/$i & fast="$fast $!"
+      done
+      wait $fast; kill $slow 2>/dev/null]]):format(address, events, check.path "."))
+    local readers = io.popen("sh " .. script .. " 2>&1; echo done")
+    fit { epochs = 20 }
+    check.equal(readers:read "*a", "done\n")
+    readers:close()
+    for i = 1, 10 do check.matches(check.read(check.path(tostring(i))), '^{"t":"j"') end
+  end)
+end)
+
 test("wrong options are refused", function()
   local function refused(dashboard, text, code)
     check.raises(function() fit { dashboard = dashboard } end, text, code or "usage")

@@ -1,7 +1,8 @@
 // A chart of curves on a canvas, with a cursor that the mouse and the arrow keys move, and a legend of switches.
 //
-// lines() returns what to draw: [{key, label, color (an index), points, dashed, thin, raw}]. A curve with many points is
-// drawn with the first, lowest, highest and last point of each column of pixels, which looks the same.
+// lines() returns what to draw: [{key, label, color (an index), points, dashed, thin}]. A curve with many points is
+// drawn with the first, lowest, highest and last point of each column of pixels, which looks the same. The cursor has a
+// canvas of its own, so that the curves are not drawn again when it moves.
 
 const COLORS = 8;
 const MARGIN = { left: 58, right: 12, top: 8, bottom: 24 };
@@ -69,9 +70,10 @@ class Chart {
     this.cursor = null;
     this.now = element('span', { class: 'soft' });
     this.canvas = element('canvas', { 'aria-hidden': 'true' });
+    this.overlay = element('canvas', { 'aria-hidden': 'true' });
     this.tip = element('div', { class: 'tip', hidden: true });
     this.plot = element('div', { class: 'plot', role: 'slider', tabindex: '0', 'aria-label': `${title}, a chart`,
-      'aria-valuetext': 'no point is chosen' }, this.canvas, this.tip);
+      'aria-valuetext': 'no point is chosen' }, this.canvas, this.overlay, this.tip);
     this.legend = element('div', { class: 'legend' });
     this.title = title;
     this.figure = element('figure', {}, element('figcaption', {}, element('span', {}, title), this.now), this.plot,
@@ -157,7 +159,12 @@ class Chart {
 
   moveTo(x) {
     this.cursor = x;
-    this.update(true);
+    if (!this.drawn || this.moving) return;
+    this.moving = true;
+    requestAnimationFrame(() => {
+      this.moving = false;
+      if (this.figure.isConnected && !this.waiting) this.drawCursor();
+    });
   }
 
   // ---- drawing ----
@@ -180,16 +187,11 @@ class Chart {
     this.drawLegend();
     const { clientWidth: wide, clientHeight: tall } = this.plot;
     if (wide === 0 || tall === 0) return;
-    const ratio = window.devicePixelRatio || 1, canvas = this.canvas;
-    if (canvas.width !== Math.round(wide * ratio)) canvas.width = Math.round(wide * ratio);
-    if (canvas.height !== Math.round(tall * ratio)) canvas.height = Math.round(tall * ratio);
-    const c = canvas.getContext('2d');
-    c.setTransform(ratio, 0, 0, ratio, 0, 0);
-    c.clearRect(0, 0, wide, tall);
+    const c = this.cleared(this.canvas, wide, tall);
     const box = { width: wide - MARGIN.left - MARGIN.right, height: tall - MARGIN.top - MARGIN.bottom };
     const lines = this.visible(), range = this.options.stacked ? this.stack(lines) : this.range(lines);
-    const y = this.options.fromZero ? zeroAxis(range.y1, 5, this.options.unit ? this.options.unit(range.y1) : 1) : valueAxis(range.y0, range.y1, view.log, 5);
-    this.drawn = { low: range.x0, high: range.x1, width: box.width };
+    const unit = this.options.unit ? this.options.unit(range.y1) : 1;
+    const y = this.options.fromZero ? zeroAxis(range.y1, 5, unit) : valueAxis(range.y0, range.y1, view.log, 5);
     const at = { x: v => MARGIN.left + (v - range.x0) / (range.x1 - range.x0) * box.width,
       y: v => MARGIN.top + (1 - y.at(v)) * box.height };
     this.drawAxes(c, box, range, y, at);
@@ -199,8 +201,19 @@ class Chart {
     c.clip();
     if (this.options.stacked) this.drawAreas(c, lines, at); else for (const line of lines) this.drawLine(c, line, at);
     c.restore();
-    this.drawCursor(c, lines, box, at);
+    this.drawn = { low: range.x0, high: range.x1, width: box.width, wide, tall, lines, box, at };
+    this.drawCursor();
     this.now.textContent = this.options.now ? this.options.now() : '';
+  }
+
+  // The context of a canvas of this size, empty.
+  cleared(canvas, wide, tall) {
+    const ratio = window.devicePixelRatio || 1, c = canvas.getContext('2d');
+    if (canvas.width !== Math.round(wide * ratio)) canvas.width = Math.round(wide * ratio);
+    if (canvas.height !== Math.round(tall * ratio)) canvas.height = Math.round(tall * ratio);
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, wide, tall);
+    return c;
   }
 
   // The ranges of both coordinates over the lines.
@@ -277,7 +290,7 @@ class Chart {
 
   drawLine(c, line, at) {
     c.strokeStyle = c.fillStyle = colorOf(line.color);
-    c.lineJoin = 'round';
+    c.lineJoin = c.lineCap = 'round';
     c.setLineDash(line.dashed ? [6, 4] : []);
     const values = smoothed(line.points, this.smoothing());
     if (values !== line.points.values) {
@@ -289,6 +302,7 @@ class Chart {
     c.lineWidth = line.thin ? 1 : 1.8;
     this.trace(c, line, values, at);
     c.setLineDash([]);
+    c.lineCap = 'butt';
     if (!line.thin && values.length <= 40) this.dots(c, line, values, at);
     c.globalAlpha = 1;
   }
@@ -315,6 +329,7 @@ class Chart {
       const x = n > 1000 ? Math.round(at.x(xs[i]) * 2) / 2 : at.x(xs[i]);
       if (!open) {
         c.moveTo(x, y);
+        c.lineTo(x + 0.01, y); // which shows a point without neighbors, as a dot
         open = true;
       } else if (x !== column) {
         flush();
@@ -351,7 +366,8 @@ class Chart {
       c.moveTo(n === 1 ? MARGIN.left : at.x(xs[0]), at.y(line.low[0]));
       for (let i = 0; i < n; i++) c.lineTo(at.x(xs[i]), at.y(line.high[i]));
       for (let i = n - 1; i >= 0; i--) c.lineTo(at.x(xs[i]), at.y(line.low[i]));
-      if (n === 1) c.rect(MARGIN.left, at.y(line.high[0]), at.x(xs[0]) - MARGIN.left, at.y(line.low[0]) - at.y(line.high[0]));
+      const [top, bottom] = [at.y(line.high[0]), at.y(line.low[0])];
+      if (n === 1) c.rect(MARGIN.left, top, at.x(xs[0]) - MARGIN.left, bottom - top);
       c.fill();
       c.globalAlpha = 1;
     }
@@ -359,7 +375,8 @@ class Chart {
 
   // ---- the cursor and the legend ----
 
-  drawCursor(c, lines, box, at) {
+  drawCursor() {
+    const { wide, tall, lines, box, at } = this.drawn, c = this.cleared(this.overlay, wide, tall);
     this.tip.hidden = this.cursor === null || lines.length === 0;
     this.plot.setAttribute('aria-valuemin', this.drawn.low);
     this.plot.setAttribute('aria-valuemax', this.drawn.high);

@@ -46,11 +46,11 @@ async function follow() {
   let failures = 0;
   while (!job.ended) {
     try {
-      const text = await ask();
+      const text = await ask(), wasLost = lost !== null;
       heard = Date.now();
       lost = null;
       failures = 0;
-      if (text !== '') {
+      if (text !== '' || wasLost) {
         takeText(text);
         render();
       } else {
@@ -67,7 +67,7 @@ async function follow() {
       const why = problem instanceof Error && problem.message.startsWith('another') ? problem.message : '';
       lost = lost || { since: Date.now() };
       lost.why = why;
-      renderStatus();
+      render();
       await pause(Math.min(10, 2 ** failures / 2));
     }
   }

@@ -61,6 +61,7 @@ function listen() {
   at('save').addEventListener('click', savePage);
   document.addEventListener('visibilitychange', wakeUp);
   addEventListener('online', wakeUp);
+  addEventListener('beforeprint', () => charts.forEach(chart => chart.draw())); // also those out of sight
 }
 
 // Of a page that a browser saved with what the script had made.

@@ -5,7 +5,8 @@ const at = id => document.getElementById(id);
 // ---- runs ----
 
 function stateText(run) {
-  const names = { running: job.ended || !live ? 'not finished' : 'running', done: 'done', stopped: 'stopped early',
+  const running = job.ended || !live ? 'not finished' : lost ? 'running when last heard of' : 'running';
+  const names = { running, done: 'done', stopped: 'stopped early',
     interrupted: 'interrupted', failed: 'failed' };
   return Object.hasOwn(names, run.state) ? names[run.state] : run.state;
 }
@@ -30,7 +31,9 @@ function lastValue(run, name) {
 // The names of values, in the order in which they came.
 function valueNames() {
   const names = new Set();
-  for (const run of runs.values()) for (const map of [run.batches, run.ended]) for (const name of map.keys()) names.add(name);
+  for (const run of runs.values()) for (const map of [run.batches, run.ended]) {
+    for (const name of map.keys()) names.add(name);
+  }
   return names;
 }
 
