@@ -1,61 +1,7 @@
 -- mgpulua --attach and --ps: commands in a job that goes on, and what must not happen to it.
 local check = require "check"
+local beside = require "lua.attach.jobs".beside
 local test = check.test
-
--- A fit that goes on until the file arg[1] .. ".stop" is there, or for arg[2] epochs, and says at its first step
--- that it has begun. Then it prints its weights, to the last bit, and what was attached.
-local JOB = [[
-  local core, mgpu = require "mgpu.core", require "mgpu"
-  local L = mgpu.layers
-  mgpu.seed(1)
-  math.randomseed(1)
-  answer = 42
-  model = mgpu.Sequential { L.Input { 4 }, L.Dense { 8, activation = "relu" }, L.Dropout { 0.5 }, L.Dense { 1 } }
-  model:compile { loss = "mse", optimizer = "adam" }
-  local x, y = mgpu.rand { 64, 4 }, mgpu.rand { 64, 1 }
-  local path, epochs = arg[1], tonumber(arg[2])
-  local control = {
-    on_train_batch_end = function(_, batch) if batch == 1 then core.write_file(path, "ready") end end,
-    on_epoch_end = function(self, epoch)
-      core.sleep(0.01)
-      if not epochs and core.file_exists(path .. ".stop") then self.model.stop_training = true end
-    end,
-  }
-  local h = model:fit(x, y, { epochs = epochs or 1e6, batch_size = 8, verbose = 0, callbacks = control })
-  local bits = {}
-  for _, w in ipairs(model:get_weights()) do
-    local list = w:to "float64":reshape { -1 }:totable()
-    for _, v in ipairs(list) do bits[#bits + 1] = ("%.17g"):format(v) end
-  end
-  print("weights " .. table.concat(bits, " "))
-  print("random", math.random(), mgpu.rand({ 1 }):item())
-  local times = 0
-  for _, a in ipairs(h.attached) do times = times + (a.times or 1) end
-  print("attached", times, h.attached[1] and h.attached[1].what)
-  print("epochs", #h.epoch, "rate", model.compiled.optimizer.learning_rate)
-  print("changed", rawget(_G, "_"), rawget(_G, "job"))
-]]
-
--- Runs the shell commands `text` beside a job; in them $p is its process, $m the program, $f its file. The job ends
--- after them -> their output, and the job's.
-local function beside(text, given)
-  given = given or {}
-  local script, ready, output = check.path "job.lua", check.path "ready", check.path "output"
-  check.write(script, given.job or JOB)
-  check.run(("rm -f %s %s.stop"):format(ready, ready))
-  check.run(("mkdir -p -m 700 %s"):format(check.path "run"))
-  check.write(check.path "beside.sh", ([[
-    unset MGPU_ATTACH
-    export XDG_RUNTIME_DIR=%s
-    m=%s f=%s
-    %s $m %s $f %s >%s 2>&1 & p=$!
-    while [ ! -s $f ] && kill -0 $p; do sleep 0.02; done
-    %s
-    touch $f.stop
-    wait $p; echo "status $?" >>%s]]):format(check.path "run", check.program, ready, given.environment or "", script,
-    given.epochs or "", output, text, output))
-  return check.run("sh " .. check.path "beside.sh"), check.read(output)
-end
 
 test("a command sees the script's globals and the training, and its output comes back", function()
   local told, job = beside [[
