@@ -84,7 +84,11 @@ function M.with(fn, given)
   local ok, message = pcall(fn, { pid = pid, path = path, environment = environment, run = run })
   check.write(path .. ".stop", "")
   if not ok then check.run("kill -9 " .. pid) end
-  wait_for(path .. ".end")
+  local ended, why = pcall(wait_for, path .. ".end")
+  if not ended then
+    check.run("kill -9 " .. pid)
+    if ok then error(why, 0) end
+  end
   if not ok then error(message, 0) end
   return check.read(path .. ".out")
 end
