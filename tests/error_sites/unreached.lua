@@ -10,6 +10,7 @@ return {
     "lua/mgpu/tune/search.lua are not complete in", -- their folders were removed while the search ran
     "runtime/program/launcher/crew.c signalfd",
     "runtime/program/launcher/launcher.c no random numbers for a token",
+    "lua/mgpu/dashboard/init.lua cannot read /dev/urandom",
     "runtime/program/launcher/output.c cannot start a process",
     "runtime/program/launcher/output.c --output rank0: /dev/null",
     "runtime/bind/io.c cannot look for", -- glob without memory

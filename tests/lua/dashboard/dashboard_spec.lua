@@ -150,6 +150,24 @@ test("wrong options are refused", function()
   refused({ port = 70000 }, "at most 65535")
   refused({ save = "x.htm" }, "must end in .html")
   refused({ runs = { 3 } }, "entry 1 must be the path")
+  refused({ runs = { "a.html", nil, "b.html" } }, "dashboard: runs: ")
+  check.raises(function() mgpu.dashboard.open(8765) end, "options are a table, such as {port = 8765}, got a number",
+    "usage")
+end)
+
+test("runs that cannot be shown are refused, and no dashboard stays open", function()
+  needs_server()
+  local path = check.path "other.html"
+  check.write(path, "<html></html>")
+  local function refused(entry, text, code)
+    quietly(function()
+      check.raises(function() mgpu.dashboard.open { port = 0, runs = { entry } } end, text, code)
+      check.equal(mgpu.dashboard.address(), nil)
+    end)
+  end
+  refused(path, "other.html is no page that a dashboard has saved", "data")
+  refused(check.path "none.html", "cannot read .*none.html: No such file", "io")
+  refused({ class = "History" }, "a history has no epoch", "usage")
 end)
 
 test("a port that is in use, and another one while a dashboard is open, are refused", function()
