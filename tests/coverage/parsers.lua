@@ -14,6 +14,7 @@ local FILES = {
   "runtime/data/image_header.c",
   "runtime/world/host_list.c", -- variables and files of batch systems
   "runtime/data/source.c", -- several strings in one cell
+  "runtime/program/attach/record.c", -- what clients send to a job, and it to them
   "runtime/world/record.c", -- what other processes send
 }
 local OTHERS = {
