@@ -76,8 +76,10 @@ test("--ps lists the job, also for programs, and dead ones are removed", functio
 end)
 
 test("a command that never ends is stopped when its client is killed; bytes that are no records do no harm", function()
-  local told, job = beside [[
-    $m --attach $p -e 'while true do end' & c=$!
+  -- ThreadSanitizer delivers signals only where a program calls the system
+  local body = os.getenv "MGPU_MALLOC" and 'local f = io.open "/dev/null" f:close()' or ""
+  local told, job = beside((([[
+    $m --attach $p -e 'while true do @body end' & c=$!
     while ! $m --ps | grep -q running; do :; done
     sleep 0.3; kill -9 $c; wait $c 2>/dev/null
     for bytes in 'no record' 'ma\001\002\377\377\377\377' 'ma\011\002\000\000\000\000' 'ma\001\002\001\000\000\000x'; do
@@ -94,7 +96,7 @@ test("a command that never ends is stopped when its client is killed; bytes that
         while ffi.C.read(fd, room, 4096) > 0 do end
         print "refused"'
     done
-    $m --attach $p -e 'print(answer)']]
+    $m --attach $p -e 'print(answer)']]):gsub("@body", body)))
   check.matches(told, "refused\nrefused\nrefused\nrefused\n42\n$")
   check.matches(job, "status 0\n$")
 end)
