@@ -3,7 +3,9 @@ local device = require "tests.cuda.device"
 local check = require "check"
 local core = require "mgpu.core"
 local fixtures = require "fixtures"
+local jobs = require "lua.attach.jobs"
 local mgpu = require "mgpu"
+local terminal = require "lua.prompt.terminal"
 local test = check.test
 local L = mgpu.layers
 
@@ -84,4 +86,29 @@ test("SIGQUIT tells that the script waits for a GPU that hangs", function()
     print(pcall(y.totable, y))]], "QUIT", { environment = "MGPU_DEADLINE=3 MGPU_GRACE=0.5" })
   check.matches(output, "main: waits for cuda:0, for %d")
   check.matches(output, "cuda:0: .*did not come back within")
+end)
+
+test("an attached prompt tells that the job waits for a GPU that hangs", function()
+  if device.real then check.skip "a real GPU does not hang on request" end
+  local output = jobs.with(function(job)
+    local t = terminal.open { arguments = "--attach " .. job.pid, env = { XDG_RUNTIME_DIR = job.run }, columns = 200 }
+    t:expect(job.pid .. "> ")
+    t:type ":where"
+    t:expect "waits for cuda:0, for "
+    t:expect(job.pid .. "> ")
+    check.equal(t:close(), 0)
+    check.run("kill -INT " .. job.pid)
+  end, { job = [[
+    local core, ffi, mgpu = require "mgpu.core", require "ffi", require "mgpu"
+    ffi.cdef "void fake_cuda_hang(int n);"
+    core.default_device "cuda:0"
+    local double = mgpu.jit(function(t) return t * 2 end)
+    local x = mgpu.ones { 4 }
+    double(x):totable()
+    ffi.load "build/fake_cuda/libcuda.so.1".fake_cuda_hang(1)
+    local y = double(x)
+    core.write_file(arg[1], "ready")
+    print(pcall(y.totable, y))]] })
+  check.matches(output, "^false\t[^\n]*interrupted")
+  check.matches(output, "status 0\n$")
 end)
