@@ -101,6 +101,7 @@ static mg_status add_pending(mg_variable *v) {
 
 /* The last replica takes the place of replica i. */
 void mg_variable_drop_replica(mg_variable *v, int i) {
+    if (v->internal) mg_tensor_count_internal(-1);
     mg_tensor_release(v->replicas[i].value);
     v->replicas[i] = v->replicas[--v->n_replicas];
 }
@@ -134,6 +135,7 @@ mg_status mg_variable_add_replica(mg_variable *v, mg_device *d, mg_tensor *copy)
         return MG_OOM;
     }
     v->replicas = more;
+    if (v->internal) mg_tensor_count_internal(1);
     v->replicas[v->n_replicas++] = (mg_replica){d, copy};
     return MG_OK;
 }

@@ -26,6 +26,7 @@ struct mg_variable {
     mg_tensor *traced; /* owned: the value inside the open trace, or NULL */
     mg_tensor *entry;  /* owned: the placeholder of the value at the trace's entry, or NULL */
     uint16_t trace;    /* serial number of the trace that `traced` and `entry` belong to */
+    bool internal;     /* the runtime's own: leak checks do not count its copies */
     bool watched;      /* the open trace checks its new value (mg_guard_variables) */
     mg_variable *next, *previous; /* in the list of all variables */
 };

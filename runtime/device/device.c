@@ -181,11 +181,15 @@ void mg_devices_close(void) {
     for (const mg_device *d = first; d; d = d->next)
         if (d->worker) return; /* its job may still use them all */
     pthread_mutex_lock(&lock);
+    /* Flags of guards have copies on other devices. */
+    for (mg_device *d = first; d; d = d->next) {
+        if (d->guards) d->free_guards(d->guards);
+        d->guards = NULL;
+    }
     while (first) {
         mg_device *d = first;
         first = d->next;
         if (d->arena) mg_device_free(d, d->arena, d->arena_bytes);
-        if (d->guards) d->free_guards(d->guards);
         if (d->api->close) d->api->close(d);
         mg_free(d);
     }

@@ -139,6 +139,8 @@ struct mg_device { /* one per name, made on first use, lives as long as the proc
     int threads;                    /* of the host's cores, in the plan being made; 0: all */
     struct mg_async_guards *guards; /* owned: made by graph/async_guards.c, or NULL ... */
     void (*free_guards)(struct mg_async_guards *guards); /* ... and the function that frees them */
+    struct mg_device *judge;  /* whose guards tell whether this device's last run counts; NULL: its
+                                 own */
     struct mg_worker *worker; /* its thread, or NULL until it is needed */
     _Atomic(const char *) at; /* name of the op that it runs or ran last */
     atomic_uint progress;     /* counts the ops that its thread has started, for the watchdog */

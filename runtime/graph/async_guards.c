@@ -6,7 +6,7 @@
 #include "graph/new_values.h"
 #include "ops/build.h"
 
-enum { MOST_GUARDS = 255 }; /* the verdict is a byte */
+enum { MOST_GUARDS = MG_NOT_AGREED - 1 }; /* the verdict is a byte */
 
 /* A run whose verdict is being read. */
 typedef struct judged_run {
@@ -17,7 +17,9 @@ typedef struct judged_run {
 
 struct mg_async_guards { /* of one device, which frees it when it closes */
     mg_variable *flag; /* a bool on the device: false after a guard failure until it is reported */
-    bool must_reset;   /* the failure was reported: the flag becomes true before the next run */
+    mg_variable *ticket; /* an int64 on the device, the number of the next step on several devices,
+                            from 1; NULL: there was none yet */
+    bool must_reset;     /* the failure was reported: the flag becomes true before the next run */
     judged_run pending[MG_READBACKS]; /* the first n are in use, in the order of the runs */
     int n;
     bool interrupted; /* the last wait was interrupted */
@@ -30,34 +32,42 @@ struct mg_async_guards { /* of one device, which frees it when it closes */
 /* The device's release hook. */
 static void free_guards(struct mg_async_guards *g) {
     if (g->flag) mg_tensor_count_internal(-1);
+    if (g->ticket) mg_tensor_count_internal(-1);
     mg_variable_release(g->flag);
+    mg_variable_release(g->ticket);
     mg_free(g->kept);
     mg_free(g);
 }
 
-/* A true bool on d. The tensor in it is the runtime's own: leak checks do not count it. Owned. */
-static mg_variable *new_flag(mg_device *d) {
-    static const uint8_t yes = 1;
+/* A number on d. It is the runtime's own: leak checks do not count it. Owned. */
+static mg_variable *new_number(mg_device *d, const void *number, mg_dtype t, const char *name) {
     static const mg_shape scalar = {0};
-    mg_tensor *value = mg_tensor_from_host(&yes, MG_BOOL, &scalar, d);
-    mg_variable *flag = value ? mg_variable_new(value, "guard flag", false) : NULL;
+    mg_tensor *value = mg_tensor_from_host(number, t, &scalar, d);
+    mg_variable *made = value ? mg_variable_new(value, name, false) : NULL;
     mg_tensor_release(value);
-    if (flag) mg_tensor_count_internal(1);
-    return flag;
+    if (!made) return NULL;
+    mg_tensor_count_internal(1);
+    made->internal = true;
+    return made;
 }
 
 /* The record is made once per device and stays until it closes. */
-mg_status mg_async_guards_prepare(mg_device *d, int n_guards, mg_variable **flag) {
-    *flag = NULL;
+mg_status mg_async_guards_prepare(mg_device *d, bool several, int n_guards, mg_async_state *state) {
+    static const uint8_t yes = 1;
+    static const int64_t first = 1;
+    *state = (mg_async_state){0};
     if (!d->api->readback_wait || n_guards > MOST_GUARDS) return MG_OK;
     if (!d->guards) {
         d->guards = mg_alloc_zero(sizeof *d->guards);
         d->free_guards = free_guards;
     }
-    if (!d->guards) return MG_OOM;
-    if (!d->guards->flag) d->guards->flag = new_flag(d);
-    *flag = d->guards->flag;
-    return *flag ? MG_OK : mg_error_code();
+    struct mg_async_guards *g = d->guards;
+    if (!g) return MG_OOM;
+    if (!g->flag && !(g->flag = new_number(d, &yes, MG_BOOL, "guard flag"))) return mg_error_code();
+    if (several && !g->ticket && !(g->ticket = new_number(d, &first, MG_I64, "ticket")))
+        return mg_error_code();
+    *state = (mg_async_state){g->flag, several ? g->ticket : NULL};
+    return MG_OK;
 }
 
 /* ---- making such a plan ---- */
@@ -89,15 +99,29 @@ static mg_status hold_value(mg_variable *v, mg_tensor *all, mg_tensor *value) {
     return trace_value(v, where(all, value, v->entry));
 }
 
+/* On several devices: *all only if they all say so, and if not, *verdict tells; the next step has
+ * another ticket. */
+static mg_status agree(mg_variable *ticket, mg_tensor **verdict, mg_tensor **all) {
+    static const mg_shape scalar = {0};
+    *all = mg_make("agree", NULL, 2, *all, ticket->entry);
+    mg_tensor *known = binary("logical_or", *all, binary("ne", *verdict, full(0, MG_U8, &scalar)));
+    *verdict = where(known, *verdict, full(MG_NOT_AGREED, MG_U8, &scalar));
+    return *verdict ? trace_value(ticket, shift(ticket->entry, 1)) : mg_error_code();
+}
+
 /* The flag becomes "it was true and all guards hold", so it stays false after a failure. */
-mg_status mg_async_guards_hold_values(mg_variable *flag, const mg_guard *guards, int n_guards,
-                                      mg_variable *const *variables, int n, mg_tensor **verdict) {
+mg_status mg_async_guards_hold_values(const mg_async_state *state, const mg_guard *guards,
+                                      int n_guards, mg_variable *const *variables, int n,
+                                      mg_tensor **verdict) {
     mg_scope *scope;
     mg_tensor *judged, *all;
+    mg_variable *flag = state->flag;
     MG_TRY(mg_scope_open(&scope));
     judge_guards(guards, n_guards, &judged, &all);
     all = n_guards ? binary("logical_and", all, flag->entry) : flag->entry;
-    mg_status status = judged && all ? hold_value(flag, all, all) : mg_error_code();
+    mg_status status = MG_OK;
+    if (state->ticket) status = agree(state->ticket, &judged, &all);
+    if (status == MG_OK) status = judged && all ? hold_value(flag, all, all) : mg_error_code();
     for (int i = 0; i < n && status == MG_OK; i++) {
         mg_variable *v = variables[i];
         if (v != flag && v->traced != v->entry) status = hold_value(v, all, v->traced);
@@ -132,18 +156,29 @@ mg_status mg_async_guards_add_checks(mg_variable *flag, const mg_guard *checks, 
 
 /* ---- running it ---- */
 
+static mg_status set_flag(const mg_tensor *flag) {
+    static const uint8_t yes = 1;
+    mg_device *d = flag->device;
+    return d->api->copy_in(d, flag->buffer->data, &yes, 1);
+}
+
 /* Writes into the flag's own memory, so it cannot fail for lack of memory. */
 mg_status mg_async_guards_reset(mg_device *d) {
-    static const uint8_t yes = 1;
     struct mg_async_guards *g = d->guards;
     if (!g->must_reset) return MG_OK;
-    MG_TRY(d->api->copy_in(d, g->flag->value->buffer->data, &yes, 1));
+    MG_TRY(set_flag(g->flag->value));
+    for (int i = 0; i < g->flag->n_replicas; i++) MG_TRY(set_flag(g->flag->replicas[i].value));
     g->must_reset = false;
     return MG_OK;
 }
 
 void mg_async_guards_reported(mg_device *d) {
     d->guards->must_reset = true;
+}
+
+mg_status mg_async_guards_disagree(void) {
+    return mg_fail(MG_COMM, "a device failed during the step, or could not be reached by the "
+                            "others: the step has changed nothing");
 }
 
 /* `before` is the random state that the run began with. */
@@ -180,6 +215,14 @@ static mg_status raise_kept(struct mg_async_guards *g) {
     return g->kept_code;
 }
 
+/* The devices' collectives were cut off while they were at work on the run. */
+static mg_status fail_to_agree(struct mg_async_guards *g, const judged_run *run) {
+    take_back_draws(g, run, false);
+    for (int i = 0; i < g->n; i++) g->pending[i] = (judged_run){0};
+    g->must_reset = true;
+    return mg_async_guards_disagree();
+}
+
 /* Waits for the first verdict that is pending. After an interrupt it stays pending; a readback that
  * fails is not waited for again. */
 static mg_status wait_for_first(mg_device *d) {
@@ -193,6 +236,7 @@ static mg_status wait_for_first(mg_device *d) {
     g->n--;
     MG_TRY(status);
     if (!verdict || !run.guards) return MG_OK;
+    if (verdict == MG_NOT_AGREED) return fail_to_agree(g, &run);
     const mg_guard *failed = &run.guards[verdict - 1];
     take_back_draws(g, &run, failed->variables != NULL);
     for (int i = 0; i < g->n; i++) g->pending[i] = (judged_run){0};
@@ -201,11 +245,23 @@ static mg_status wait_for_first(mg_device *d) {
     return mg_fail(failed->code, "%s", failed->message);
 }
 
-mg_status mg_async_guards_wait(mg_device *d) {
+/* For the verdicts that lie on d. */
+static mg_status wait_for_own(mg_device *d) {
     struct mg_async_guards *g = d->guards;
     if (!g) return MG_OK;
     while (g->n > 0) MG_TRY(wait_for_first(d));
     return g->kept ? raise_kept(g) : MG_OK;
+}
+
+mg_status mg_async_guards_wait(mg_device *d) {
+    MG_TRY(wait_for_own(d));
+    return d->judge ? wait_for_own(d->judge) : MG_OK;
+}
+
+mg_status mg_async_guards_enter(mg_device *d, const mg_device *judge) {
+    if (d != judge) MG_TRY(wait_for_own(d));
+    if (d->judge && d->judge != judge) MG_TRY(wait_for_own(d->judge));
+    return MG_OK;
 }
 
 /* With fewer than MG_READBACKS verdicts pending, the next readback can start. */

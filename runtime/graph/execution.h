@@ -84,6 +84,9 @@ mg_status mg_run_new_buffer(mg_execution *e, int k, int external);
 mg_tensor *mg_run_value(mg_execution *e, int k, int external);
 /* results[i] become owned value tensors. */
 mg_status mg_run_collect_results(mg_execution *e, mg_tensor **results);
+/* When the devices have computed them, or their work is enqueued: copies the rows of sharded
+ * outputs that were not written to where they belong. */
+mg_status mg_run_gather_results(mg_execution *e);
 
 /* ---- commit.c ---- */
 

@@ -318,6 +318,22 @@ static int make_joint_moments(partition *p, int i) {
     return add_op(p, n, "concat", n->shape, &axis, 2, (int[]){joint, second});
 }
 
+/* Whether all devices have the condition and this step's ticket: their sum is that of n tickets
+ * only then (async_guards.h). The term is made of the condition, not written over it. */
+static int make_agreement(partition *p, int i) {
+    const mg_node *n = &p->global->nodes[i];
+    const mg_shape scalar = {.rank = 0};
+    const int ok = mg_partition_local(p, n->in[0], MG_REPLICATED),
+              ticket = mg_partition_local(p, n->in[1], MG_REPLICATED);
+    if (ok < 0 || ticket < 0) return NOT_MADE;
+    const mg_node model = p->part->nodes[ticket], answer = *n;
+    const int in[] = {ok, ticket, add_literal(p, &model, scalar, 0)};
+    const int term = add_op(p, &model, "where", scalar, NULL, 3, in);
+    const int sum = add_collective(p, "all_reduce", term, scalar, MG_REDUCE_SUM, 0);
+    const int all[] = {sum, add_scaled(p, ticket, p->shards->n)};
+    return add_op(p, &answer, "eq", scalar, NULL, 2, all);
+}
+
 /* The device's rows of an argument or constant: addressed inside its memory. */
 static int shard_of_given(partition *p, int i) {
     mg_node copy = p->global->nodes[i];
@@ -344,6 +360,7 @@ int mg_partition_make(partition *p, int i) {
         return add_broadcast(p, n, is_not_central(p) ? NOT_MADE : copy_node(p, i, sharding));
     if (mg_is_op(n, "place")) return mg_partition_local(p, n->in[0], p->shardings[i].in[0]);
     if (mg_sharding_has_joint_moments(p, i)) return make_joint_moments(p, i);
+    if (mg_is_op(n, "agree")) return make_agreement(p, i);
     if (has_no_rows(p)) { /* the reduction's identity, or zero rows */
         if (mg_sharding_is_partial(sharding))
             return add_literal(p, n, n->shape, identity_of(sharding, n->dtype));
@@ -450,16 +467,30 @@ static mg_status make_transfers(partition *p, int i) {
 
 /* ---- all nodes ---- */
 
-/* For sorting the nodes by depth, and by number within a depth. */
+/* For sorting the nodes: those that wait for the devices' agreement last, then by depth, and by
+ * number within a depth. So the agreement is the last collective of a step. */
 typedef struct ordered_node {
+    bool agreed;
     int depth, node;
 } ordered_node;
 
 /* For qsort: a strict order, so every device gets the same order. */
 static int compare_depth(const void *a, const void *b) {
     const ordered_node *x = a, *y = b;
+    if (x->agreed != y->agreed) return x->agreed ? 1 : -1;
     return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
                                 : (x->node > y->node) - (x->node < y->node);
+}
+
+/* The nodes in the order in which they are made. The IR has inputs before their readers. */
+static void sort_nodes(const partition *p, ordered_node *order) {
+    const mg_ir *g = p->global;
+    for (int i = 0; i < g->n; i++) {
+        bool agreed = mg_is_op(&g->nodes[i], "agree");
+        for (int k = 0; k < g->nodes[i].n_in; k++) agreed |= order[g->nodes[i].in[k]].agreed;
+        order[i] = (ordered_node){agreed, p->shardings[i].depth, i};
+    }
+    qsort(order, (size_t)g->n, sizeof *order, compare_depth);
 }
 
 /* Makes node i, and right after it the reductions, gathers and transfers that others need of it, so
@@ -538,8 +569,7 @@ static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wan
     for (int r = 0; r < g->n_roots; r++)
         split_roots[r] = split_roots[r] && p->shardings[g->roots[r].node].sharding == 0;
     if (p->central >= 0) mark_replicated(p, split_roots, wanted);
-    for (int i = 0; i < g->n; i++) order[i] = (ordered_node){p->shardings[i].depth, i};
-    qsort(order, (size_t)g->n, sizeof *order, compare_depth);
+    sort_nodes(p, order);
     for (int i = 0; i < g->n; i++) MG_TRY(make_node(p, order[i].node, wanted));
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);

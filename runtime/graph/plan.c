@@ -341,6 +341,14 @@ static mg_status connect_all(mg_plan *p, const double *weights) {
     return p->n_stages == 1 || p->world ? MG_OK : mg_error_code();
 }
 
+/* Whether the devices of a stage enqueue a whole step, as their communicator does. */
+static bool can_run_at_once(const mg_plan *p, const mg_plan_spec *spec) {
+    for (int i = 0; i < p->n_parts; i++)
+        if (!p->parts[i].device->api->readback_wait) return false;
+    return p->n_stages == 1 && !p->joint && !p->absent && p->comms[0]->api->recorded &&
+           (p->verdict || (!spec->n_guards && !spec->n_assigns));
+}
+
 /* If a device is lost while compiling, its thread may still read the attributes of the traced
  * tensors, so they are kept with the abandoned execution. */
 static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg_ir *global) {
@@ -348,6 +356,7 @@ static mg_status build_on_several(mg_plan *p, const mg_plan_spec *spec, const mg
     MG_TRY(mg_abandoned_allow(p->execution)); /* for this compilation and all runs */
     if (p->joint) MG_TRY(mg_joint_compare(p, spec, global));
     MG_TRY(connect_all(p, spec->weights));
+    p->at_once = can_run_at_once(p, spec);
     MG_TRY(partition_all(p, spec, global));
     divide_threads(p);
     const mg_status status = mg_execution_each(p->execution, compile_part, &p->execution->stop);

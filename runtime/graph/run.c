@@ -5,8 +5,8 @@
  * variables whose value is also held elsewhere) is allocated before it begins. With several parts,
  * a phase starts on a device when all devices have finished the one before.
  *
- * Asynchronous devices are an exception (run_at_once): both phases are enqueued together, and
- * guards are answered later. See async_guards.h. */
+ * Asynchronous devices are an exception (run_at_once): both phases are enqueued together, on all
+ * devices at the same time, and guards are answered later. See async_guards.h. */
 #include "core/activity.h"
 #include "core/alloc.h"
 #include "core/context.h"
@@ -20,6 +20,7 @@
 #include "graph/joint.h"
 #include "graph/new_values.h"
 #include "world/world.h"
+#include <stdio.h>
 
 /* A run on one device is long if it has more than LONG_WORK operations (device/work.h), or if its
  * last run took more than LONG_SECONDS. Runs with more than TIMED_WORK operations are timed. */
@@ -156,12 +157,15 @@ static mg_status read_guard(const mg_execution *e, int i, bool behind, uint8_t *
 static mg_status read_guards(const mg_execution *e, bool behind) {
     const mg_plan *p = e->plan;
     uint8_t byte = 0;
-    if (!behind) MG_TRY(mg_async_guards_wait(p->parts[0].device));
+    mg_device *d = p->parts[0].device;
+    if (!behind) MG_TRY(mg_async_guards_wait(d));
     if (p->verdict) {
+        if (!behind && p->n_parts > 1) MG_TRY(d->api->sync(d)); /* an interrupt can end it here */
         if (behind != p->checks_new_values) return MG_OK;
         MG_TRY(read_guard(e, 0, behind, &byte));
         if (!byte) return MG_OK;
-        if (behind) mg_async_guards_reported(p->parts[0].device);
+        if (behind) mg_async_guards_reported(d);
+        if (byte == MG_NOT_AGREED) return mg_async_guards_disagree();
         return raise_guard(p, byte - 1);
     }
     for (int i = 0; i < p->n_guards; i++) {
@@ -215,18 +219,84 @@ static mg_status check_comms(const mg_plan *p) {
     return p->world ? p->world->api->check(p->world) : MG_OK;
 }
 
+/* A job of the device's worker, if there are several. */
+static mg_status enqueue_part(void *execution, int i) {
+    return run_part(execution, i, MG_BOTH_PHASES);
+}
+
+static const void *verdict_of(const mg_execution *e, int k) {
+    const mg_plan *p = e->plan;
+    return e->parts[k].address[mg_part_external(&p->parts[k], p->n_outputs + p->n_assigns)];
+}
+
+/* Whether the part has been enqueued to its end, and its device has then found all in agreement.
+ * Waits for the device. */
+static bool has_committed(const mg_execution *e, int k) {
+    mg_device *d = e->plan->parts[k].device;
+    uint8_t verdict = MG_NOT_AGREED;
+    if (!e->plan->verdict || !e->parts[k].finished || mg_worker_has_abandoned(d) ||
+        mg_device_out_of_reach(d))
+        return false;
+    return mg_device_read_through(d, &verdict, verdict_of(e, k), 1) == MG_OK && verdict == 0;
+}
+
+/* Several devices, of which one has failed to start its part, so that the communicator is aborted.
+ * Usually the others then do not agree, and nothing has changed. But they may have agreed before:
+ * then the step counts, and the devices that did not come so far are left out. Of failures, one of
+ * an earlier step counts first. */
+static mg_status end_failed(mg_execution *e, mg_status status) {
+    const mg_plan *p = e->plan;
+    mg_device *d = p->parts[0].device;
+    char message[MG_ERROR_BYTES];
+    bool committed = false;
+    snprintf(message, sizeof message, "%s", mg_error_message());
+    abort_all(p);
+    for (int k = 0; k < p->n_parts; k++) {
+        e->parts[k].unfinished = !has_committed(e, k);
+        committed |= !e->parts[k].unfinished;
+    }
+    const mg_status before = mg_async_guards_wait_or_stop(d);
+    if (p->verdict) mg_async_guards_reported(d);
+    if (before != MG_OK && before != MG_DEVICE && before != MG_COMM) return before;
+    mg_fail(status, "%s", message);
+    if (!committed) return status;
+    status = mg_commit_explain(e, status);
+    mg_commit_bind(e);
+    if (p->n_draws) mg_rng_take(p->n_draws);
+    return status;
+}
+
+/* On all devices; waits for none of them. */
+static mg_status enqueue_all(mg_execution *e) {
+    const mg_plan *p = e->plan;
+    for (int k = 0; k < p->n_parts; k++) e->parts[k].finished = false;
+    if (p->n_parts == 1) return enqueue_part(e, 0);
+    MG_TRY(mg_execution_each(e, enqueue_part, NULL));
+    MG_TRY(check_comms(p));
+    return mg_run_gather_results(e);
+}
+
+/* What the run needs on the host, before it is enqueued. */
+static mg_status prepare_at_once(mg_execution *e, mg_tensor **results) {
+    const mg_plan *p = e->plan;
+    mg_device *d = p->parts[0].device;
+    MG_TRY(p->verdict ? mg_async_guards_make_room(d) : mg_async_guards_wait(d));
+    MG_TRY(mg_run_allocate_outputs(e));
+    for (int k = 0; k < p->n_parts; k++) MG_TRY(prepare_part(e, k));
+    MG_TRY(mg_run_collect_results(e, results));
+    for (int k = 0; k < p->n_parts; k++) MG_TRY(mg_commit_prepare(e, k));
+    return MG_OK;
+}
+
 /* Enqueues compute and commit together, then waits for the guards of the previous step, while the
- * device is at work on this one. If one of them has failed, this step has changed nothing either,
+ * devices are at work on this one. If one of them has failed, this step has changed nothing either,
  * provided that it has guards itself. A step without guards waits before it starts. */
 static mg_status run_at_once(mg_execution *e, mg_tensor **results) {
     const mg_plan *p = e->plan;
     mg_device *d = p->parts[0].device;
-    MG_TRY(p->verdict ? mg_async_guards_make_room(d) : mg_async_guards_wait(d));
-    MG_TRY(prepare_part(e, 0));
-    MG_TRY(mg_run_collect_results(e, results));
-    MG_TRY(mg_commit_prepare(e, 0));
-    e->parts[0].finished = false;
-    const mg_status status = run_part(e, 0, MG_BOTH_PHASES);
+    MG_TRY(prepare_at_once(e, results));
+    const mg_status status = enqueue_all(e);
+    if (status != MG_OK && p->n_parts > 1) return end_failed(e, status);
     if (status != MG_OK && !e->parts[0].finished) return status; /* nothing is bound */
     note_unfinished(e, status);
     mg_commit_bind(e);
@@ -234,9 +304,17 @@ static mg_status run_at_once(mg_execution *e, mg_tensor **results) {
     MG_TRY(mg_async_guards_wait_or_stop(d));
     if (p->n_draws) mg_rng_take(p->n_draws);
     if (!p->verdict) return MG_OK;
-    const void *verdict =
-        e->parts[0].address[mg_part_external(&p->parts[0], p->n_outputs + p->n_assigns)];
-    return mg_async_guards_start(d, p->guards, verdict, e->rng, p->n_draws);
+    for (int k = 0; k < p->n_parts; k++) p->parts[k].device->judge = k > 0 ? d : NULL;
+    return mg_async_guards_start(d, p->guards, verdict_of(e, 0), e->rng, p->n_draws);
+}
+
+/* Waits for verdicts about earlier work of the devices, but not for those that this run waits for
+ * itself. */
+static mg_status enter_devices(const mg_plan *p) {
+    const mg_device *judge = p->parts[0].device;
+    for (int k = 0; k < p->n_parts; k++)
+        MG_TRY(mg_async_guards_enter(p->parts[k].device, p->at_once || !k ? judge : NULL));
+    return MG_OK;
 }
 
 /* Whether the caller should only wait while the device's worker runs the plan: the cpu device
@@ -311,6 +389,7 @@ static mg_status start_run(mg_execution *e) {
     if (e->on_worker || e->begun) MG_TRY(mg_abandoned_allow(e));
     if (p->frozen) check_kept_values(e);
     e->rng = mg_rng_get(); /* advanced only after the run has succeeded */
+    MG_TRY(enter_devices(p));
     if (p->verdict) MG_TRY(mg_async_guards_reset(p->parts[0].device));
     return mg_run_bind_inputs(e);
 }
@@ -319,6 +398,7 @@ static mg_status start_run(mg_execution *e) {
  * has agreed with the others. */
 static mg_status finish_phases(mg_execution *e, mg_tensor **results) {
     MG_TRY(check_guards(e, false));
+    MG_TRY(mg_run_gather_results(e));
     MG_TRY(mg_run_collect_results(e, results));
     MG_TRY(check_comms(e->plan));
     for (int k = 0; k < e->plan->n_parts; k++) MG_TRY(mg_commit_prepare(e, k));

@@ -215,7 +215,6 @@ mg_status mg_run_collect_results(mg_execution *e, mg_tensor **results) {
     for (int i = 0; i < p->n_outputs; i++) {
         const int k = p->root_part[i], external = mg_part_external(&p->parts[k], i);
         if (is_sharded_output(p, i)) {
-            MG_TRY(gather_output(e, i));
             results[i] = mg_tensor_from_buffer(
                 e->whole[i], p->parts[k].lowered.externals[external].dtype, &p->output_shapes[i]);
         } else {
@@ -223,5 +222,11 @@ mg_status mg_run_collect_results(mg_execution *e, mg_tensor **results) {
         }
         if (!results[i]) return MG_OOM;
     }
+    return MG_OK;
+}
+
+mg_status mg_run_gather_results(mg_execution *e) {
+    for (int i = 0; i < e->plan->n_outputs; i++)
+        if (is_sharded_output(e->plan, i)) MG_TRY(gather_output(e, i));
     return MG_OK;
 }

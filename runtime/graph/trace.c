@@ -373,21 +373,34 @@ static bool assigns_variables(const mg_trace *t) {
     return false;
 }
 
+/* Whether guards can be answered later: the devices are asynchronous, of one kind and one stage. */
+static bool may_judge_later(const mg_trace *t) {
+    if (t->central || t->joint || t->absent || t->n_stages > 1 || !assigns_variables(t))
+        return false;
+    for (int i = 0; i < t->n_devices; i++)
+        if (!t->devices[i]->api->readback_wait || t->devices[i]->api != t->devices[0]->api)
+            return false;
+    return true;
+}
+
 /* The guards that were added first, as a verdict: see async_guards.h. *flag (borrowed) and *verdict
  * (owned) stay NULL where all guards, `n_checks` further ones too, are checked before the step
- * ends, or where there are none. */
+ * ends, or where there are none on one device. */
 static mg_status use_async_guards(mg_trace *t, int n_checks, mg_variable **flag,
                                   mg_tensor **verdict) {
     mg_device *d = t->n_devices ? t->devices[0] : t->device;
     const int n = t->n_guards + n_checks;
+    const bool several = t->n_devices > 1;
+    mg_async_state state;
     *flag = NULL;
     *verdict = NULL;
-    if (t->n_devices > 1 || t->central || t->joint || t->absent || !n || !assigns_variables(t))
-        return MG_OK;
-    MG_TRY(mg_async_guards_prepare(d, n, flag));
-    if (!*flag) return MG_OK;
-    MG_TRY(mg_trace_enter_variable(*flag));
-    return mg_async_guards_hold_values(*flag, t->guards, t->n_guards, t->variables, t->n_variables,
+    if ((!n && !several) || !may_judge_later(t)) return MG_OK;
+    MG_TRY(mg_async_guards_prepare(d, several, n, &state));
+    if (!state.flag) return MG_OK;
+    *flag = state.flag;
+    MG_TRY(mg_trace_enter_variable(state.flag));
+    if (state.ticket) MG_TRY(mg_trace_enter_variable(state.ticket));
+    return mg_async_guards_hold_values(&state, t->guards, t->n_guards, t->variables, t->n_variables,
                                        verdict);
 }
 
@@ -414,7 +427,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
         mg_tensor_release(verdict);
         return NULL;
     }
-    /* finish_guards may have entered one more variable, the flag. */
+    /* finish_guards may have entered more variables: flag and ticket. */
     const int n_all = n_outputs + t->n_variables + t->n_guards + 2;
     mg_tensor **roots = mg_alloc((size_t)n_all * sizeof *roots);
     mg_variable **targets = mg_alloc((size_t)(t->n_variables + 1) * sizeof *targets);

@@ -4,7 +4,7 @@
  * computed from x follow from it. The partition pass inserts the collectives, such as
  * all_reduce(x), the sum, maximum or minimum of the devices' values, and all_gather(x), which joins
  * their parts. Every device runs them in the order of their attribute `number`. place(x) moves x to
- * another device. */
+ * another device. agree(ok, ticket) is true on all devices or on none: see graph/async_guards.h. */
 #include "ops/attrs.h"
 #include "ops/build.h"
 #include "ops/ops.h"
@@ -39,6 +39,12 @@ static mg_status same_infer(mg_infer *f) {
 static mg_status shard_infer(mg_infer *f) {
     if (mg_infer_shape(f, 0)->rank == 0)
         return mg_infer_fail(f, MG_USAGE, "a single number has no rows to deal out");
+    return same_infer(f);
+}
+
+/* A condition that all devices know, and a number that no earlier step has had. */
+static mg_status agree_infer(mg_infer *f) {
+    f->dtype = MG_BOOL;
     return same_infer(f);
 }
 
@@ -118,6 +124,13 @@ static const mg_op rows[] = {
      MG_ATTRS(mg_collective_attrs, root_table),
      .infer = same_infer,
      .grad = same_grad,
+     .ref = copy_ref},
+    {.name = "agree",
+     .doc = "whether x is true and all devices of the step have come here",
+     .min_inputs = 2,
+     .max_inputs = 2,
+     .flags = MG_OP_HIDDEN | MG_OP_INTERNAL,
+     .infer = agree_infer,
      .ref = copy_ref},
     {.name = "broadcast",
      .doc = "what one of the devices has, on each of them",
