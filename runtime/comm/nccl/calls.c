@@ -78,8 +78,14 @@ static ncclRedOp_t reduction_of(const mg_collective_call *x) {
     return x->reduction == MG_REDUCE_MAX || x->dtype == MG_BOOL ? ncclMax : ncclSum;
 }
 
-/* Every rank sends its block to every rank, itself included, `outer` times. NCCL's own all-gather
- * needs blocks of equal size. */
+/* Whether NCCL's own all-gather can do it: each rank has one block of the same size. */
+static bool has_equal_blocks(const mg_comm *comm, const mg_collective_call *x) {
+    for (int k = 1; k < comm->n; k++)
+        if (x->counts[k] != x->counts[0]) return false;
+    return x->outer == 1;
+}
+
+/* Else every rank sends its block to every rank, itself included, `outer` times. */
 static ncclResult_t enqueue_gather(mg_comm *comm, int i, const mg_collective_call *x,
                                    const mg_comm_operand *operand) {
     const mg_nccl_rank *r = rank_of(comm, i);
@@ -87,6 +93,8 @@ static ncclResult_t enqueue_gather(mg_comm *comm, int i, const mg_collective_cal
     const char *in = operand->in;
     char *out = operand->out;
     ncclResult_t result = ncclSuccess;
+    if (has_equal_blocks(comm, x))
+        return mg_nccl.ncclAllGather(in, out, own, ncclUint8, r->comm, stream_of(r));
     for (int64_t o = 0; o < x->outer; o++, in += own)
         for (int k = 0; k < comm->n && !mg_nccl_failed(result); k++) {
             const size_t theirs = (size_t)x->counts[k] * size;

@@ -33,6 +33,7 @@
     X(ncclCommDestroy)                                                                             \
     X(ncclCommAbort)                                                                               \
     X(ncclAllReduce)                                                                               \
+    X(ncclAllGather)                                                                               \
     X(ncclReduce) X(ncclBroadcast) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
 MG_LIBRARY_TABLE(mg_nccl_api, MG_NCCL_FUNCTIONS);

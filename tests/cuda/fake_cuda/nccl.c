@@ -28,7 +28,7 @@
 
 enum { MOST_PARTS = 4096, POLLS = 3 }; /* calls in a group; polls before a collective starts */
 
-typedef enum kind { ALL_REDUCE, REDUCE, BROADCAST, SEND, RECEIVE } kind;
+typedef enum kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, SEND, RECEIVE } kind;
 
 typedef struct work { /* one call */
     team *team;
@@ -193,6 +193,19 @@ static void run_messages(const group *g) {
     free(done);
 }
 
+/* The same with the pieces of all ranks side by side. */
+static void run_gather(const work *w) {
+    const size_t bytes = w->count * size_of(w->type);
+    for (size_t at = 0; at < bytes; at += TEAM_ROOM) {
+        const size_t n = bytes - at < TEAM_ROOM ? bytes - at : TEAM_ROOM;
+        memcpy(team_shown(w->team, w->rank), w->in + at, n);
+        if (!team_meet(w->team, w->rank)) return;
+        for (int r = 0; r < team_size(w->team); r++)
+            memcpy(w->out + (size_t)r * bytes + at, team_shown(w->team, r), n);
+        if (!team_meet(w->team, w->rank)) return;
+    }
+}
+
 /* The work of a group; args: a struct group. It has collectives or messages, not both. */
 static void run_group(void *args) {
     const group *g = args;
@@ -200,7 +213,8 @@ static void run_group(void *args) {
         run_messages(g);
         return;
     }
-    for (int i = 0; i < g->n; i++) run_collective(&g->parts[i]);
+    for (int i = 0; i < g->n; i++)
+        (g->parts[i].what == ALL_GATHER ? run_gather : run_collective)(&g->parts[i]);
 }
 
 /* ---- counting the graphs that hold a communicator's work ---- */
@@ -303,8 +317,9 @@ static ncclResult_t add_call(const char *name, ncclComm_t comm, CUstream stream,
     /* A communicator cannot be used before all ranks have joined. */
     if (team_state(comm->team, comm->rank) == ncclInProgress) return ncclInvalidUsage;
     const size_t bytes = w.count * size_of(w.type);
+    const size_t out_bytes = w.what == ALL_GATHER ? bytes * (size_t)team_size(comm->team) : bytes;
     if ((w.in && bytes && !fake_cuda_owns(w.in, bytes)) ||
-        (w.out && bytes && !fake_cuda_owns(w.out, bytes)))
+        (w.out && bytes && !fake_cuda_owns(w.out, out_bytes)))
         return ncclInvalidArgument;
     w.team = comm->team;
     w.rank = comm->rank;
@@ -345,6 +360,12 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType
                            .out = out,
                            .count = count,
                            .type = type});
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclAllGather", comm, (CUstream)stream,
+                    (work){.what = ALL_GATHER, .in = in, .out = out, .count = count, .type = type});
 }
 
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
