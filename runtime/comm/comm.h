@@ -24,8 +24,10 @@ struct mg_device;
 
 /* ---- one call of a collective ---- */
 
-/* Reductions that become ready at about the same time are combined in buckets: a bucket is closed
- * when it holds MG_BUCKET_BYTES or MG_BUCKET_TENSORS tensors. */
+/* Reductions that become ready at about the same time are combined in buckets, of at most
+ * MG_BUCKET_TENSORS tensors. MG_BUCKET_BYTES are about what a link between GPUs moves in the time
+ * that a message takes at least: buckets of gradients are sized by it (graph/partition_buckets.c),
+ * others are closed when they hold as many. */
 enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
 
 /* One tensor on one rank. in and out do not overlap. An address that the rank does not read or

@@ -4,11 +4,9 @@
  * depth, so that collectives are ordered by the time at which their inputs become ready. Each
  * collective also takes the previous one as an input that it does not read: then no device can run
  * them in another order, which would deadlock. A device without rows makes no shards; its partial
- * terms are the identities of their reductions. All-reduces that follow one another and do not
- * depend on one another form buckets. This is decided on the global IR, so all devices form the
- * same buckets. */
-#include "graph/sharding.h"
+ * terms are the identities of their reductions. All-reduces form buckets (partition_buckets.c). */
 #include "graph/partition_loop.h"
+#include "graph/partition_nodes.h"
 #include "ops/attrs.h"
 #include <math.h>
 #include <stdlib.h>
@@ -43,11 +41,6 @@ static int64_t part_count(const partition *p, int64_t length) {
     return p->shards->count[p->device] * (length / p->shards->rows);
 }
 
-/* A batch may have fewer rows than there are devices. */
-static bool has_no_rows(const partition *p) {
-    return p->shards->rows > 0 && p->shards->count[p->device] == 0;
-}
-
 /* The shape of the device's part of a value with this global shape, under a sharding. */
 static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
     if (is_mixed_rows(sharding)) sharding = 0; /* in another order */
@@ -55,155 +48,28 @@ static mg_shape part_shape(const partition *p, mg_shape shape, int sharding) {
     return shape;
 }
 
-/* ---- making nodes of the device ---- */
-
-/* Appends a node to the device's IR; the array doubles inside the IR's memory. Returns its number,
- * or NOT_MADE. */
-static int add_node(partition *p, mg_node node) {
-    if (p->part->n == p->capacity) {
-        const int wider = p->capacity ? 2 * p->capacity : 2 * p->global->n + 64;
-        mg_node *nodes = mg_ir_alloc(p->part, (size_t)wider * sizeof *nodes);
-        if (!nodes) return NOT_MADE;
-        if (p->part->n) memcpy(nodes, p->part->nodes, (size_t)p->part->n * sizeof *nodes);
-        p->part->nodes = nodes;
-        p->capacity = wider;
-    }
-    node.forward = node.group = -1;
-    node.uses = 0;
-    p->part->nodes[p->part->n] = node;
-    return p->part->n++;
-}
-
-/* Appends an op over local nodes, with the dtype and the origin of `model`; attrs are copied. An
- * input that is NOT_MADE makes the result so. */
-static int add_op(partition *p, const mg_node *model, const char *op, mg_shape shape,
-                  const void *attrs, int n_in, const int *in) {
-    mg_node node = {.kind = MG_NODE_OP, .dtype = model->dtype, .shape = shape, .n_in = n_in};
-    node.op = mg_op_find(op);
-    node.origin = model->origin;
-    node.in = mg_ir_alloc(p->part, (size_t)(n_in + 1) * sizeof *in);
-    void *copy = mg_ir_alloc(p->part, node.op->attrs_size);
-    if (!node.in || !copy) return NOT_MADE;
-    for (int i = 0; i < n_in; i++) {
-        if (in[i] < 0) return NOT_MADE;
-        node.in[i] = in[i];
-    }
-    if (attrs) memcpy(copy, attrs, node.op->attrs_size);
-    node.attrs = copy;
-    return add_node(p, node);
-}
-
-/* `value` in every element. */
-static int add_literal(partition *p, const mg_node *model, mg_shape shape, double value) {
-    mg_full_attrs attrs = {.value = value, .dtype = model->dtype};
-    attrs.shape.n = shape.rank;
-    for (int i = 0; i < shape.rank; i++) attrs.shape.v[i] = shape.dim[i];
-    const int made = add_op(p, model, "full", shape, &attrs, 0, NULL);
-    if (made < 0) return made;
-    p->part->nodes[made].kind = MG_NODE_LITERAL;
-    p->part->nodes[made].literal = value;
-    return made;
-}
-
-/* An element-wise op of two values of one shape, or of a value and a scalar. */
-static int add_binary(partition *p, const char *op, int a, int b) {
-    if (a < 0 || b < 0) return NOT_MADE;
-    const mg_node *model = &p->part->nodes[a];
-    return add_op(p, model, op, model->shape, NULL, 2, (int[]){a, b});
-}
-
-/* a * factor. */
-static int add_scaled(partition *p, int a, double factor) {
-    if (a < 0) return a;
-    const mg_node model = p->part->nodes[a];
-    return add_binary(p, "mul", a, add_literal(p, &model, (mg_shape){.rank = 0}, factor));
-}
-
-/* Entries [first, first + count) of an axis. */
-static int add_slice(partition *p, int from, int axis, int64_t first, int64_t count) {
-    if (from < 0) return from;
-    const mg_node model = p->part->nodes[from];
-    mg_slice_attrs attrs = {0};
-    mg_shape shape = model.shape;
-    attrs.start.n = attrs.stop.n = attrs.step.n = shape.rank;
-    for (int i = 0; i < shape.rank; i++) {
-        attrs.stop.v[i] = shape.dim[i];
-        attrs.step.v[i] = 1;
-    }
-    attrs.start.v[axis] = first;
-    attrs.stop.v[axis] = first + count;
-    shape.dim[axis] = count;
-    return add_op(p, &model, "slice", shape, &attrs, 1, &from);
-}
-
 /* Whether another device has all the variables. */
 static bool is_not_central(const partition *p) {
     return p->central >= 0 && p->central != p->device;
-}
-
-/* Appends the next collective, chained behind the previous one. Anything but an all-reduce ends the
- * open bucket. */
-static int add_collective(partition *p, const char *op, int from, mg_shape shape, int kind,
-                          int axis) {
-    if (from < 0) return from;
-    const mg_node model = p->part->nodes[from];
-    const mg_collective_attrs attrs = {.kind = kind,
-                                       .axis = axis,
-                                       .number = p->collectives++,
-                                       .root = p->central >= 0 ? p->central : 0};
-    const int in[] = {from, p->last_collective};
-    if (strcmp(op, "all_reduce") != 0) p->bucket.tensors = 0;
-    p->last_collective = add_op(p, &model, op, shape, &attrs, p->last_collective >= 0 ? 2 : 1, in);
-    return p->last_collective;
-}
-
-/* The number of the bucket that node i's all-reduce goes into: the open one, or a new one if that
- * is full, is of another kind or dtype, or must be reduced before the terms of node i can be
- * computed. */
-static int find_bucket(partition *p, int i, const mg_node *sum, int kind) {
-    const int64_t bytes = mg_shape_count(&sum->shape) * (int64_t)mg_dtype_size(sum->dtype);
-    /* after[i] is the latest bucket that the terms need: it must be an earlier one */
-    const bool fits = p->bucket.tensors > 0 && p->bucket.tensors < MG_BUCKET_TENSORS &&
-                      p->bucket.bytes < MG_BUCKET_BYTES && p->bucket.dtype == sum->dtype &&
-                      p->bucket.kind == kind && p->after[i] < p->bucket.number;
-    if (!fits) {
-        p->bucket.number++;
-        p->bucket.tensors = 0;
-        p->bucket.bytes = 0;
-        p->bucket.dtype = sum->dtype;
-        p->bucket.kind = kind;
-    }
-    p->bucket.tensors++;
-    p->bucket.bytes += bytes;
-    return p->after[i] = p->bucket.number;
-}
-
-/* The whole value of partial node i, on all devices. */
-static int add_all_reduce(partition *p, int i, int from, mg_shape shape, int kind) {
-    const int made = add_collective(p, "all_reduce", from, shape, kind, 0);
-    if (made < 0) return made;
-    mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
-    attrs->bucket = find_bucket(p, i, &p->part->nodes[made], kind);
-    return made;
 }
 
 /* The whole value of partial node i: on all devices, or only on the central one if no other device
  * reads it. Then the other devices get a scalar placeholder. */
 static int add_reduction(partition *p, int i, int from, int kind) {
     mg_shape shape = p->global->nodes[i].shape;
-    if (p->central < 0 || p->replicated[i]) return add_all_reduce(p, i, from, shape, kind);
+    if (p->central < 0 || p->replicated[i]) return mg_part_all_reduce(p, i, from, shape, kind);
     if (is_not_central(p)) shape = (mg_shape){.rank = 0};
-    return add_collective(p, "reduce", from, shape, kind, 0);
+    return mg_part_collective(p, "reduce", from, shape, kind, 0);
 }
 
 /* The value of a variable that the central device has. That device reads its own. */
 static int add_broadcast(partition *p, const mg_node *n, int own) {
     const mg_shape scalar = {.rank = 0};
     if (!is_not_central(p)) {
-        add_collective(p, "broadcast", own, scalar, 0, 0);
+        mg_part_collective(p, "broadcast", own, scalar, 0, 0);
         return p->last_collective < 0 ? NOT_MADE : own;
     }
-    return add_collective(p, "broadcast", add_literal(p, n, scalar, 0), n->shape, 0, 0);
+    return mg_part_collective(p, "broadcast", mg_part_literal(p, n, scalar, 0), n->shape, 0, 0);
 }
 
 /* ---- nodes of the global IR, as the device has them ---- */
@@ -237,7 +103,7 @@ static bool copy_results(partition *p, int i, mg_node *copy) {
 
 /* The op over the device's own inputs, its result in the given sharding. A shape attribute is
  * always that of the output, so it follows the sharding. */
-static int copy_node(partition *p, int i, int sharding) {
+int mg_partition_copy(partition *p, int i, int sharding) {
     const mg_node *n = &p->global->nodes[i];
     const node_sharding *d = &p->shardings[i];
     mg_node copy = *n;
@@ -261,7 +127,7 @@ static int copy_node(partition *p, int i, int sharding) {
             ((mg_slice_attrs *)attrs)->stop.v[sharding] = copy.shape.dim[sharding];
         copy.attrs = attrs;
     }
-    return copy_results(p, i, &copy) ? add_node(p, copy) : NOT_MADE;
+    return copy_results(p, i, &copy) ? mg_part_node(p, copy) : NOT_MADE;
 }
 
 /* The device's shard of a literal, iota, random draw or broadcast: the same numbers as in the
@@ -279,59 +145,15 @@ static int shard_of_source(partition *p, int i, int axis) {
     const bool repeats = own < 0 || p->global->nodes[n->in[0]].shape.dim[own] != n->shape.dim[axis];
     /* A draw numbers its elements in order, so a shard of it must be contiguous. */
     if ((mg_is_op(n, "random") && outer > 1) || !repeats)
-        return add_slice(p, mg_partition_local(p, i, MG_REPLICATED), axis,
-                         part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
-    const int made = copy_node(p, i, axis);
+        return mg_part_slice(p, mg_partition_local(p, i, MG_REPLICATED), axis,
+                             part_first(p, n->shape.dim[axis]), part_count(p, n->shape.dim[axis]));
+    const int made = mg_partition_copy(p, i, axis);
     if (made < 0) return made;
     const int64_t first = part_first(p, n->shape.dim[axis]);
     if (mg_is_op(n, "random")) p->part->nodes[made].first = first * inner;
     if (!mg_is_op(n, "iota") || ((const mg_iota_attrs *)n->attrs)->axis != axis) return made;
-    return add_binary(p, "add", made, add_literal(p, n, (mg_shape){.rank = 0}, (double)first));
-}
-
-/* Mean and variance of the whole batch from those of the devices' rows: first the mean of the
- * means, then the mean of the squared distances from it, which avoids cancellation. */
-static int make_joint_moments(partition *p, int i) {
-    const mg_node *n = &p->global->nodes[i];
-    const mg_shape row = MG_SHAPE(1, n->shape.dim[1]);
-    /* A device's weight in the mean is its share of the rows. */
-    const double share = (double)p->shards->count[p->device] / (double)p->shards->rows;
-    int own = NOT_MADE, mean, variance;
-    if (has_no_rows(p)) {
-        mean = add_literal(p, n, row, 0);
-    } else {
-        own = copy_node(p, i, MG_REPLICATED);
-        mean = add_scaled(p, add_slice(p, own, 0, 0, 1), share);
-    }
-    const int joint = add_all_reduce(p, i, mean, row, MG_REDUCE_SUM);
-    if (has_no_rows(p)) {
-        variance = add_literal(p, n, row, 0);
-    } else {
-        /* about the joint mean: own variance + (own mean - joint mean)^2 */
-        const int off = add_binary(p, "sub", add_slice(p, own, 0, 0, 1), joint);
-        const int about =
-            add_binary(p, "add", add_slice(p, own, 0, 1, 1), add_binary(p, "mul", off, off));
-        variance = add_scaled(p, about, share);
-    }
-    const int second = add_all_reduce(p, i, variance, row, MG_REDUCE_SUM);
-    const mg_axis_attrs axis = {.axis = 0};
-    return add_op(p, n, "concat", n->shape, &axis, 2, (int[]){joint, second});
-}
-
-/* Whether all devices have the condition and this step's ticket: their sum is that of n tickets
- * only then (async_guards.h). The term is made of the condition, not written over it. */
-static int make_agreement(partition *p, int i) {
-    const mg_node *n = &p->global->nodes[i];
-    const mg_shape scalar = {.rank = 0};
-    const int ok = mg_partition_local(p, n->in[0], MG_REPLICATED),
-              ticket = mg_partition_local(p, n->in[1], MG_REPLICATED);
-    if (ok < 0 || ticket < 0) return NOT_MADE;
-    const mg_node model = p->part->nodes[ticket], answer = *n;
-    const int in[] = {ok, ticket, add_literal(p, &model, scalar, 0)};
-    const int term = add_op(p, &model, "where", scalar, NULL, 3, in);
-    const int sum = add_collective(p, "all_reduce", term, scalar, MG_REDUCE_SUM, 0);
-    const int all[] = {sum, add_scaled(p, ticket, p->shards->n)};
-    return add_op(p, &answer, "eq", scalar, NULL, 2, all);
+    return mg_part_binary(p, "add", made,
+                          mg_part_literal(p, n, (mg_shape){.rank = 0}, (double)first));
 }
 
 /* The device's rows of an argument or constant: addressed inside its memory. */
@@ -340,7 +162,7 @@ static int shard_of_given(partition *p, int i) {
     copy.first = part_first(p, copy.shape.dim[0]);
     copy.shape = part_shape(p, copy.shape, 0);
     copy.part = true;
-    return add_node(p, copy);
+    return mg_part_node(p, copy);
 }
 
 /* The device's part of a `shard` op's input. */
@@ -357,36 +179,37 @@ int mg_partition_make(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].produced;
     if (n->kind == MG_NODE_VARIABLE && p->central >= 0 && p->replicated[i])
-        return add_broadcast(p, n, is_not_central(p) ? NOT_MADE : copy_node(p, i, sharding));
+        return add_broadcast(p, n,
+                             is_not_central(p) ? NOT_MADE : mg_partition_copy(p, i, sharding));
     if (mg_is_op(n, "place")) return mg_partition_local(p, n->in[0], p->shardings[i].in[0]);
-    if (mg_sharding_has_joint_moments(p, i)) return make_joint_moments(p, i);
-    if (mg_is_op(n, "agree")) return make_agreement(p, i);
-    if (has_no_rows(p)) { /* the reduction's identity, or zero rows */
+    if (mg_sharding_has_joint_moments(p, i)) return mg_part_joint_moments(p, i);
+    if (mg_is_op(n, "agree")) return mg_part_agreement(p, i);
+    if (mg_part_has_no_rows(p)) { /* the reduction's identity, or zero rows */
         if (mg_sharding_is_partial(sharding))
-            return add_literal(p, n, n->shape, identity_of(sharding, n->dtype));
-        if (sharding == MG_PER_DEVICE) return add_literal(p, n, n->shape, 0);
+            return mg_part_literal(p, n, n->shape, identity_of(sharding, n->dtype));
+        if (sharding == MG_PER_DEVICE) return mg_part_literal(p, n, n->shape, 0);
         if (sharding >= 0 || is_mixed_rows(sharding))
-            return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
+            return mg_part_literal(p, n, part_shape(p, n->shape, sharding), 0);
     }
     if (mg_is_op(n, "shard") && sharding >= 0) return shard_of_shard_op(p, i);
     if (mg_is_op(n, "own_rows"))
-        return add_literal(p, n, n->shape,
-                           sharding == MG_PER_DEVICE
-                               ? (double)p->shards->rows / (double)p->shards->count[p->device]
-                               : 1);
-    return copy_node(p, i, sharding);
+        return mg_part_literal(p, n, n->shape,
+                               sharding == MG_PER_DEVICE
+                                   ? (double)p->shards->rows / (double)p->shards->count[p->device]
+                                   : 1);
+    return mg_partition_copy(p, i, sharding);
 }
 
 /* All of node i on this device. Values per device are averaged, weighted by rows. */
 static int make_replicated(partition *p, int i) {
     const mg_node *n = &p->global->nodes[i];
     const int sharding = p->shardings[i].sharding;
-    if (sharding == MG_ANY_SHARDING) return copy_node(p, i, MG_REPLICATED);
+    if (sharding == MG_ANY_SHARDING) return mg_partition_copy(p, i, MG_REPLICATED);
     int own = p->raw[i];
     if (sharding == MG_REPLICATED) return own;
-    if (sharding >= 0) return add_collective(p, "all_gather", own, n->shape, 0, sharding);
+    if (sharding >= 0) return mg_part_collective(p, "all_gather", own, n->shape, 0, sharding);
     /* the remaining case is a value per device */
-    own = add_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
+    own = mg_part_scaled(p, own, (double)p->shards->count[p->device] / (double)p->shards->rows);
     return add_reduction(p, i, own, MG_REDUCE_SUM);
 }
 
@@ -403,10 +226,11 @@ static int make_with_sharding(partition *p, int i, int sharding) {
     const bool any = p->shardings[i].sharding == MG_ANY_SHARDING;
     if (any && mg_is_op(n, "place")) return mg_partition_local(p, n->in[0], sharding);
     if (sharding == MG_REPLICATED) return make_replicated(p, i);
-    if (has_no_rows(p)) return add_literal(p, n, part_shape(p, n->shape, sharding), 0);
+    if (mg_part_has_no_rows(p)) return mg_part_literal(p, n, part_shape(p, n->shape, sharding), 0);
     if (any) return shard_of_source(p, i, sharding);
-    return add_slice(p, mg_partition_local(p, i, MG_REPLICATED), sharding,
-                     part_first(p, n->shape.dim[sharding]), part_count(p, n->shape.dim[sharding]));
+    return mg_part_slice(p, mg_partition_local(p, i, MG_REPLICATED), sharding,
+                         part_first(p, n->shape.dim[sharding]),
+                         part_count(p, n->shape.dim[sharding]));
 }
 
 /* A reader found no node: sharding.c and the order of making disagree. */
@@ -451,11 +275,11 @@ static mg_status make_transfers(partition *p, int i) {
             if (!sends && s != p->stage) continue;
             const mg_node *g = &p->global->nodes[i];
             const int from = sends ? mg_partition_local(p, i, sharding_of_index(slot))
-                                   : add_literal(p, g, scalar, 0);
+                                   : mg_part_literal(p, g, scalar, 0);
             if (from < 0) return mg_error_code();
-            const int made =
-                add_collective(p, "transfer", from,
-                               sends ? scalar : local_shape(p, i, sharding_of_index(slot)), 0, 0);
+            const int made = mg_part_collective(
+                p, "transfer", from, sends ? scalar : local_shape(p, i, sharding_of_index(slot)), 0,
+                0);
             if (made < 0) return mg_error_code();
             mg_collective_attrs *attrs = (mg_collective_attrs *)p->part->nodes[made].attrs;
             attrs->root = p->stages[i];
@@ -466,32 +290,6 @@ static mg_status make_transfers(partition *p, int i) {
 }
 
 /* ---- all nodes ---- */
-
-/* For sorting the nodes: those that wait for the devices' agreement last, then by depth, and by
- * number within a depth. So the agreement is the last collective of a step. */
-typedef struct ordered_node {
-    bool agreed;
-    int depth, node;
-} ordered_node;
-
-/* For qsort: a strict order, so every device gets the same order. */
-static int compare_depth(const void *a, const void *b) {
-    const ordered_node *x = a, *y = b;
-    if (x->agreed != y->agreed) return x->agreed ? 1 : -1;
-    return x->depth != y->depth ? (x->depth > y->depth) - (x->depth < y->depth)
-                                : (x->node > y->node) - (x->node < y->node);
-}
-
-/* The nodes in the order in which they are made. The IR has inputs before their readers. */
-static void sort_nodes(const partition *p, ordered_node *order) {
-    const mg_ir *g = p->global;
-    for (int i = 0; i < g->n; i++) {
-        bool agreed = mg_is_op(&g->nodes[i], "agree");
-        for (int k = 0; k < g->nodes[i].n_in; k++) agreed |= order[g->nodes[i].in[k]].agreed;
-        order[i] = (ordered_node){agreed, p->shardings[i].depth, i};
-    }
-    qsort(order, (size_t)g->n, sizeof *order, compare_depth);
-}
 
 /* Makes node i, and right after it the reductions, gathers and transfers that others need of it, so
  * that collectives are in order of depth on every device. A device other than the central one skips
@@ -510,6 +308,8 @@ static mg_status make_node(partition *p, int i, const bool *wanted) {
     if (p->stages[i] != p->stage && d->sharding != MG_ANY_SHARDING) return make_transfers(p, i);
     if (d->sharding != MG_ANY_SHARDING) {
         p->raw[i] = mg_partition_make(p, i);
+        if (mg_part_is_gradient(p, i))
+            return mg_part_reduce_later(p, i, p->raw[i], reduce_kind(d->produced));
         if (reduces) p->raw[i] = add_reduction(p, i, p->raw[i], reduce_kind(d->produced));
         if (p->raw[i] < 0) return mg_error_code();
     }
@@ -539,7 +339,7 @@ static int make_root(partition *p, int r, bool split) {
     /* Literals and draws belong to every stage. */
     const bool elsewhere = p->stages[node] != p->stage && !is_any_sharding(p, node);
     if (elsewhere || (!split && is_not_central(p)))
-        return add_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
+        return mg_part_literal(p, &p->global->nodes[node], (mg_shape){.rank = 0}, 0);
     return mg_partition_local(p, node, split ? 0 : MG_REPLICATED);
 }
 
@@ -562,15 +362,18 @@ static mg_status keep_collectives_alive(partition *p) {
 /* All nodes in order of depth, then the roots. */
 static mg_status make_all_nodes(partition *p, bool *split_roots, const bool *wanted) {
     const mg_ir *g = p->global;
-    ordered_node *order = mg_ir_alloc(p->part, (size_t)(g->n + 1) * sizeof *order);
+    const int *order = mg_part_order(p, wanted);
     p->part->roots = mg_ir_alloc(p->part, (size_t)(g->n_roots + 2) * sizeof *p->part->roots);
     p->replicated = mg_ir_alloc(p->part, (size_t)g->n + 1);
     if (!order || !p->part->roots || !p->replicated) return MG_OOM;
     for (int r = 0; r < g->n_roots; r++)
         split_roots[r] = split_roots[r] && p->shardings[g->roots[r].node].sharding == 0;
     if (p->central >= 0) mark_replicated(p, split_roots, wanted);
-    sort_nodes(p, order);
-    for (int i = 0; i < g->n; i++) MG_TRY(make_node(p, order[i].node, wanted));
+    for (int i = 0; i < g->n; i++) {
+        MG_TRY(mg_part_reduce_now(p, order[i]));
+        MG_TRY(make_node(p, order[i], wanted));
+    }
+    MG_TRY(mg_part_reduce_now(p, -1));
     for (int r = 0; r < g->n_roots; r++) {
         const int node = make_root(p, r, split_roots[r]);
         if (node < 0) return mg_error_code();

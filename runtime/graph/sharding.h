@@ -54,9 +54,13 @@ typedef struct partition {
     int collectives, last_collective;
     int *after;       /* the latest bucket whose reductions it needs; 0: none */
     bool *replicated; /* with a central device: whether other devices compute or read it */
-    struct {          /* the bucket of all-reduces being filled */
-        int number;   /* from 1 */
-        int tensors;  /* 0: the next all-reduce opens a new one */
+    bool *gradient;   /* a reduction that no other collective waits for: partition_buckets.c */
+    int *turn;        /* the part of the order of nodes that it belongs to: there, too */
+    int64_t gradient_bytes;         /* of all such reductions */
+    struct mg_gradients *gradients; /* per dtype and kind: those that are still to be reduced */
+    struct {                        /* the bucket of other all-reduces being filled */
+        int number;                 /* from 1 */
+        int tensors;                /* 0: the next all-reduce opens a new one */
         int kind;
         int64_t bytes;
         mg_dtype dtype;
@@ -96,9 +100,11 @@ void mg_sharding_assign_stages(partition *p);
 
 /* partition.c, for the bodies of loops. mg_partition_allocate: the arrays of a partition whose
  * decisions are made. mg_partition_make: node i as its op makes it. mg_partition_local: in this
- * sharding. Both give a node of the device's IR, or NOT_MADE. */
+ * sharding. mg_partition_copy: its op over this device's inputs. All give a node of the device's
+ * IR, or NOT_MADE. */
 mg_status mg_partition_allocate(partition *p);
 int mg_partition_make(partition *p, int i);
 int mg_partition_local(partition *p, int i, int sharding);
+int mg_partition_copy(partition *p, int i, int sharding);
 
 #endif

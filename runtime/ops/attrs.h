@@ -128,6 +128,7 @@ typedef struct mg_collective_attrs {
     int64_t root, to; /* reduce, broadcast: rank `root` has the value. transfer: it goes from stage
                          `root` to stage `to`, between the devices of equal rank in them */
     int64_t bucket;   /* all_reduce: those of one bucket (never 0) are reduced together */
+    int64_t one_each; /* all_gather: each device has an equal part of the axis, not its rows' */
 } mg_collective_attrs;
 
 /* mg_random_attrs.kind; a and b are its parameters. */

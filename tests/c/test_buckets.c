@@ -340,36 +340,51 @@ static void a_step_issues_buckets_and_has_the_same_bits_without(void **state) {
     }
 }
 
-/* A bucket is closed when its tensors have MG_BUCKET_BYTES together, so that large all-reduces can
- * start while later gradients are still computed. */
-static void a_bucket_is_full_at_its_length(void **state) {
-    (void)state;
+enum { MOST_SUMS = 20 };
+
+/* Traces n sums over shards, whose all-reduces are as long as 3/4 of MG_BUCKET_BYTES, and sets
+ * lengths[k] to the number of tensors in bucket k. Returns how many buckets there are. */
+static int bucket_lengths(int n_sums, int lengths[MOST_SUMS]) {
     const mg_ints first = {.n = 1, .v = {0}};
-    mg_tensor *x = tensor(RANKS, MG_BUCKET_BYTES / 4 * 3 / 4, 1), *outputs[5];
+    mg_tensor *x = tensor(RANKS, MG_BUCKET_BYTES / 4 * 3 / 4, 1), *outputs[MOST_SUMS];
     mg_scope *scope;
     assert_int_equal(mg_scope_open(&scope), MG_OK);
     mg_trace *t = mg_trace_begin(devices[0]);
     assert_int_equal(mg_trace_set_devices(t, devices, RANKS, 1, NULL, false, NULL, false), MG_OK);
-    /* Five sums over shards, whose all-reduces are as long as 3/4 of a bucket. */
     mg_tensor *rows = mg_make("shard", NULL, 1, mg_trace_argument(t, x));
-    for (int i = 0; i < 5; i++) outputs[i] = reduce("sum", scale(rows, i + 1), &first, false);
-    mg_plan *plan = mg_trace_end(t, outputs, 5);
+    for (int i = 0; i < n_sums; i++) outputs[i] = reduce("sum", scale(rows, i + 1), &first, false);
+    mg_plan *plan = mg_trace_end(t, outputs, n_sums);
     mg_scope_close(scope);
     assert_non_null(plan);
     /* Part 1 has the program of a device; count the tensors of its all-reduces. */
     const mg_kernel_graph *graph = &plan->parts[1].lowered.graph;
     /* batch_count is set on the first all-reduce of each bucket: its length. */
-    int lengths[5], n = 0;
+    int n = 0;
     for (int i = 0; i < graph->n_steps; i++)
         if (graph->steps[i].op && strcmp(graph->steps[i].op->name, "all_reduce") == 0 &&
             graph->steps[i].batch_count)
             lengths[n++] = graph->steps[i].batch_count;
-    assert_int_equal(n, 3); /* each tensor is 3/4 of a bucket: the second one closes it */
-    assert_int_equal(lengths[0], 2);
-    assert_int_equal(lengths[1], 2);
-    assert_int_equal(lengths[2], 1);
     mg_plan_free(plan);
     mg_tensor_release(x);
+    return n;
+}
+
+/* A bucket is closed when its tensors have as many bytes as the square root of MG_BUCKET_BYTES and
+ * the bytes of all: few in a small model, more and larger ones in a large one. Counted in
+ * MG_BUCKET_BYTES, n tensors have 3 n / 4. */
+static void buckets_grow_with_the_model(void **state) {
+    (void)state;
+    int lengths[MOST_SUMS];
+    assert_int_equal(bucket_lengths(1, lengths), 1);
+    assert_int_equal(lengths[0], 1);
+    assert_int_equal(bucket_lengths(3, lengths), 2); /* 1.5: the second one closes it */
+    assert_int_equal(lengths[0], 2);
+    assert_int_equal(bucket_lengths(5, lengths), 2); /* 1.94 */
+    assert_int_equal(lengths[0], 3);
+    assert_int_equal(lengths[1], 2);
+    assert_int_equal(bucket_lengths(20, lengths), 4); /* 3.87 */
+    assert_int_equal(lengths[0], 6);
+    assert_int_equal(lengths[3], 2);
 }
 
 static bool reads_from(const mg_kernel_graph *graph, const mg_step *s, const char *op) {
@@ -427,7 +442,7 @@ int main(void) {
         cmocka_unit_test(every_collective_has_the_same_bits_staged),
         cmocka_unit_test(a_bucket_that_a_rank_gives_up_fails_on_the_others),
         cmocka_unit_test(a_step_issues_buckets_and_has_the_same_bits_without),
-        cmocka_unit_test(a_bucket_is_full_at_its_length),
+        cmocka_unit_test(buckets_grow_with_the_model),
         cmocka_unit_test(a_step_computes_beside_its_reductions),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -119,10 +119,11 @@ end
 print(failures, counted, difference(serial, model) < 1e-11)]]
 
 test("a fault at any collective changes nothing on any GPU, and training continues", function()
-  for _, case in ipairs { { 2, 0 }, { 2, 1 }, { 4, 2 } } do
-    local out = run(case[1], FAULTS, nil, case[1], case[2], "all_reduce", "compute")
+  for _, case in ipairs { { 2, 0, "all_reduce", 3 }, { 2, 1, "all_reduce", 3 }, { 4, 2, "all_reduce", 3 },
+    { 2, 0, "all_gather", 1 }, { 3, 1, "all_gather", 1 } } do
+    local out = run(case[1], FAULTS, nil, case[1], case[2], case[3], "compute")
     local failures = tonumber(out:match "^(%d+)\t0\ttrue\n$")
-    check.truthy(failures and failures >= 3, out)
+    check.truthy(failures and failures >= case[4], out)
   end
 end)
 
@@ -159,7 +160,7 @@ print(difference(serial, model) < 1e-11)]])
 end)
 
 test("calls of NCCL that fail change nothing on any GPU, and training continues", function()
-  for call = 1, 40, 3 do
+  for call = 1, 40, 7 do
     local out = run(2, [[
 local serial, step = steps { "ref:0" }
 local model, step_on_all = steps(gpus(2))

@@ -20,16 +20,18 @@ mg_comm *mg_collective_comm(const mg_step *s, const mg_run *run) {
     return run->comm;
 }
 
-/* all_gather puts together values whose axis `axis` is split by rows of the batch. Sets counts[k]
- * to the number of elements of rank k's part in one block, the axes from `axis` on, and returns the
- * number of blocks, the product of the axes before. */
-static int64_t gather_counts(const mg_run *run, const mg_shape *whole, int64_t axis,
+/* all_gather puts together values whose axis `axis` is split by rows of the batch, or evenly. Sets
+ * counts[k] to the number of elements of rank k's part in one block, the axes from `axis` on, and
+ * returns the number of blocks, the product of the axes before. */
+static int64_t gather_counts(const mg_run *run, const mg_shape *whole, const mg_collective_attrs *a,
                              int64_t *counts) {
+    const int64_t axis = a->axis;
     int64_t outer = 1, inner = 1;
     for (int64_t i = 0; i < axis; i++) outer *= whole->dim[i];
     for (int64_t i = axis; i < whole->rank; i++) inner *= whole->dim[i];
-    const int64_t row = inner / run->shards->rows;
-    for (int k = 0; k < run->comm->n; k++) counts[k] = run->shards->count[k] * row;
+    const int64_t row = a->one_each ? inner / run->comm->n : inner / run->shards->rows;
+    for (int k = 0; k < run->comm->n; k++)
+        counts[k] = a->one_each ? row : run->shards->count[k] * row;
     return outer;
 }
 
@@ -69,7 +71,7 @@ mg_status mg_collective_run(const mg_kernel_set *set, const mg_call *calls, int 
     const mg_port *port = gives ? calls->plan->in : calls->plan->out;
     x.dtype = port->value->dtype;
     if (x.kind == MG_ALL_GATHER)
-        x.outer = gather_counts(run, &calls->plan->out[0].value->shape, a->axis, counts);
+        x.outer = gather_counts(run, &calls->plan->out[0].value->shape, a, counts);
     for (int i = 0; i < n; i++) {
         port = gives ? calls[i].plan->in : calls[i].plan->out;
         operands[i] =
