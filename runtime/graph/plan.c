@@ -153,8 +153,10 @@ static mg_status collect_roots(mg_ir *ir, const mg_plan_spec *spec) {
         ir->roots[spec->n_outputs + i].commit = true;
     const int first = spec->n_outputs + spec->n_assigns;
     for (int i = 0; i < n_guards && status == MG_OK; i++) {
-        const mg_guard *guard = &spec->guards[spec->verdict ? spec->n_guards - 1 : i];
-        ir->roots[first + i].commit = ir->roots[first + i].check = guard->variables != NULL;
+        const int last =
+            spec->verdict ? spec->n_guards - 1 : i; /* -1: the devices' agreement only */
+        ir->roots[first + i].commit = ir->roots[first + i].check =
+            last >= 0 && spec->guards[last].variables != NULL;
     }
     return status;
 }
