@@ -30,7 +30,8 @@ struct mg_device;
  * others are closed when they hold as many. */
 enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
 
-/* One tensor on one rank. in and out do not overlap. An address that the rank does not read or
+/* One tensor on one rank. in and out do not overlap; but communicators of devices that reduce in
+ * place (mg_kernel_set.reduces_in_place) get all-reduces whose in is their out. An address that the rank does not read or
  * write (mg_collective_reads, mg_collective_writes) is ignored. */
 typedef struct mg_comm_operand {
     const void *in;

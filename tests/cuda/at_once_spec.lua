@@ -81,6 +81,29 @@ test("a step is one launch for each GPU, and the host waits as rarely as for one
   end
 end)
 
+test("collectives in a graph have the highest priority, and no other kernels have one", function()
+  local log = check.path "calls"
+  run(2, "local _, step = steps(gpus(2)) for _ = 1, 6 do step() end")
+  local text = check.read(log)
+  local captured = tonumber(text:match "nccl captures of rank 0: (%d+)") + tonumber(text:match "of rank 1: (%d+)")
+  check.equal(tonumber(text:match "\nnccl with priority %-5: (%d+)"), captured)
+  check.equal(tonumber(text:match "cuGraphKernelNodeSetAttribute: (%d+)"), captured)
+end)
+
+-- No step beside a reduction that is under way may get its memory: it has none but that of the result.
+test("gradients are reduced in place", function()
+  local out = run(2, [[
+local w = mgpu.variable(mgpu.zeros { 1000, 500 })
+local step = mgpu.jit(function(x)
+  local loss, grads = mgpu.value_and_grad(function() return x:shard():matmul(w:value()):square():sum() end, { w })()
+  w:assign(w:value() - grads[1] * 0.1)
+  return loss
+end, { devices = gpus(2) })
+step(mgpu.ones { 4, 1000 }):item()
+print(step:report()[1].arena_bytes < 1.5 * 1000 * 500 * 8, step:report()[2].arena_bytes >= 1000 * 500 * 8)]])
+  check.equal(out, "true\ttrue\n")
+end)
+
 -- Each step is first tried with a fault; arg: the number of GPUs, the one that fails, its op and the phase.
 local FAULTS = [[
 local n, at, op, phase = tonumber(arg[1]), 0, arg[3], arg[4]

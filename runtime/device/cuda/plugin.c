@@ -87,7 +87,8 @@ static const mg_kernel_set set = {.kernels = kernels,
                                   .last_resort = &mg_cuda_host_fallback,
                                   .merge = mg_cuda_fuse_epilogues,
                                   .copy = mg_cuda_copy,
-                                  .stamp = mg_cuda_stamp};
+                                  .stamp = mg_cuda_stamp,
+                                  .reduces_in_place = true};
 
 /* 0 without a driver or a GPU; opening a device then says which is missing. */
 static int count_gpus(void) {

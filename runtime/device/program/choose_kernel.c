@@ -68,6 +68,8 @@ mg_status mg_program_choose_kernel(const mg_program *p, mg_program_call *k) {
     if (mg_is_collective(k->plan.step)) {
         reset_ports(k);
         k->kernel = &mg_collective_kernel;
+        k->plan.overwrites =
+            p->set->reduces_in_place && k->plan.step->op->collective == MG_ALL_REDUCE;
         return MG_OK;
     }
     if (k->plan.step->loop) {

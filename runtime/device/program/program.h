@@ -106,6 +106,9 @@ typedef struct mg_kernel_set {       /* the kernels of a device kind */
      * that the work of this span begins; with NULL, that it has ended. False: it is not noted, and
      * there is no call with NULL. NULL: launches return when the work is done. */
     bool (*stamp)(mg_device *d, const mg_span *s);
+    /* The kind's communicators write the result of an all-reduce over the operand, if no other step
+     * reads that: so its memory is not given to a step beside a reduction that is under way. */
+    bool reduces_in_place;
 } mg_kernel_set;
 
 mg_status mg_program_compile(mg_device *d, const mg_kernel_set *set, const mg_kernel_graph *graph,
@@ -124,6 +127,8 @@ void mg_program_phase(const mg_program *p, mg_phase phase, int *first, int *last
  * so cannot be recorded; *after is the first call after its launch. If none waits, both are
  * `last`. */
 int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int last, int *after);
+/* Whether the launch that starts at call i is a collective, among several devices. */
+bool mg_program_is_collective(const mg_program *p, const mg_run *run, int i);
 /* MG_INTERRUPTED if the run is to stop: for the compute phase, between two calls. */
 mg_status mg_program_check_stop(const mg_run *run);
 mg_status mg_program_run_calls(mg_program *p, const mg_run *run, int first, int last);

@@ -241,6 +241,10 @@ int mg_program_next_wait(const mg_program *p, const mg_run *run, int first, int 
     return *after = last;
 }
 
+bool mg_program_is_collective(const mg_program *p, const mg_run *run, int i) {
+    return run->comm && p->calls[i].kernel == &mg_collective_kernel;
+}
+
 /* Whether the call draws numbers that depend on mg_run.rng. */
 static bool call_draws(const mg_program_call *k) {
     const mg_step *s = k->plan.step;

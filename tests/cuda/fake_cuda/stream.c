@@ -5,6 +5,7 @@
  * thread captures with one stream at a time, and certain calls make a capture invalid. What a real
  * driver refuses during capture is refused here too, with the same errors. */
 #include "gpu.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -235,6 +236,29 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
     good = good && fake_cuda_places_set(&stream->ends, at, n);
     free(at);
     return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER(cuCtxGetStreamPriorityRange);
+    *least = 0;
+    *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+/* Of a node that the calling thread captures. Nothing runs earlier here; a test counts the calls.
+ */
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUlaunchAttributeID attribute,
+                                       const CUlaunchAttributeValue *value) {
+    ENTER(cuGraphKernelNodeSetAttribute);
+    char name[80];
+    const size_t at = (size_t)(uintptr_t)node - 1;
+    if (!capturing || !capturing->capture || at >= capturing->capture->n ||
+        attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY || value->priority < -5 || value->priority > 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, sizeof name, "%s with priority %d", capturing->capture->nodes[at].name,
+             value->priority);
+    fake_cuda_note(name);
+    return CUDA_SUCCESS;
 }
 
 /* Whether all captured nodes come before the stream's next work. The driver asks this only of other

@@ -99,6 +99,7 @@ static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     s->minor = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     s->multiprocessors = gpu_attribute(s, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     mg_cu.cuDeviceGetName(s->gpu_name, sizeof s->gpu_name, s->handle);
+    int least;
     if (s->major < 8)
         return mg_fail(MG_UNSUPPORTED,
                        "%s: the %s has compute capability %d.%d, 8.0 or newer is needed", d->name,
@@ -106,6 +107,7 @@ static mg_status open_gpu(mg_device *d, mg_cuda *s) {
     MG_TRY(
         mg_cuda_check(d, mg_cu.cuDevicePrimaryCtxRetain(&s->context, s->handle), "make a context"));
     MG_TRY(mg_cuda_enter(d));
+    if (mg_cu.cuCtxGetStreamPriorityRange(&least, &s->urgent) != CUDA_SUCCESS) s->urgent = 0;
     s->kept_most = most_kept_bytes();
     MG_TRY(mg_cuda_check(d, make_streams(s), "make a stream"));
     MG_TRY(load_kernels(d, s));

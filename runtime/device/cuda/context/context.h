@@ -59,6 +59,7 @@ typedef struct mg_cuda {
     CUevent reached;     /* marks a point of the stream that another device's stream waits for */
     int major, minor;    /* compute capability */
     int multiprocessors; /* of the GPU */
+    int urgent;          /* the highest priority of its kernels; 0: it knows none */
     char gpu_name[64];   /* "NVIDIA H200" */
     CUmodule kernels[MG_CUDA_FILES]; /* one per kernels/<file>.cu; then NULL */
     struct mg_cuda_found *found;     /* table of the kernels looked up so far: launch.c */

@@ -20,7 +20,7 @@
     X(cuMemcpyPeerAsync) X(cuMemcpy2DAsync) X(cuMemsetD8Async) X(cuModuleLoadData)                 \
     X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad) X(cuLaunchKernel)                       \
     X(cuGraphInstantiate) X(cuGraphExecDestroy) X(cuGraphLaunch) X(cuGraphExecUpdate)              \
-    X(cuGraphDestroy)
+    X(cuGraphDestroy) X(cuCtxGetStreamPriorityRange) X(cuGraphKernelNodeSetAttribute)
 /* clang-format on */
 
 MG_LIBRARY_TABLE(mg_cuda_driver, MG_CUDA_DRIVER);

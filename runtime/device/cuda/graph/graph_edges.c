@@ -148,6 +148,15 @@ static mg_status add_call_node(edge_builder *b, mg_program *calls, const mg_run 
     return add_node(b, ranges, n);
 }
 
+/* The kernels of a collective get the highest priority: of what is ready it starts first, since
+ * other GPUs wait for it. They keep few multiprocessors busy, but would come late if they waited
+ * for all blocks of a large kernel beside them. A node that is no kernel has no priority. */
+static void hurry(const edge_builder *b, const CUgraphNode *nodes, size_t n) {
+    const CUlaunchAttributeValue value = {.priority = mg_cuda_of(b->device)->urgent};
+    for (size_t i = 0; i < n && value.priority; i++)
+        mg_cu.cuGraphKernelNodeSetAttribute(nodes[i], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
+}
+
 /* Makes the stream depend on the nodes that the call must wait for, captures the call, and stores
  * its last graph nodes. */
 static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const mg_run *run, int i) {
@@ -161,6 +170,7 @@ static mg_status capture_call(edge_builder *b, int k, mg_program *calls, const m
     if (!now->ends) return MG_OOM;
     now->n_ends = n;
     if (n) memcpy(now->ends, ends, n * sizeof *ends);
+    if (mg_program_is_collective(calls, run, i)) hurry(b, now->ends, n);
     return MG_OK;
 }
 
