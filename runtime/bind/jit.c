@@ -314,19 +314,23 @@ static int jit_report(lua_State *L) {
 }
 
 /* work() -> for each step of the plan used last, on its first device, {op, layer, where, backward,
- * flops, bytes}: estimates of its arithmetic and of the memory of its operands. */
+ * flops, bytes, collective, sent, awaits}: estimates of its arithmetic and of the memory of its
+ * operands; the rest as in mg_step_report. */
 static int jit_work(lua_State *L) {
     const bind_jit_entry *last = last_used_entry(bind_check_jitted(L));
     mg_step_report r;
     lua_newtable(L);
     for (int i = 0; last && mg_plan_describe_step(last->plan, 0, i, &r); i++) {
-        lua_createtable(L, 0, 6);
+        lua_createtable(L, 0, 9);
         lua_pushstring(L, r.op), lua_setfield(L, -2, "op");
         lua_pushstring(L, r.origin.layer), lua_setfield(L, -2, "layer");
         lua_pushstring(L, r.origin.where), lua_setfield(L, -2, "where");
         lua_pushboolean(L, r.origin.backward), lua_setfield(L, -2, "backward");
         lua_pushnumber(L, r.flops), lua_setfield(L, -2, "flops");
         lua_pushnumber(L, r.bytes), lua_setfield(L, -2, "bytes");
+        lua_pushinteger(L, r.collective), lua_setfield(L, -2, "collective");
+        lua_pushnumber(L, r.sent), lua_setfield(L, -2, "sent");
+        lua_pushinteger(L, r.awaits), lua_setfield(L, -2, "awaits");
         lua_rawseti(L, -2, i + 1);
     }
     return 1;

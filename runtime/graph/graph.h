@@ -145,6 +145,10 @@ typedef struct mg_step_report {
     const char *op; /* "fused" for a chain of element-wise ops */
     mg_origin origin;
     double flops, bytes; /* estimates */
+    int collective;      /* its number among the calls of collectives, from 1; several steps, a
+                            bucket, are one call. 0: it is none */
+    double sent;         /* of a collective: the bytes of its operand */
+    int awaits;          /* the last call of a collective whose result it reads; 0: none */
 } mg_step_report;
 bool mg_plan_describe_step(const mg_plan *p, int i, int step, mg_step_report *r);
 

@@ -57,12 +57,41 @@ mg_plan_report mg_plan_describe(const mg_plan *p, int i) {
     return r;
 }
 
+/* The number of the call that step s belongs to, if it is a collective. */
+static int collective_number(const mg_kernel_graph *graph, int s) {
+    int n = 0;
+    if (!graph->steps[s].op || !graph->steps[s].op->collective) return 0;
+    for (int i = 0; i <= s; i++) /* a bucket's length is set on its first step */
+        n += graph->steps[i].op && graph->steps[i].op->collective && graph->steps[i].batch_count;
+    return n;
+}
+
+/* Of a collective's operands only the first is read. */
+static int last_awaited(const mg_kernel_graph *graph, int s) {
+    const mg_step *reader = &graph->steps[s];
+    const bool collective = reader->op && reader->op->collective;
+    for (int i = s - 1; i >= 0; i--)
+        for (int k = 0; k < graph->steps[i].n_out; k++)
+            for (int in = 0; in < (collective ? 1 : reader->n_in); in++) {
+                if (graph->steps[i].out[k] != reader->in[in]) continue;
+                const int number = collective_number(graph, i);
+                if (number) return number;
+            }
+    return 0;
+}
+
 bool mg_plan_describe_step(const mg_plan *p, int i, int step, mg_step_report *r) {
     const mg_kernel_graph *graph = &p->parts[i].lowered.graph;
     if (step >= graph->n_steps) return false;
     const mg_step *s = &graph->steps[step];
     const mg_work w = mg_step_work(graph, s);
-    *r = (mg_step_report){s->op ? s->op->name : "fused", s->origin, w.flops, w.bytes};
+    *r = (mg_step_report){.op = s->op ? s->op->name : "fused",
+                          .origin = s->origin,
+                          .flops = w.flops,
+                          .bytes = w.bytes,
+                          .collective = collective_number(graph, step),
+                          .awaits = last_awaited(graph, step)};
+    if (r->collective) r->sent = (double)mg_value_bytes(&graph->values[s->in[0]]);
     return true;
 }
 

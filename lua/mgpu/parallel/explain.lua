@@ -17,7 +17,12 @@
 -- `table()` returns what the step of one device computes, {seconds, peak, rows}, and prints as the table of a profile
 -- (mgpu.profile.table): a row for each layer and op, with its arithmetic, its memory, and the time that they take at
 -- the speeds of `speeds`, or else at those that are measured on the first device, if it is there, or assumed.
--- Errors: a model that is not compiled or not built.
+-- `timeline {devices = {1, 2, 4, 8, 16, 32, 64}}` returns how a step goes on so many GPUs, each with as many rows as
+-- the first device here: a list of {devices, hosts, seconds, compute, communication, waiting, speedup, computing,
+-- exchanging}, which prints as a drawing. `speedup` is how many times as many rows a second as one GPU they train;
+-- computing and exchanging are the spans of the drawing, {first, last, name} in seconds. Hosts have eight GPUs. Like
+-- a forecast it is a model, with the speeds of `speeds` or assumed ones.
+-- Errors: a model that is not compiled or not built; timelines of "async", "central" and device groups.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 10, input_shape = { 20 } } }
 --     model:compile { loss = "mse", optimizer = "sgd" }
@@ -33,6 +38,7 @@ local forecast = require "mgpu.parallel.forecast"
 local options = require "mgpu.options"
 local peaks = require "mgpu.profile.peaks"
 local placement = require "mgpu.train.placement"
+local timeline = require "mgpu.parallel.timeline"
 local train_step = require "mgpu.train.train_step"
 
 local ops = core.ops
@@ -276,6 +282,27 @@ local function peak_of(chosen, list)
   return known or { flops = speeds.compute, bytes = speeds.memory }
 end
 
+local COUNTS = options.declare { { "devices", "table" } }
+
+-- The method `timeline` of the report.
+local function timeline_of(model, chosen, rows, given)
+  local counts = options.check("timeline", COUNTS, given or {}).devices or timeline.COUNTS
+  if chosen.strategy ~= "mirrored" or chosen.stages then
+    fail('there is a timeline for strategy "mirrored" without device groups only')
+  elseif #counts == 0 then
+    fail("timeline: devices must be a list of numbers of GPUs, as { 1, 8, 64 }")
+  end
+  for _, n in ipairs(counts) do
+    if type(n) ~= "number" or n % 1 ~= 0 or n < 1 or n > MOST then
+      fail("timeline: devices must be whole numbers from 1 to %d, got %s", MOST, tostring(n))
+    end
+  end
+  return timeline.new(function(n)
+    local _, work = reports(model, { "null:0", absent = n > 1 and n - 1 or nil }, nil, chosen, rows * n)
+    return work
+  end, counts, rows, speeds_of(chosen.speeds))
+end
+
 --- explain(model, options) -> the report; see the top.
 return function(model, given)
   if type(model) ~= "table" or not model.compile then fail("the first argument must be a model") end
@@ -291,5 +318,6 @@ return function(model, given)
   local list, first, work = (n and cluster_devices or listed_devices)(model, chosen, last_batch, n)
   return setmetatable({ batch_size = chosen.batch_size, last_batch = last_batch, strategy = chosen.strategy,
     bn = chosen.bn, hosts = chosen.hosts, devices = list, forecast = forecast_of(chosen, list, first) },
-    { __tostring = text, __index = { table = function() return estimate(work, peak_of(chosen, list)) end } })
+    { __tostring = text, __index = { table = function() return estimate(work, peak_of(chosen, list)) end,
+      timeline = function(_, of) return timeline_of(model, chosen, list[1].rows, of) end } })
 end

@@ -18,10 +18,19 @@ M.ASSUMED = {
 
 local BACKWARD = 2 / 3 -- of the computation, beside which gradients are reduced
 
--- Seconds of a sum of `bytes` in `count` calls over a ring of n, each of which sends to its neighbour.
-local function ring(n, bytes, count, rate, latency)
+local function rounds(n) return math.ceil(math.log(n) / math.log(2) - 1e-9) end
+
+--- ring(n, bytes, count, rate, latency) -> seconds of a sum of `bytes` in `count` calls over a ring of n, each of which
+--- sends to its neighbour.
+function M.ring(n, bytes, count, rate, latency)
   if n == 1 then return 0 end
-  return 2 * (n - 1) / n * bytes / rate + count * 2 * math.ceil(math.log(n) / math.log(2)) * latency
+  return 2 * (n - 1) / n * bytes / rate + count * 2 * rounds(n) * latency
+end
+
+--- gather(n, bytes, rate, latency) -> seconds until each of n has the `bytes` of all.
+function M.gather(n, bytes, rate, latency)
+  if n == 1 then return 0 end
+  return (n - 1) * bytes / rate + rounds(n) * latency
 end
 
 --- step(work, speeds) -> {compute, communication, hidden, input, seconds, bound}: seconds, and which of "compute",
@@ -31,8 +40,8 @@ end
 function M.step(work, speeds)
   local s, each = speeds, math.ceil(work.devices / work.hosts)
   local t = { compute = 2 * work.products / s.compute + 4 * work.elements / s.memory }
-  t.communication = ring(each, work.bytes, work.collectives, s.link, s.latency)
-    + ring(work.hosts, work.bytes, work.collectives, s.network, s.latency)
+  t.communication = M.ring(each, work.bytes, work.collectives, s.link, s.latency)
+    + M.ring(work.hosts, work.bytes, work.collectives, s.network, s.latency)
   t.hidden = math.min(t.communication, BACKWARD * t.compute)
   t.input = work.batch / work.hosts / s.input
   local exposed = t.communication - t.hidden
