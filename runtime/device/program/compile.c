@@ -381,6 +381,7 @@ static mg_status compile_all(compiler *c) {
     MG_TRY(mg_program_order_calls(c->p));
     MG_TRY(mg_program_make_launches(c->p));
     estimate_launches(c);
+    mg_program_log_launches(c->p);
     mg_program_keep_slots(c->p);
     return place_slots(c->p);
 }

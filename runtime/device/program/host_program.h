@@ -63,5 +63,7 @@ mg_status mg_program_order_calls(mg_program *p);
 void mg_program_keep_slots(mg_program *p);
 /* launches.c: sets launch_count of all calls, and extends life spans to whole launches. */
 mg_status mg_program_make_launches(mg_program *p);
+/* launches.c: for MGPU_LOG=launches. */
+void mg_program_log_launches(const mg_program *p);
 
 #endif

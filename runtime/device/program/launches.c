@@ -2,6 +2,7 @@
  *
  * One launch for many small tensors, such as the variables of an optimizer's step, saves the cost
  * of starting each. Buckets of reductions were formed by the scheduler, and are launches too. */
+#include "core/log.h"
 #include "device/program/program.h"
 #include "device/program/host_program.h"
 
@@ -78,4 +79,24 @@ mg_status mg_program_make_launches(mg_program *p) {
         if (n > 1) MG_TRY(share_life(p, i, n));
     }
     return MG_OK;
+}
+
+/* ---- the log ---- */
+
+/* One line for each launch: its phase, kernel and op, how many calls it makes, and the bytes of
+ * their operands and results. */
+void mg_program_log_launches(const mg_program *p) {
+    if (!mg_log_on("launches")) return;
+    int n = 0;
+    for (int i = 0; i < p->n_calls; i += p->calls[i].launch_count, n++) {
+        const mg_program_call *k = &p->calls[i];
+        const mg_step *s = k->plan.step;
+        mg_log("launches", "%s: %s %s by %s: %d calls, %.0f bytes", p->device->name,
+               i < p->n_compute ? "compute" : "commit",
+               !s      ? "reorder"
+               : s->op ? s->op->name
+                       : "fused",
+               k->kernel->name, k->launch_count, (double)k->bytes);
+    }
+    mg_log("launches", "%s: %d launches", p->device->name, n);
 }

@@ -171,6 +171,12 @@ CUresult fake_cuda_lost(void) {
     return error;
 }
 
+bool fake_cuda_is_still(void) {
+    static int still = -1; /* read once: memory of one process is all of one kind */
+    if (still < 0) still = getenv("MGPU_FAKE_CUDA_STILL") != NULL;
+    return still == 1;
+}
+
 CUresult fake_cuda_say(CUresult error, const char *format, ...) {
     char text[512];
     va_list args;

@@ -135,6 +135,7 @@ static void sum_a(const job *w, int64_t inner) {
 /* D = alpha * op(A) * op(B) for all matrices of the batch, with the epilogue; args: a job. */
 static void run_product(void *args) {
     const job *w = args;
+    if (fake_cuda_is_still()) return;
     const int64_t inner = (int64_t)(w->what.turn_a ? w->a.rows : w->a.columns);
     if (w->what.epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_a(w, inner);
     /* An operand that overlaps the workspace would be destroyed: the result shows it. */

@@ -138,6 +138,7 @@ static void store_result(const work *w, const double *sum) {
 /* The workspace is filled with 0xff before anything is read: an operand in it would become NaN. */
 void dnn_convolve(void *args) {
     const work *w = args;
+    if (fake_cuda_is_still()) return;
     double *sum = calloc((size_t)extent_of(result_of(w)), sizeof *sum);
     if (w->workspace_bytes) memset(w->workspace, 0xff, w->workspace_bytes);
     if (!sum) abort(); /* no caller could handle an error */

@@ -80,6 +80,9 @@ CUresult fake_cuda_say(CUresult error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Marks the GPU as lost: from now on every call returns the first such error. Returns `error`. */
 CUresult fake_cuda_fatal(CUresult error);
+/* Whether kernels and the libraries' work are counted but not run, and memory is 0 until it is
+ * written (MGPU_FAKE_CUDA_STILL): for counts of steps that would take minutes here. */
+bool fake_cuda_is_still(void);
 /* Counts something under this name. */
 void fake_cuda_note(const char *what);
 

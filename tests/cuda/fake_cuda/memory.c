@@ -156,6 +156,11 @@ bool fake_cuda_owns(const void *address, size_t bytes) {
 
 /* ---- guards ---- */
 
+/* What memory holds before it is written. */
+static int fresh(void) {
+    return fake_cuda_is_still() ? 0 : FRESH;
+}
+
 static bool is_all(const char *bytes, int value, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)bytes[i] != value) return false;
@@ -176,7 +181,7 @@ static const char *damage(const block *b) {
     if (b->live)
         return is_all(b->base + b->bytes, BESIDE, b->room - b->bytes + GUARD) ? NULL : "behind";
     if (!is_all(b->base + b->room, BESIDE, GUARD)) return "behind";
-    return is_all(b->base, FRESH, edge) && is_all(b->base + b->room - edge, FRESH, edge)
+    return is_all(b->base, fresh(), edge) && is_all(b->base + b->room - edge, fresh(), edge)
                ? NULL
                : "to (after it was freed)";
 }
@@ -222,7 +227,7 @@ static CUresult new_block(block *b) {
         free_memory(b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    memset(b->base, FRESH, b->room);
+    memset(b->base, fresh(), b->room);
     if (!b->pool) return CUDA_SUCCESS;
     b->context->reserved += b->room;
     b->pool->reserved += b->room;
@@ -273,7 +278,7 @@ static CUresult give_block(const void *address) {
     const CUresult r = check_block(b);
     b->live = b->leaving = false;
     if (b->pool) b->pool->used -= b->bytes;
-    memset(b->base, FRESH, b->room);
+    memset(b->base, fresh(), b->room);
     if (!b->pool || b->pool->reserved > b->pool->keep || is_strict()) drop_block(i - 1);
     return r;
 }
