@@ -104,13 +104,68 @@ test("batch normalisation is not folded where that would be wrong or inaccurate"
   check.falsy(folds({ { groups = 2 } }, { dtype = "float64" }), "groups")
   check.falsy(folds({ {} }, { dtype = "float64", signed = true }), "no relu")
   check.falsy(folds({ {} }, { dtype = "float64", kept = true }), "read by another op")
-  check.falsy(folds({ {} }, { dtype = "float16" }), "16-bit floats")
+  check.falsy(folds({ {} }, { dtype = "bfloat16" }), "too few bits")
   check.falsy(folds({ {} }, { dtype = "float64", rows = 1 }), "more weights than image elements")
   local before = mgpu.precision()
   mgpu.precision "highest"
-  local folded = folds({ {} }, { dtype = "float32" })
+  local folded = folds({ {} }, { dtype = "float32" }) or folds({ {} }, { dtype = "float16" })
   mgpu.precision(before)
   check.falsy(folded, "highest precision")
+end)
+
+-- The loss and the gradients of a network in mixed precision, and whether it was folded. With `keep` the normalised
+-- image is read by another op.
+local function mixed(v, dtype, keep)
+  local own, list = dtype == "float64" and "float64" or "float32", {}
+  for i, name in ipairs(NAMES) do list[i] = core.variable(v[name]:to(own), { name = name }) end
+  local images = v.x:to(dtype)
+  mgpu.eval(images)
+  local run = mgpu.jit(function()
+    local loss, gradients = mgpu.value_and_grad(function()
+      local held = {}
+      for i, name in ipairs(NAMES) do held[name] = list[i]:value() end
+      local x = ops.relu(ops.conv2d(images, held.w0:to(dtype), {}))
+      local y = ops.batch_norm(x, ops.moments(x), held.gamma, held.beta, { epsilon = 1e-3 })
+      local z = ops.relu(ops.conv2d(y, held.w:to(dtype), {}) + held.b:to(dtype)):to(own)
+      local sum = (z * 0.5):sin():sum()
+      return keep and sum + (y * 0):to(own):sum() or sum
+    end, list)()
+    return loss, unpack(gradients)
+  end)
+  return { run() }, not run:dump():find "batch_norm%("
+end
+
+-- The root of the mean square of t, or of t - from.
+local function magnitude(t, from)
+  local off = from and t:to "float64" - from or t
+  return math.sqrt((off * off):mean():item())
+end
+
+test("float16 gradients are about as exact with folding as without", function()
+  if mgpu.precision() ~= "fast" then check.skip "precision highest" end
+  local folded_off, whole_off = {}, {}
+  for seed = 1, 4 do
+    mgpu.seed(seed)
+    local v = { x = uniform({ 12, 14, 14, 4 }, 0, 1, "float64"), w0 = uniform({ 3, 3, 4, 32 }, -0.5, 0.5, "float64"),
+      gamma = uniform({ 32 }, 0.5, 1.5, "float64"), beta = uniform({ 32 }, -1, 1, "float64"),
+      w = uniform({ 3, 3, 32, 16 }, -0.1, 0.1, "float64"), b = uniform({ 16 }, -1, 1, "float64") }
+    local exact = mixed(v, "float64", true)
+    local folded, is_folded = mixed(v, "float16", false)
+    local whole, whole_is_folded = mixed(v, "float16", true)
+    check.equal({ is_folded, whole_is_folded }, { true, false })
+    for i, t in ipairs(exact) do
+      local scale = magnitude(t)
+      folded_off[i] = (folded_off[i] or 0) + magnitude(folded[i], t) / scale / 4
+      whole_off[i] = (whole_off[i] or 0) + magnitude(whole[i], t) / scale / 4
+    end
+  end
+  for i = 2, #whole_off do
+    local name = NAMES[i - 1]
+    check.truthy(whole_off[i] > 0 and folded_off[i] < 2 * whole_off[i],
+      ("%s: off by %.2g, and by %.2g without folding"):format(name, folded_off[i], whole_off[i]))
+    check.truthy(folded_off[i] < 0.03, ("%s: off by %.2g"):format(name, folded_off[i]))
+  end
+  check.truthy(folded_off[1] < 5e-4, ("the loss is off by %.2g"):format(folded_off[1]))
 end)
 
 test("batch normalisation by learned statistics is folded, too", function()
