@@ -259,7 +259,7 @@ end
 
 test("checks of gradients in one launch find an infinite or NaN element of each, and tell which", function()
   local shapes = { { 5 }, { 3, 1000 }, { 1 }, { 8 }, { 40001 }, { 0 }, { 7, 9 } }
-  local dtypes = { "float32", "float16", "float32", "float64", "float32", "float32", "float16" }
+  local dtypes = { "float32", "float16", "float32", "float64", "float32", "float32", "bfloat16" }
   local step, variables = step_of(shapes, dtypes)
   local function ones(i, bad, at)
     local x = tensor(shapes[i], dtypes[i]) * 0 + 1

@@ -125,6 +125,9 @@ static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) 
 /* Gives each input the slot that holds it in the layout that the kernel asked for. */
 static mg_status bind_inputs(compiler *c, mg_program_call *k) {
     for (int i = 0; i < k->n_in; i++)
+        if (k->plan.in[i].layout == MG_ANY_LAYOUT)
+            k->plan.in[i].layout = c->primary[k->plan.step->in[i]];
+    for (int i = 0; i < k->n_in; i++)
         MG_TRY(slot_in_layout(c, k->plan.step->in[i], k->plan.in[i].layout, &k->in[i]));
     return MG_OK;
 }

@@ -38,6 +38,8 @@ enum { MG_MAX_LAUNCH = 64 }; /* calls in one launch, at most */
 /* The layout of every external value. Other numbers are the device's own layouts, which need the
  * same number of bytes. */
 #define MG_ROW_MAJOR 0
+/* Of an input, set by `prepare`: the kernel takes the value in the layout that it was made in. */
+#define MG_ANY_LAYOUT (-1)
 
 typedef struct mg_port { /* an input or output of a call */
     const mg_value *value;

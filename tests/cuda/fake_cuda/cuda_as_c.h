@@ -39,6 +39,7 @@ extern unsigned char __stop_fake_cuda_shared[] __attribute__((weak, visibility("
     static void kernel(const type p)
 
 #define DEVICE static inline __attribute__((unused))
+#define GLOBAL static
 #define SHARED(type, name) type *const name = (type *)(void *)fake_cuda_dynamic
 /* Static variables will do for shared memory: kernels and blocks run one at a time. */
 #define __shared__ static __attribute__((section("fake_cuda_shared")))

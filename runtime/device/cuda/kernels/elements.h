@@ -1,4 +1,4 @@
-/* Elements and arithmetic for generated kernels (fused.h, reduce.h, scan.h, finite.h).
+/* Elements and arithmetic for generated kernels (fused.h, reduce.h, scan.h).
  *
  * The generated text defines WIDE before it includes this. Kernels compute with the type REAL:
  * double if WIDE, else float. A wide kernel knows all dtypes, a narrow one those whose values a

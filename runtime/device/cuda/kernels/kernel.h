@@ -3,8 +3,8 @@
  * Three compilers read the same kernel text:
  *
  *     nvcc    compiles kernels/<file>.cu when the plug-in is built; the plug-in carries the images
- *     NVRTC   compiles generated kernels on the user's machine (fused.h, reduce.h, scan.h, finite.h
- *             and all they include; codegen/nvrtc.c carries those headers as text)
+ *     NVRTC   compiles generated kernels on the user's machine (fused.h, reduce.h, scan.h and all
+ *             they include; codegen/nvrtc.c carries those headers as text)
  *     gcc     compiles both as C for the fake CUDA of the tests (tests/cuda/fake_cuda), which runs
  *             them block by block on the CPU
  *
@@ -39,6 +39,8 @@
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                  \
         name(const __grid_constant__ type p)
 #define DEVICE static __device__ __forceinline__
+/* A variable in device memory, 0 when the image is loaded. */
+#define GLOBAL static __device__
 /* Declares `type *name`: the block's dynamic shared memory, whose size the launch gives. */
 #define SHARED(type, name)                                                                         \
     extern __shared__ __align__(16) unsigned char mg_shared[];                                     \

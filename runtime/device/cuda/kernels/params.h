@@ -1,5 +1,5 @@
 /* Parameter structs of several kernels: the host fills one and the kernel takes it by value. This
- * header is also carried as text for generated kernels (scan.h, finite.h). Its types have the same
+ * header is also carried as text for generated kernels (scan.h). Its types have the same
  * size and layout for the host's compiler and for CUDA's, which is why it has no size_t and no
  * bool. */
 #ifndef MG_DEVICE_CUDA_PARAMS_H
@@ -55,23 +55,36 @@ typedef struct prod_grad_params {
     long long groups, n;
 } prod_grad_params;
 
-enum { MG_FINITE_TENSORS = 64 }; /* tensors of one launch of all_finite (finite.h) */
+/* ---- finite.cu ---- */
+
+enum {
+    MG_FINITE_TENSORS = 64, /* tensors of one launch, and results */
+    MG_FINITE_CELLS = 1024  /* launches that may run at the same time */
+};
+
+typedef struct __attribute__((aligned(16))) finite_words {
+    unsigned at[4];
+} finite_words;
 
 typedef struct finite_tensor {
     const void *in;
-    unsigned char *out; /* one byte, the same for all tensors of a check */
-    long long n,
-        vectors; /* elements; whole vectors, 0 if the address does not allow vector access */
+    long long n, vectors; /* elements; accesses of 16 bytes, 0 if the address does not allow them */
+    int size;             /* bytes of an element */
+    /* Bits of the exponents in a word; low: 0 if there is one. Of float64: of every other word. */
+    unsigned high, low;
 } finite_tensor;
 
+typedef struct finite_result {
+    unsigned char *out; /* whether all elements of tensors first .. end - 1 are finite */
+    int first, end;
+} finite_result;
+
 typedef struct finite_params {
-    /* One check: NULL; out is 1 until a kernel finds an element that is not finite. A check for
-     * each tensor: the number of blocks that are done, and a byte for each tensor that is not
-     * finite, all 0 at first. */
-    unsigned *done;
-    unsigned char *bad;
-    long long tensors;
+    int cell; /* its number: another launch has it only after this one */
+    int tensors, results;
+    int continues; /* the launch before has written the first result for other tensors */
     finite_tensor t[MG_FINITE_TENSORS];
+    finite_result r[MG_FINITE_TENSORS];
 } finite_params;
 
 #endif

@@ -1,146 +1,140 @@
-/* all_finite: whether all elements of all inputs are finite (kernels/finite.h).
+/* all_finite: whether all elements of all inputs are finite (kernels/finite.cu).
  *
- * Inputs are grouped by dtype, up to MG_FINITE_TENSORS to a launch. The result is set to 1 first,
- * and any thread that meets an infinity or NaN sets it to 0. Inputs of integer dtypes are skipped.
- * Several checks of one tensor each, such as those of the gradients of a step, are one launch for
- * each dtype.
- */
+ * Neighbouring checks are one launch, such as those of the gradients of a step, whatever their
+ * dtypes and layouts. Inputs of integer dtypes are skipped. A launch has up to MG_FINITE_TENSORS
+ * tensors; more need further launches. */
 #include "core/alloc.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/kernels/params.h"
-#include "device/cuda/codegen/module.h"
-#include "device/cuda/codegen/codegen.h"
+#include "device/cuda/context/context.h"
 #include <assert.h>
+#include <pthread.h>
 
 enum { THREADS = 256, ACCESS = 16 };
 
+/* ---- cells ----
+ *
+ * Each call has a cell of its own on its device, since branches of a graph may run at the same
+ * time. The numbers are those of all devices together. */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool taken[MG_FINITE_CELLS];
+
+/* The number of a cell that becomes the caller's, or -1. */
+static int take_cell(void) {
+    int cell = 0;
+    pthread_mutex_lock(&mutex);
+    while (cell < MG_FINITE_CELLS && taken[cell]) cell++;
+    if (cell < MG_FINITE_CELLS) taken[cell] = true;
+    pthread_mutex_unlock(&mutex);
+    return cell < MG_FINITE_CELLS ? cell : -1;
+}
+
 typedef struct state {
-    const mg_cuda_module
-        *kernel[MG_N_DTYPES]; /* for each floating dtype among the inputs; else NULL */
+    CUfunction function;
+    int cell; /* -1: none */
 } state;
 
-/* Elements of one 16-byte access. */
-static int vector_of(mg_dtype t) {
-    return ACCESS / (int)mg_dtype_size(t);
+static void release_all_finite(void *kept) {
+    state *s = kept;
+    if (s->cell >= 0) {
+        pthread_mutex_lock(&mutex);
+        taken[s->cell] = false;
+        pthread_mutex_unlock(&mutex);
+    }
+    mg_free(s);
 }
 
-/* Requests the kernel for a dtype. */
-static mg_status compile_check(const mg_kernel_plan *plan, mg_dtype t,
-                               const mg_cuda_module **kernel) {
-    mg_string_buffer text = {0};
-    mg_string_buffer_add(&text, "#define WIDE %d\n#define WIDE_INDEX 1\n#define VECTOR %d\n",
-                         t == MG_F64, vector_of(t));
-    mg_string_buffer_add(&text, "#define IN %s\n", mg_element_name(t));
-    mg_string_buffer_add(&text, "#include \"device/cuda/kernels/finite.h\"\n");
-    MG_TRY(mg_string_buffer_status(&text));
-    const mg_status status = mg_cuda_module_want(plan->device, "all_finite", text.s, kernel);
-    mg_free(text.s);
-    return status;
-}
-
-/* A kernel for each floating dtype among the inputs. */
+/* The order of elements does not matter. Without a free cell the host checks. */
 static mg_status prepare_all_finite(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    for (int i = 0; i < plan->step->n_in; i++) {
-        const mg_dtype t = plan->in[i].value->dtype;
-        if (mg_dtype_is_float(t) && !s->kernel[t]) MG_TRY(compile_check(plan, t, &s->kernel[t]));
-    }
-    return MG_OK;
+    s->cell = take_cell();
+    if (s->cell < 0) return mg_fail(MG_UNSUPPORTED, "all cells are taken");
+    for (int i = 0; i < plan->step->n_in; i++) plan->in[i].layout = MG_ANY_LAYOUT;
+    return mg_cuda_find(plan->device, "all_finite", &s->function);
 }
 
 /* ---- running ---- */
 
-/* Adds an input of a call to *p. */
-static void add_tensor(finite_params *p, const mg_call *call, int i) {
+/* A launch that is being assembled. */
+typedef struct launch {
+    finite_params p;
+    int64_t threads;
+} launch;
+
+/* Adds input i of a call. */
+static void add_tensor(launch *l, const mg_call *call, int i) {
+    static const unsigned exponents[MG_N_DTYPES] = {
+        [MG_F16] = 0x7c00, [MG_BF16] = 0x7f80, [MG_F32] = 0x7f800000, [MG_F64] = 0x7ff00000};
     const mg_value *v = call->plan->in[i].value;
-    const int64_t n = mg_shape_count(&v->shape);
-    const bool aligned = (uintptr_t)call->in[i] % ACCESS == 0;
-    p->t[p->tensors++] =
-        (finite_tensor){call->in[i], call->out[0], n, aligned ? n / vector_of(v->dtype) : 0};
+    const int size = (int)mg_dtype_size(v->dtype);
+    const unsigned bits = exponents[v->dtype];
+    finite_tensor *t = &l->p.t[l->p.tensors++];
+    *t = (finite_tensor){.in = call->in[i],
+                         .n = mg_shape_count(&v->shape),
+                         .size = size,
+                         .high = size == 2 ? bits << 16 : bits,
+                         .low = size == 2 ? bits : 0};
+    if ((uintptr_t)t->in % ACCESS == 0) t->vectors = t->n * size / ACCESS;
+    const int64_t threads = (t->n * size + ACCESS - 1) / ACCESS;
+    if (threads > l->threads) l->threads = threads;
 }
 
-/* Launches the check of the tensors in *p, and empties it. */
-static mg_status check_tensors(const mg_call *call, mg_dtype t, finite_params *p) {
-    const mg_device *d = call->plan->device;
-    const state *s = call->plan->state;
-    int64_t most = 1;
-    for (int i = 0; i < p->tensors; i++)
-        if (p->t[i].n > most) most = p->t[i].n;
-    const int64_t threads = (most + vector_of(t) - 1) / vector_of(t);
-    const mg_status status = mg_cuda_launch(d, s->kernel[t]->function,
-                                            mg_cuda_blocks(d, threads, THREADS), THREADS, 0, p);
-    p->tensors = 0;
+/* Begins the list of tensors for the call's result. */
+static void add_result(launch *l, const mg_call *call) {
+    const int first = l->p.tensors;
+    l->p.r[l->p.results++] = (finite_result){call->out[0], first, first};
+}
+
+/* Launches the check, and begins another one with the cell of the same call. */
+static mg_status check_tensors(launch *l, const mg_call *head) {
+    const mg_device *d = head->plan->device;
+    const state *s = head->plan->state;
+    l->p.cell = s->cell;
+    const mg_status status = mg_cuda_launch(
+        d, s->function, mg_cuda_blocks(d, l->threads ? l->threads : 1, THREADS), THREADS, 0, &l->p);
+    l->p.tensors = l->p.results = l->p.continues = 0;
+    l->threads = 0;
     return status;
 }
 
-static mg_status fill(const mg_call *call, void *at, unsigned char value, size_t bytes) {
-    mg_device *d = call->plan->device;
-    const mg_cuda *s = d->state;
-    return mg_cuda_check(d,
-                         mg_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)at, value, bytes, s->stream),
-                         "fill memory");
-}
-
-/* The result is a bool, set to 1 here and to 0 by any thread that finds an element that is not
- * finite. */
-static mg_status run_all_finite(const mg_call *call) {
-    const mg_kernel_plan *plan = call->plan;
-    MG_TRY(fill(call, call->out[0], 1, 1));
-    for (int t = 0; t < MG_N_DTYPES; t++) {
-        finite_params p = {.tensors = 0};
-        if (!((const state *)plan->state)->kernel[t]) continue;
-        for (int i = 0; i < plan->step->n_in; i++) {
-            if ((int)plan->in[i].value->dtype != t) continue;
-            add_tensor(&p, call, i);
-            if (p.tensors == MG_FINITE_TENSORS) MG_TRY(check_tensors(call, (mg_dtype)t, &p));
+static mg_status run_many(const mg_call *calls, int n) {
+    launch l = {.threads = 0};
+    for (int c = 0; c < n; c++) {
+        const mg_call *call = &calls[c];
+        if (l.p.results == MG_FINITE_TENSORS) MG_TRY(check_tensors(&l, calls));
+        add_result(&l, call);
+        for (int i = 0; i < call->plan->step->n_in; i++) {
+            if (!mg_dtype_is_float(call->plan->in[i].value->dtype)) continue;
+            if (l.p.tensors == MG_FINITE_TENSORS) {
+                const bool begun = l.p.r[l.p.results - 1].end > l.p.r[l.p.results - 1].first;
+                if (!begun) l.p.results--;
+                MG_TRY(check_tensors(&l, calls));
+                l.p.continues = begun;
+                add_result(&l, call);
+            }
+            add_tensor(&l, call, i);
+            l.p.r[l.p.results - 1].end = l.p.tensors;
         }
-        if (p.tensors) MG_TRY(check_tensors(call, (mg_dtype)t, &p));
     }
-    return MG_OK;
+    return check_tensors(&l, calls);
 }
 
-/* ---- several checks ---- */
+static mg_status run_all_finite(const mg_call *call) {
+    return run_many(call, 1);
+}
 
-static_assert((int)MG_MAX_LAUNCH <= (int)MG_FINITE_TENSORS, "a launch takes all calls");
-
-/* Scratch: a counter of blocks for each dtype, then a byte for each call. */
 static size_t scratch_many(const mg_kernel_plan *const *plans, int n) {
     (void)plans;
-    return MG_N_DTYPES * sizeof(unsigned) + (size_t)n;
-}
-
-/* Whether a call checks one tensor of floating-point numbers. */
-static bool is_single(const mg_call *call) {
-    return call->plan->step->n_in == 1 && mg_dtype_is_float(call->plan->in[0].value->dtype);
-}
-
-/* Runs the single checks of a dtype as one launch; *bad is its part of the scratch. */
-static mg_status check_each(const mg_call *calls, int n, int dtype, unsigned char **bad) {
-    finite_params p = {.done = (unsigned *)calls[0].scratch + dtype, .bad = *bad};
-    const mg_call *last = NULL;
-    for (int i = 0; i < n; i++) {
-        if (!is_single(&calls[i]) || (int)calls[i].plan->in[0].value->dtype != dtype) continue;
-        last = &calls[i];
-        add_tensor(&p, last, 0);
-    }
-    *bad += p.tensors;
-    return last ? check_tensors(last, (mg_dtype)dtype, &p) : MG_OK;
-}
-
-static mg_status run_many(const mg_call *calls, int n) {
-    unsigned char *bad = (unsigned char *)calls[0].scratch + MG_N_DTYPES * sizeof(unsigned);
-    MG_TRY(fill(calls, calls[0].scratch, 0, scratch_many(NULL, n)));
-    for (int t = 0; t < MG_N_DTYPES; t++) MG_TRY(check_each(calls, n, t, &bad));
-    for (int i = 0; i < n; i++)
-        if (!is_single(&calls[i])) MG_TRY(run_all_finite(&calls[i]));
-    return MG_OK;
+    (void)n;
+    return 0;
 }
 
 const mg_kernel mg_cuda_all_finite = {.op = "all_finite",
-                                      .name = "generated",
+                                      .name = "finite",
                                       .prepare = prepare_all_finite,
                                       .run = run_all_finite,
                                       .run_many = run_many,
                                       .scratch_many = scratch_many,
-                                      .release = mg_free};
+                                      .release = release_all_finite};
