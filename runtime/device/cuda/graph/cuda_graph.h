@@ -2,7 +2,8 @@
  *
  * cuda_graph.c keeps the graphs of a program and runs it. The other files of this folder are its
  * parts: graph_edges.c lets independent kernels of a graph overlap, graph_inputs.c keeps the
- * addresses in a graph the same from run to run, epilogue_fusion.c merges steps beforehand. */
+ * addresses in a graph the same from run to run, epilogue_fusion.c and loss_fusion.c merge steps
+ * beforehand. */
 #ifndef MG_DEVICE_CUDA_GRAPH_CUDA_GRAPH_H
 #define MG_DEVICE_CUDA_GRAPH_CUDA_GRAPH_H
 
@@ -46,5 +47,12 @@ mg_status mg_cuda_graph_inputs_copy_out(const mg_cuda_graph_inputs *p, const mg_
 
 /* For mg_kernel_set.merge: fuses column sums into the step that reads or makes their operand. */
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps);
+
+/* ---- loss_fusion.c ---- */
+
+enum { MG_LOSS_ROOM = 5 };
+/* Fuses each cross-entropy with its gradient, in the copy `steps` of the graph's. *room: the next
+ * of MG_LOSS_ROOM places per step, for lists of values. */
+void mg_cuda_fuse_losses(const mg_kernel_graph *graph, mg_step *steps, int **room);
 
 #endif

@@ -160,10 +160,10 @@ static void find_origins(fusion *f) {
 }
 
 /* The number of integers needed: the results of all steps, and two more per step for the sums and a
- * result's number. */
+ * result's number, or for the lists of loss_fusion.c. */
 static size_t room_for(const mg_kernel_graph *graph) {
     size_t n = 0;
-    for (int i = 0; i < graph->n_steps; i++) n += (size_t)graph->steps[i].n_out + 2;
+    for (int i = 0; i < graph->n_steps; i++) n += (size_t)graph->steps[i].n_out + MG_LOSS_ROOM;
     return n;
 }
 
@@ -179,6 +179,7 @@ mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_
     }
     f.room = (int *)(f.steps + n);
     if (n) memcpy(f.steps, graph->steps, n * sizeof *f.steps);
+    mg_cuda_fuse_losses(graph, f.steps, &f.room);
     find_origins(&f);
     for (int i = 0; i < graph->n_compute; i++)
         if (sums_columns(&f, &f.steps[i]) && !fuse_into_matmul(&f, i)) fuse_into_group(&f, i);

@@ -89,10 +89,14 @@ typedef struct layer_norm_params {
 typedef struct cross_entropy_params {
     const void *x;       /* logits {rows, n} */
     const void *targets; /* probabilities {rows, n}, or integer labels {rows} */
-    const void *dy;      /* {rows} for the gradient; NULL for the loss */
-    void *y;             /* loss {rows}, or gradient {rows, n} */
+    const void *dy;      /* {rows}, for the gradient; NULL: dy_value in each row */
+    void *loss;          /* {rows}, or NULL */
+    void *gradient;      /* {rows, n}, or NULL */
+    double dy_value;
     long long rows, n;
-    int label_bytes, unused; /* size of a label; 0: targets are probabilities */
+    int label_bytes; /* size of a label; 0: targets are probabilities */
+    /* Beside 16-bit logits: whether targets, dy and loss are float32, and the gradient */
+    int beside, gradient_beside;
 } cross_entropy_params;
 
 #endif

@@ -84,15 +84,15 @@ KERNEL(NAME(softmax_thread), softmax_params) {
 }
 #undef MG_SUM
 
-/* Cross-entropy of softmax for one dtype, over rows of n logits, and its gradient.
+/* Cross-entropy of softmax for one dtype, over rows of n logits, and its gradient, or both.
  *
- *     loss      y{row}    = -sum over k of t{k} * log softmax(x){k}
- *     gradient  y{row, k} = dy{row} * (softmax(x){k} * sum of t - t{k})
+ *     loss      {row}    = -sum over k of t{k} * log softmax(x){k}
+ *     gradient  {row, k} = dy{row} * (softmax(x){k} * sum of t - t{k})
  *
- * A row takes three reductions:
+ * A row takes up to four reductions:
  *     a   the largest logit, subtracted before exp so that exp cannot overflow
  *     b   the sum of exp(x - a)
- *     c   the sum of the terms t * (x - a - log b) for the loss, of the targets t for the gradient
+ *     the sum of the terms t * (x - a - log b) for the loss, of the targets t for the gradient
  * A team of threads works on a row: a warp or a block, which differ only in how they reduce. A
  * thread of a team has the elements k, k + step, ... Softmax itself is never stored. */
 
@@ -111,34 +111,57 @@ DEVICE REAL NAME(ce_exponentials)(cross_entropy_params p, int64_t first, int64_t
     return b;
 }
 
-/* The thread's part of c. A label is a target vector with a single 1: only the thread that has that
- * element adds a term. */
+/* Element i of the targets or of dy. */
+DEVICE REAL NAME(ce_load)(cross_entropy_params p, const void *from, int64_t i) {
+    return p.beside ? PARAM(from, i) : LOAD(from, i);
+}
+
+/* The target of class k. A label is a target vector with a single 1. */
+DEVICE REAL NAME(ce_target)(cross_entropy_params p, int64_t first, int64_t label, int64_t k) {
+    return p.label_bytes ? (REAL)(k == label) : NAME(ce_load)(p, p.targets, first + k);
+}
+
+/* The thread's part of the sum of the loss's terms. Of a label only the thread that has that
+ * element adds a term: others may be infinite. */
 DEVICE REAL NAME(ce_terms)(cross_entropy_params p, int64_t first, int64_t label, int64_t k,
                            int64_t step, REAL a, REAL b) {
     const REAL shift = LOG(b);
     REAL c = 0;
     for (; k < p.n; k += step) {
         if (p.label_bytes && k != label) continue;
-        const REAL t = p.label_bytes ? (REAL)1 : LOAD(p.targets, first + k);
-        c += p.dy ? t : t * (LOAD(p.x, first + k) - a - shift);
+        c += NAME(ce_target)(p, first, label, k) * (LOAD(p.x, first + k) - a - shift);
     }
     return c;
 }
 
-/* Writes the row's loss (by the thread that has element 0), or the thread's part of its gradient.
- */
-DEVICE void NAME(ce_finish)(cross_entropy_params p, int64_t row, int64_t label, int64_t k,
-                            int64_t step, REAL a, REAL b, REAL c) {
+/* The thread's part of the sum of the targets. */
+DEVICE REAL NAME(ce_targets)(cross_entropy_params p, int64_t first, int64_t label, int64_t k,
+                             int64_t step) {
+    REAL sum = 0;
+    for (; k < p.n; k += step) sum += NAME(ce_target)(p, first, label, k);
+    return sum;
+}
+
+/* Writes the thread's part of a row's gradient; sum: of the targets. */
+DEVICE void NAME(ce_gradient)(cross_entropy_params p, int64_t row, int64_t label, int64_t k,
+                              int64_t step, REAL a, REAL b, REAL sum) {
     const int64_t first = row * p.n;
-    if (!p.dy) {
-        if (k == 0) STORE(p.y, row, -c);
-        return;
-    }
-    const REAL dy = LOAD(p.dy, row), scale = c / b;
+    const REAL dy = p.dy ? NAME(ce_load)(p, p.dy, row) : (REAL)p.dy_value, scale = sum / b;
     for (; k < p.n; k += step) {
-        const REAL t = p.label_bytes ? (REAL)(k == label) : LOAD(p.targets, first + k);
-        STORE(p.y, first + k, dy * (EXP(LOAD(p.x, first + k) - a) * scale - t));
+        const REAL t = NAME(ce_target)(p, first, label, k);
+        const REAL dx = dy * (EXP(LOAD(p.x, first + k) - a) * scale - t);
+        if (p.gradient_beside)
+            PUT(p.gradient, first + k, dx);
+        else
+            STORE(p.gradient, first + k, dx);
     }
+}
+
+DEVICE void NAME(ce_loss)(cross_entropy_params p, int64_t row, REAL c) {
+    if (p.beside)
+        PUT(p.loss, row, -c);
+    else
+        STORE(p.loss, row, -c);
 }
 
 /* One row per warp: for short rows. */
@@ -151,9 +174,16 @@ KERNEL(NAME(cross_entropy_warp), cross_entropy_params) {
         WARP_REDUCE(REAL, a, FMAX)
         REAL b = NAME(ce_exponentials)(p, first, lane, MG_WARP, a);
         WARP_REDUCE(REAL, b, MG_ADD)
-        REAL c = NAME(ce_terms)(p, first, label, lane, MG_WARP, a, b);
-        WARP_REDUCE(REAL, c, MG_ADD)
-        NAME(ce_finish)(p, row, label, lane, MG_WARP, a, b, c);
+        if (p.loss) {
+            REAL c = NAME(ce_terms)(p, first, label, lane, MG_WARP, a, b);
+            WARP_REDUCE(REAL, c, MG_ADD)
+            if (lane == 0) NAME(ce_loss)(p, row, c);
+        }
+        if (p.gradient) {
+            REAL sum = NAME(ce_targets)(p, first, label, lane, MG_WARP);
+            WARP_REDUCE(REAL, sum, MG_ADD)
+            NAME(ce_gradient)(p, row, label, lane, MG_WARP, a, b, sum);
+        }
     }
 }
 
@@ -168,8 +198,15 @@ KERNEL(NAME(cross_entropy_block), cross_entropy_params) {
         BLOCK_REDUCE(REAL, a, FMAX, cells);
         REAL b = NAME(ce_exponentials)(p, first, k, step, a);
         BLOCK_REDUCE(REAL, b, MG_ADD, cells);
-        REAL c = NAME(ce_terms)(p, first, label, k, step, a, b);
-        BLOCK_REDUCE(REAL, c, MG_ADD, cells);
-        NAME(ce_finish)(p, row, label, k, step, a, b, c);
+        if (p.loss) {
+            REAL c = NAME(ce_terms)(p, first, label, k, step, a, b);
+            BLOCK_REDUCE(REAL, c, MG_ADD, cells);
+            if (k == 0) NAME(ce_loss)(p, row, c);
+        }
+        if (p.gradient) {
+            REAL sum = NAME(ce_targets)(p, first, label, k, step);
+            BLOCK_REDUCE(REAL, sum, MG_ADD, cells);
+            NAME(ce_gradient)(p, row, label, k, step, a, b, sum);
+        }
     }
 }

@@ -77,11 +77,19 @@ typedef struct cross_entropy_state {
     CUfunction function;
     cross_entropy_params p; /* without the addresses */
     int64_t blocks;
+    bool of_gradient; /* the first result is the gradient */
 } cross_entropy_state;
 
-/* Labels have one axis less than the logits. The gradient has one more input, dy. */
+/* The number in each row of dy. */
+static double constant_dy(const mg_full_attrs *full) {
+    return mg_dtype_round((mg_dtype)full->dtype, full->value);
+}
+
+/* Labels have one axis less than the logits. A gradient has one more input, dy, or in its place the
+ * attributes of a `full`, and may have the loss as a second result (graph/loss_fusion.c). */
 static mg_status prepare_cross_entropy(mg_kernel_plan *plan) {
-    const mg_value *x = plan->in[0].value, *t = plan->in[1].value;
+    const mg_step *step = plan->step;
+    const mg_value *x = plan->in[0].value, *t = plan->in[1].value, *y = plan->out[0].value;
     const bool labels = t->shape.rank < x->shape.rank;
     cross_entropy_state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
@@ -89,6 +97,10 @@ static mg_status prepare_cross_entropy(mg_kernel_plan *plan) {
     s->p.rows = 1;
     for (int i = 0; i + 1 < x->shape.rank; i++) s->p.rows *= x->shape.dim[i];
     if (labels) s->p.label_bytes = (int)mg_dtype_size(t->dtype);
+    s->of_gradient = y->shape.rank == x->shape.rank;
+    s->p.beside = plan->out[step->n_out - 1].value->dtype != x->dtype;
+    s->p.gradient_beside = s->of_gradient && y->dtype != x->dtype;
+    if (s->of_gradient && step->n_in == 2) s->p.dy_value = constant_dy(step->attrs);
     const bool is_long = s->p.n > LONG;
     s->blocks = mg_cuda_blocks(plan->device, s->p.rows * (is_long ? THREADS : WARP), THREADS);
     return mg_cuda_find_typed(plan->device, is_long ? "cross_entropy_block" : "cross_entropy_warp",
@@ -97,12 +109,14 @@ static mg_status prepare_cross_entropy(mg_kernel_plan *plan) {
 
 /* `targets` are probabilities, or labels of label_bytes each. */
 static mg_status run_cross_entropy(const mg_call *call) {
+    const mg_step *step = call->plan->step;
     const cross_entropy_state *s = call->plan->state;
     cross_entropy_params p = s->p;
     p.x = call->in[0];
     p.targets = call->in[1];
-    p.dy = call->plan->step->n_in > 2 ? call->in[2] : NULL;
-    p.y = call->out[0];
+    p.dy = step->n_in > 2 ? call->in[2] : NULL;
+    p.gradient = s->of_gradient ? call->out[0] : NULL;
+    p.loss = !s->of_gradient ? call->out[0] : step->n_out > 1 ? call->out[1] : NULL;
     return mg_cuda_launch(call->plan->device, s->function, s->blocks, THREADS, 0, &p);
 }
 
