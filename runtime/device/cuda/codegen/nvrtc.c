@@ -46,25 +46,32 @@ EMBED(mg_cuda_params_h, "runtime/device/cuda/kernels/params.h");
 EMBED(mg_cuda_elements_h, "runtime/device/cuda/kernels/elements.h");
 EMBED(mg_cuda_fused_h, "runtime/device/cuda/kernels/fused.h");
 EMBED(mg_cuda_fused_sums_h, "runtime/device/cuda/kernels/fused_sums.h");
+EMBED(mg_cuda_fused_pool_h, "runtime/device/cuda/kernels/fused_pool.h");
 EMBED(mg_cuda_reduce_h, "runtime/device/cuda/kernels/reduce.h");
 EMBED(mg_cuda_scan_h, "runtime/device/cuda/kernels/scan.h");
 EMBED(mg_cuda_elementwise_double_h, "runtime/ops/elementwise_double.h");
 EMBED(mg_cuda_elementwise_float_h, "runtime/ops/elementwise_float.h");
 
 extern const char mg_cuda_kernel_h[], mg_cuda_params_h[], mg_cuda_elements_h[], mg_cuda_fused_h[],
-    mg_cuda_fused_sums_h[], mg_cuda_reduce_h[], mg_cuda_scan_h[], mg_cuda_elementwise_double_h[],
-    mg_cuda_elementwise_float_h[];
+    mg_cuda_fused_sums_h[], mg_cuda_fused_pool_h[], mg_cuda_reduce_h[], mg_cuda_scan_h[],
+    mg_cuda_elementwise_double_h[], mg_cuda_elementwise_float_h[];
 
 /* The path under which sources include the headers. */
 #define FOLDER "device/cuda/kernels/"
 static const char *const header_names[] = {
-    FOLDER "kernel.h", FOLDER "params.h",          FOLDER "elements.h",
-    FOLDER "fused.h",  FOLDER "fused_sums.h",      FOLDER "reduce.h",
-    FOLDER "scan.h",   "ops/elementwise_double.h", "ops/elementwise_float.h"};
-static const char *const header_texts[] = {
-    mg_cuda_kernel_h,           mg_cuda_params_h, mg_cuda_elements_h, mg_cuda_fused_h,
-    mg_cuda_fused_sums_h,       mg_cuda_reduce_h, mg_cuda_scan_h,     mg_cuda_elementwise_double_h,
-    mg_cuda_elementwise_float_h};
+    FOLDER "kernel.h",          FOLDER "params.h",        FOLDER "elements.h", FOLDER "fused.h",
+    FOLDER "fused_sums.h",      FOLDER "fused_pool.h",    FOLDER "reduce.h",   FOLDER "scan.h",
+    "ops/elementwise_double.h", "ops/elementwise_float.h"};
+static const char *const header_texts[] = {mg_cuda_kernel_h,
+                                           mg_cuda_params_h,
+                                           mg_cuda_elements_h,
+                                           mg_cuda_fused_h,
+                                           mg_cuda_fused_sums_h,
+                                           mg_cuda_fused_pool_h,
+                                           mg_cuda_reduce_h,
+                                           mg_cuda_scan_h,
+                                           mg_cuda_elementwise_double_h,
+                                           mg_cuda_elementwise_float_h};
 enum { N_HEADERS = sizeof header_names / sizeof *header_names };
 _Static_assert(N_HEADERS == sizeof header_texts / sizeof *header_texts, "a text for each name");
 

@@ -82,7 +82,7 @@ static void add_numbers(const writer *w) {
                    {"TENSORS", w->form->tensors},
                    {"RANK", w->form->rank},
                    {"SUMS", w->form->summed != 0},
-                   {"INPUTS", at_least_one(w->e->n_inputs)},
+                   {"INPUTS", at_least_one(w->e->n_inputs + (w->form->spread.result > 0))},
                    {"OUTPUTS", w->e->n_outputs},
                    {"IMMEDIATES", at_least_one(w->e->n_imms)},
                    {"SCALARS", at_least_one(w->n_scalars)},
@@ -103,6 +103,29 @@ static void add_vector_types(const writer *w) {
     for (int type = 0; type < MG_N_DTYPES; type++)
         if (used[type])
             mg_string_buffer_add(w->t, "VECTOR_OF(%s, VECTOR)\n", mg_element_name((mg_dtype)type));
+}
+
+/* What kernels/fused_pool.h expects, and its #include. */
+static void add_spread(const writer *w) {
+    const mg_fused_spread *s = &w->form->spread;
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {{"SPREAD_RESULT", s->result - 1},
+                   {"POOL_H", s->h},
+                   {"POOL_W", s->w},
+                   {"POOL_C", s->c},
+                   {"POOL_OH", s->oh},
+                   {"POOL_OW", s->ow},
+                   {"POOL_ROWS", s->rows},
+                   {"POOL_COLUMNS", s->columns},
+                   {"POOL_DOWN", s->down},
+                   {"POOL_ACROSS", s->across}};
+    if (!s->result) return;
+    mg_string_buffer_add(w->t, "#define SPREAD %s\n", out_name(w, s->result - 1));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        mg_string_buffer_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
+    mg_string_buffer_add(w->t, "#include \"device/cuda/kernels/fused_pool.h\"\n");
 }
 
 /* One function for each op that occurs. */
@@ -200,9 +223,14 @@ static void add_element(const writer *w) {
     for (int i = 0; i < w->e->n_inputs; i++)
         if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", x%d", i);
     mg_string_buffer_add(w->t, ");\n");
-    for (int o = 0; o < w->e->n_outputs; o++)
-        mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
-                             out_name(w, o), o, out_name(w, o), o);
+    for (int o = 0; o < w->e->n_outputs; o++) {
+        if (o + 1 == w->form->spread.result)
+            mg_string_buffer_add(w->t, "    spread_element(t, at.i, store_%s(y.at[%d]));\n",
+                                 out_name(w, o), o);
+        else
+            mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
+                                 out_name(w, o), o, out_name(w, o), o);
+    }
     if (w->form->summed)
         mg_string_buffer_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_string_buffer_add(w->t, "}\n");
@@ -248,9 +276,13 @@ static void add_vector(const writer *w) {
     if (w->form->summed)
         mg_string_buffer_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_string_buffer_add(w->t, "    }\n");
-    for (int o = 0; o < w->e->n_outputs; o++)
-        mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n",
-                             out_name(w, o), out_name(w, o), o, o);
+    for (int o = 0; o < w->e->n_outputs; o++) {
+        if (o + 1 == w->form->spread.result)
+            mg_string_buffer_add(w->t, "    spread_vector(t, at.i, y%d);\n", o);
+        else
+            mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n",
+                                 out_name(w, o), out_name(w, o), o, o);
+    }
     mg_string_buffer_add(w->t, "}\n");
 }
 
@@ -260,6 +292,7 @@ void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form
     number_inputs(&w);
     add_numbers(&w);
     add_vector_types(&w);
+    add_spread(&w);
     add_ops(&w);
     add_load_scalars(&w);
     add_compute(&w);

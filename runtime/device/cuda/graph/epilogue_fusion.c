@@ -1,23 +1,29 @@
-/* Epilogue fusion: column sums computed by the kernel that already reads or makes their operand.
+/* Epilogue fusion: column sums computed by the kernel that already reads or makes their operand,
+ * and the gradient of a max pool by the fused group that makes its dy.
  *
  * The gradient of a layer's bias is the sum of dz over all axes but the last. As a separate step it
  * reads all of dz from memory once more. Two kinds of steps can also add up columns: cuBLASLt's
  * product dW = x' dz, which reads dz, and the fused group that makes dz. Such a step gets the sums
  * as one more result; the step that computed them stays, empty, so that steps keep their numbers.
- * If no kernel accepts the fused step, both steps stay unchanged. */
+ *
+ * Behind a max pool without overlapping windows, the group masks dy by the relu before the pool, or
+ * by a dropout after it. Then the group puts each number of dy where the maximum is, and dy itself
+ * is not stored. If no kernel accepts a fused step, both steps stay unchanged. */
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cuda/graph/cuda_graph.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/launchers/fused_params.h"
 #include "ops/attrs.h"
 #include <string.h>
 
 typedef struct fusion {
     mg_device *device;
     const mg_kernel_graph *graph;
-    mg_step *steps; /* the new ones, which start as a copy of the graph's */
-    int *room;      /* the next free place for a fused step's list of results */
-    int *origin;    /* per value: the value it is a reshape of, through any number of reshapes */
+    mg_step *steps;         /* the new ones, which start as a copy of the graph's */
+    mg_fused_extra *extras; /* per step: what was added to a fused group */
+    int *room;              /* the next free place for a fused step's list of operands or results */
+    int *origin; /* per value: the value it is a reshape of, through any number of reshapes */
 } fusion;
 
 /* False for a step whose sums were fused into another one: it has no results any more. */
@@ -40,7 +46,7 @@ static bool reads_value(const mg_step *s, int value) {
 
 /* Whether the kernel accepts the fused step. The dispatch log has the reason for a refusal. */
 static bool is_accepted(const fusion *f, const mg_step *s, const mg_kernel *kernel) {
-    mg_port in[MG_FUSE_MAX_INPUTS] = {{0}}, out[MG_FUSE_MAX_OUTPUTS + 1] = {{0}};
+    mg_port in[MG_FUSE_MAX_INPUTS + 1] = {{0}}, out[MG_FUSE_MAX_OUTPUTS + 1] = {{0}};
     for (int i = 0; i < s->n_in; i++) in[i].value = value_of(f, s->in[i]);
     for (int i = 0; i < s->n_out; i++) out[i].value = value_of(f, s->out[i]);
     const mg_kernel_plan plan = {.step = s, .in = in, .out = out, .device = f->device};
@@ -60,10 +66,12 @@ static bool fuse_sum(fusion *f, int into, int sum, int number, const mg_kernel *
     memcpy(out, both.out, (size_t)both.n_out * sizeof *out);
     both.out = out;
     out[both.n_out++] = f->steps[sum].out[0];
-    out[both.n_out] = number;
-    if (both.fused) both.attrs = &out[both.n_out];
+    if (both.fused) {
+        f->extras[into] = (mg_fused_extra){.summed = number, .spread = -1};
+        both.attrs = &f->extras[into];
+    }
     if (!is_accepted(f, &both, kernel)) return false;
-    f->room += both.n_out + 1;
+    f->room += both.n_out;
     f->steps[into] = both;
     f->steps[sum].n_in = f->steps[sum].n_out = 0;
     return true;
@@ -140,6 +148,72 @@ static bool fuse_into_group(fusion *f, int sum) {
     return false;
 }
 
+/* ---- a fused group, and the gradient of the max pool that reads its result ---- */
+
+static int step_of(const fusion *f, int value) {
+    for (int i = 0; i < f->graph->n_compute; i++)
+        for (int o = 0; o < f->steps[i].n_out; o++)
+            if (f->steps[i].out[o] == value) return i;
+    return -1;
+}
+
+/* Whether only step `reader` reads the value. */
+static bool has_one_reader(const fusion *f, int value, int reader) {
+    if (value < f->graph->n_external) return false;
+    for (int i = 0; i < f->graph->n_steps; i++)
+        if (i != reader && reads_value(&f->steps[i], value)) return false;
+    return true;
+}
+
+/* Whether windows lie apart from each other and within the image, and sizes fit an int. */
+static bool has_plain_windows(const fusion *f, const mg_step *pool) {
+    const mg_pool_attrs *a = pool->attrs;
+    const mg_shape *x = &value_of(f, pool->in[0])->shape, *dy = &value_of(f, pool->in[2])->shape;
+    if (!keeps_sums(pool)) return false;
+    for (int i = 0; i < 4; i++)
+        if (a->pads.v[i] || x->dim[i] > INT32_MAX / 4) return false;
+    for (int i = 0; i < 2; i++)
+        if (dy->dim[1 + i] < 1 ||
+            (dy->dim[1 + i] - 1) * a->strides.v[i] + a->size.v[i] > x->dim[1 + i])
+            return false;
+    return true;
+}
+
+/* The pool's gradient becomes a result of the group, in the place of dy. */
+static bool fuse_pool(fusion *f, int pool) {
+    const mg_step *s = &f->steps[pool];
+    if (!is_op(s, "max_pool2d_grad") || !has_plain_windows(f, s)) return false;
+    const int dy = s->in[2], into = step_of(f, dy);
+    if (into < 0 || !f->steps[into].fused || f->steps[into].batch_count != 1 ||
+        step_of(f, s->in[0]) >= into || f->steps[into].n_in != f->steps[into].fused->n_inputs ||
+        !has_one_reader(f, dy, pool) || mg_shape_count(&value_of(f, dy)->shape) == 0)
+        return false;
+    mg_step both = f->steps[into];
+    const mg_fused_extra before = f->extras[into];
+    int *in = f->room, *out = in + both.n_in + 1;
+    memcpy(in, both.in, (size_t)both.n_in * sizeof *in);
+    memcpy(out, both.out, (size_t)both.n_out * sizeof *out);
+    in[both.n_in++] = s->in[0];
+    mg_fused_extra *extra = &f->extras[into];
+    if (!both.attrs) extra->summed = -1;
+    for (int o = 0; o < both.fused->n_outputs; o++)
+        if (out[o] == dy) extra->spread = o;
+    out[extra->spread] = s->out[0];
+    extra->pool = s->attrs;
+    extra->shape = &value_of(f, dy)->shape;
+    both.in = in;
+    both.out = out;
+    both.attrs = extra;
+    if (!is_accepted(f, &both, extra->summed >= 0 ? &mg_cuda_fused_sums : &mg_cuda_fused)) {
+        f->extras[into] = before;
+        return false;
+    }
+    f->room = out + both.n_out;
+    f->steps[into] = both;
+    f->steps[pool].n_in = f->steps[pool].n_out = 0;
+    return true;
+}
+
 /* ---- all steps ---- */
 
 /* Whether the step is a sum over all axes but the last. */
@@ -159,11 +233,12 @@ static void find_origins(fusion *f) {
             f->origin[w->steps[i].out[0]] = f->origin[w->steps[i].in[0]];
 }
 
-/* The number of integers needed: the results of all steps, and two more per step for the sums and a
- * result's number, or for the lists of loss_fusion.c. */
+/* The number of integers needed: each step's results twice, if it gets sums and then a pool, and
+ * its operands with an image; and those of loss_fusion.c. */
 static size_t room_for(const mg_kernel_graph *graph) {
     size_t n = 0;
-    for (int i = 0; i < graph->n_steps; i++) n += (size_t)graph->steps[i].n_out + MG_LOSS_ROOM;
+    for (int i = 0; i < graph->n_steps; i++)
+        n += 2 * (size_t)graph->steps[i].n_out + (size_t)graph->steps[i].n_in + 3 + MG_LOSS_ROOM;
     return n;
 }
 
@@ -171,18 +246,21 @@ static size_t room_for(const mg_kernel_graph *graph) {
 mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_step **steps) {
     const size_t n = (size_t)graph->n_steps;
     fusion f = {.device = d, .graph = graph};
-    *steps = f.steps = mg_alloc(n * sizeof *f.steps + room_for(graph) * sizeof *f.room + 1);
+    *steps = f.steps = mg_alloc_zero(n * (sizeof *f.steps + sizeof *f.extras) +
+                                     room_for(graph) * sizeof *f.room + 1);
     f.origin = mg_alloc((size_t)graph->n_values * sizeof *f.origin + 1);
     if (!f.steps || !f.origin) {
         mg_free(f.origin);
         return MG_OOM;
     }
-    f.room = (int *)(f.steps + n);
+    f.extras = (mg_fused_extra *)(f.steps + n);
+    f.room = (int *)(f.extras + n);
     if (n) memcpy(f.steps, graph->steps, n * sizeof *f.steps);
     mg_cuda_fuse_losses(graph, f.steps, &f.room);
     find_origins(&f);
     for (int i = 0; i < graph->n_compute; i++)
         if (sums_columns(&f, &f.steps[i]) && !fuse_into_matmul(&f, i)) fuse_into_group(&f, i);
+    for (int i = 0; i < graph->n_compute; i++) fuse_pool(&f, i);
     mg_free(f.origin);
     return MG_OK;
 }

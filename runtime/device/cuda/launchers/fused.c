@@ -23,16 +23,19 @@ typedef struct state {
 
 /* ---- preparing ---- */
 
-/* A group with one result more than its expression also computes column sums: see fused_sums.c. */
+/* Column sums: see fused_sums.c. */
 static const char *accepts_fused(const mg_kernel_plan *plan) {
-    return plan->step->n_out == plan->step->fused->n_outputs ? NULL : "it has column sums";
+    const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
+    if (!extra) return NULL;
+    if (extra->summed >= 0) return "it has column sums";
+    return mg_fused_has_compiler() ? NULL : "there is no compiler";
 }
 
 /* Only flat groups of multi-tensor updates (batch_count) get a kernel for many tensors. */
 static mg_status prepare_fused(mg_kernel_plan *plan) {
     state *s = plan->state = mg_alloc_zero(sizeof *s);
     if (!s) return MG_OOM;
-    if (mg_shape_count(&plan->out[0].value->shape) == 0) return MG_OK;
+    if (mg_shape_count(mg_fused_shape(plan)) == 0) return MG_OK;
     mg_fused_params_init(plan, 0, &s->group);
     s->items = s->group.n / s->group.form.vector;
     if (plan->step->batch_count != 1 && s->group.form.rank == 0)

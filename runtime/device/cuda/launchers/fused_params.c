@@ -15,6 +15,13 @@ enum {
     MOST_NARROW = 8 /* and where they are floats: more need too many registers */
 };
 
+bool mg_fused_has_compiler(void) {
+    char version[16];
+    const bool has = mg_nvrtc_open(version) == MG_OK;
+    mg_error_clear();
+    return has;
+}
+
 /* ---- the form ---- */
 
 /* Bytes of an element of output o, and below of input i. */
@@ -41,7 +48,7 @@ static int longest_vector(const mg_kernel_plan *plan) {
 /* How input i is indexed; the axes are merged already. */
 static enum mg_way way_of(const mg_kernel_plan *plan, int i, const mg_axes *axes,
                           const int64_t *stride) {
-    const mg_shape *in = &plan->in[i].value->shape, *out = &plan->out[0].value->shape;
+    const mg_shape *in = &plan->in[i].value->shape, *out = mg_fused_shape(plan);
     if (mg_shape_equal(in, out)) return MG_WAY_WHOLE;
     if (mg_shape_count(in) == 1) return MG_WAY_ONE;
     if (mg_shape_count(in) == mg_shape_count(out)) return MG_WAY_WHOLE;
@@ -112,10 +119,30 @@ static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
     return flat;
 }
 
-/* Vectors are halved until they fit the rows, and with sums the whole tensor. */
+/* The sizes of a result that is spread over windows; positions in the image must fit, too. */
+static void put_spread(const mg_kernel_plan *plan, mg_fused_params *g) {
+    const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
+    if (!extra || extra->spread < 0) return;
+    const mg_shape *image = &plan->out[extra->spread].value->shape, *pooled = extra->shape;
+    const mg_pool_attrs *a = extra->pool;
+    g->form.spread = (mg_fused_spread){.result = extra->spread + 1,
+                                       .h = (int)image->dim[1],
+                                       .w = (int)image->dim[2],
+                                       .c = (int)image->dim[3],
+                                       .oh = (int)pooled->dim[1],
+                                       .ow = (int)pooled->dim[2],
+                                       .rows = (int)a->size.v[0],
+                                       .columns = (int)a->size.v[1],
+                                       .down = (int)a->strides.v[0],
+                                       .across = (int)a->strides.v[1]};
+    g->form.wide_index |= mg_shape_count(image) > INT32_MAX;
+}
+
+/* Vectors are halved until they fit the rows, with sums the whole tensor, and with windows the
+ * channels. */
 void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_params *g) {
     const mg_fused *e = plan->step->fused;
-    const mg_shape *shape = &plan->out[0].value->shape;
+    const mg_shape *shape = mg_fused_shape(plan);
     int64_t stride[MG_FUSE_MAX_INPUTS + 1][MG_MAX_RANK], *strides[MG_FUSE_MAX_INPUTS + 1];
     mg_axes axes = {.rank = shape->rank};
     g->n = mg_shape_count(shape);
@@ -132,9 +159,11 @@ void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_param
     g->form.wide_index = flat || g->n > INT32_MAX;
     g->form.tensors = 1;
     g->form.summed = summed;
+    put_spread(plan, g);
     int vector = longest_vector(plan);
     while (vector > 1 && ((!flat && !vectors_fit(g, &axes, stride, e->n_inputs, vector)) ||
-                          (summed && !has_whole_rows(shape, g->n, vector))))
+                          (summed && !has_whole_rows(shape, g->n, vector)) ||
+                          (g->form.spread.result && g->form.spread.c % vector != 0)))
         vector /= 2;
     g->form.vector = vector;
     put_words(g, e->imm, (size_t)(e->n_imms > 0 ? e->n_imms : 1));
@@ -169,6 +198,8 @@ static bool all_aligned(const mg_fused_params *g, const mg_call *call) {
             good &= is_aligned(call->in[i], in_size(call->plan, i), g->form.vector);
     for (int o = 0; o < e->n_outputs; o++)
         good &= is_aligned(call->out[o], out_size(call->plan, o), g->form.vector);
+    if (g->form.spread.result)
+        good &= is_aligned(call->in[e->n_inputs], in_size(call->plan, e->n_inputs), g->form.vector);
     return good;
 }
 
@@ -179,7 +210,10 @@ uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int
     *at++ = (uint64_t)first;
     *at++ = all_aligned(g, call);
     for (int i = 0; i < e->n_inputs; i++) *at++ = (uint64_t)(uintptr_t)call->in[i];
-    if (e->n_inputs == 0) *at++ = 0;
+    if (g->form.spread.result)
+        *at++ = (uint64_t)(uintptr_t)call->in[e->n_inputs];
+    else if (e->n_inputs == 0)
+        *at++ = 0;
     for (int o = 0; o < e->n_outputs; o++) *at++ = (uint64_t)(uintptr_t)call->out[o];
     return at;
 }

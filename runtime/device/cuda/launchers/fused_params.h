@@ -6,15 +6,38 @@
 #define MG_DEVICE_CUDA_LAUNCHERS_FUSED_PARAMS_H
 
 #include "core/shape.h"
+#include "ops/attrs.h"
 #include "device/cuda/codegen/module.h"
 #include "device/cuda/codegen/codegen.h"
 
 enum {
-    /* Words of one tensor: n, first, aligned, and an address for each input and output. */
-    MG_TENSOR_WORDS = 3 + MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS,
+    /* Words of one tensor: n, first, aligned, and an address for each input, image and output. */
+    MG_TENSOR_WORDS = 4 + MG_FUSE_MAX_INPUTS + MG_FUSE_MAX_OUTPUTS,
     /* Words of the head: immediates, and axes with strides. */
     MG_HEAD_WORDS = MG_FUSE_MAX_INSTRS + MG_MAX_RANK * (2 + MG_FUSE_MAX_INPUTS) + MG_FUSE_MAX_INPUTS
 };
+
+/* What graph/epilogue_fusion.c has added to a fused group: mg_step.attrs, or NULL. */
+typedef struct mg_fused_extra {
+    int summed; /* the result whose columns are summed, or -1. The sums are the last result */
+    int spread; /* the result that is spread over the windows of a max pool, or -1: then that result
+                   of the step is the pool's gradient, and the last input is the image */
+    const mg_pool_attrs *pool;
+    const mg_shape *shape; /* of the iteration space */
+} mg_fused_extra;
+
+static inline const mg_fused_extra *mg_fused_extra_of(const mg_step *step) {
+    return step->attrs;
+}
+
+/* The iteration space of a group. */
+static inline const mg_shape *mg_fused_shape(const mg_kernel_plan *plan) {
+    const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
+    return extra && extra->spread >= 0 ? extra->shape : &plan->out[0].value->shape;
+}
+
+/* Groups with such additions need NVRTC: the host fallback runs groups without them. */
+bool mg_fused_has_compiler(void);
 
 typedef struct mg_fused_params {
     int64_t n; /* elements */

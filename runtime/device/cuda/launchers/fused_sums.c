@@ -2,8 +2,7 @@
  *
  * A layer's bias gets its gradient this way: a group computes dz from the gradient of the next
  * layer, and dz is summed over all axes but the last. Such steps are made by
- * graph/epilogue_fusion.c: the sums are the last result, and `attrs` points to the number (an int)
- * of the result that is summed.
+ * graph/epilogue_fusion.c: see mg_fused_extra.
  *
  * The blocks form a grid of tiles (of columns) and chunks (of rows). Each writes its partial sums,
  * which a second kernel adds up. */
@@ -15,7 +14,7 @@
 #include <string.h>
 
 enum {
-    FEWEST = 1 << 16, /* elements: fewer are still in the cache when a separate kernel sums them */
+    FEWEST = 1 << 14, /* elements: fewer are still in the cache when a separate kernel sums them */
     MOST_ACROSS = 64, /* threads side by side: with more, more are idle at the edge of a row */
     PIECE = 4         /* minimum number of vectors per thread */
 };
@@ -37,26 +36,19 @@ typedef struct state {
 
 /* The number of the result whose columns are summed. */
 static int summed_result(const mg_kernel_plan *plan) {
-    return *(const int *)plan->step->attrs;
-}
-
-/* Without NVRTC the host fallback runs groups, but not groups with sums. */
-static bool has_compiler(void) {
-    char version[16];
-    const bool has = mg_nvrtc_open(version) == MG_OK;
-    mg_error_clear();
-    return has;
+    return mg_fused_extra_of(plan->step)->summed;
 }
 
 /* No other kernel takes such a step, so everything that could fail must be refused here. */
 static const char *accepts_fused_sums(const mg_kernel_plan *plan) {
-    if (plan->step->n_out == plan->step->fused->n_outputs) return "no sums";
+    const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
+    if (!extra || extra->summed < 0) return "no sums";
     const mg_value *x = plan->out[summed_result(plan)].value,
                    *sums = plan->out[plan->step->n_out - 1].value;
     if (!mg_dtype_is_float(x->dtype) || x->dtype != sums->dtype)
         return "the sums have another dtype, or none with floats";
-    if (mg_shape_count(&x->shape) < FEWEST) return "too few elements";
-    return has_compiler() ? NULL : "there is no compiler";
+    if (mg_shape_count(mg_fused_shape(plan)) < FEWEST) return "too few elements";
+    return mg_fused_has_compiler() ? NULL : "there is no compiler";
 }
 
 /* Divides `g->n / row` rows of vectors among blocks: enough chunks to fill the GPU, each with at
