@@ -195,12 +195,17 @@ static void join_producers(fuser *f, int node) {
     }
 }
 
+/* Whether the node is a verdict on a step: a scalar that tells which checks hold. */
+static bool is_verdict(const mg_node *n) {
+    return n->shape.rank == 0 && (n->dtype == MG_BOOL || n->dtype == MG_U8);
+}
+
 /* The node's group joins the groups that read the same inputs. A shared broadcast input is no
  * reason to join, because reading it again costs little. Updates of variables are not joined, so
- * that the updates of many variables stay equal and can run as one step. */
+ * that the updates of many variables stay equal and can run as one step; verdicts are. */
 static void join_readers(fuser *f, int node) {
     const mg_node *n = &f->ir->nodes[node];
-    for (int k = 0; k < n->n_in && !f->commit_only[node]; k++) {
+    for (int k = 0; k < n->n_in && (!f->commit_only[node] || is_verdict(n)); k++) {
         const mg_node *in = &f->ir->nodes[n->in[k]];
         if (in->kind == MG_NODE_LITERAL || !mg_shape_equal(&in->shape, &n->shape)) continue;
         const int other = f->reader[n->in[k]];

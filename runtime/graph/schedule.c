@@ -290,15 +290,16 @@ static mg_status split_phases(scheduler *s) {
 /* ---- checks ---- */
 
 /* Whether a unit of the compute phase is an all_finite that only the commit phase reads, of values
- * that live on until then: the commit phase reads them, too, or they are inputs or results of the
- * plan. */
+ * that live on until then, or are small: the commit phase reads them, too, or they are inputs or
+ * results of the plan. */
 static bool is_late_check(const scheduler *s, int u) {
+    enum { SMALL = 1 << 16 }; /* bytes */
     if (group_of(s, u) || !mg_is_op(&s->ir->nodes[u], "all_finite")) return false;
     for (int e = 0; e < s->units[u].n_edges; e++)
         if (!s->units[s->edges[s->units[u].edge + e]].commit) return false;
     for (int i = 0; i < input_count(s, u); i++) {
         const int node = input_node(s, u, i), p = unit_of(s, node);
-        bool lives_on = p < 0 || s->is_early[node];
+        bool lives_on = p < 0 || s->is_early[node] || node_bytes(s, node) <= SMALL;
         for (int e = 0; p >= 0 && e < s->units[p].n_edges; e++)
             lives_on |= s->units[s->edges[s->units[p].edge + e]].commit;
         if (!lives_on) return false;
@@ -425,15 +426,19 @@ static int first_of_batch(const scheduler *s, const batch_table *t, int i) {
 }
 
 /* A unit that is in no batch yet and may be moved: a group of the commit phase, or a small group
- * that reads only inputs of the plan, such as the cast of a bias. */
+ * that reads only inputs of the plan, such as the cast of a weight. */
 static bool may_be_batched(const scheduler *s, int i) {
-    enum { SMALL = 1 << 18 };
+    /* Bytes. Casts of variables live on for the backward pass anyway. */
+    enum { SMALL = 1 << 18, SMALL_VARIABLE = 1 << 22 };
     const int u = s->order->units[i];
     if (!group_of(s, u) || s->order->batch_count[i] != 1) return false;
     if (i >= s->order->n_compute) return true;
-    for (int k = 0; k < input_count(s, u); k++)
+    bool variables = true;
+    for (int k = 0; k < input_count(s, u); k++) {
         if (unit_of(s, input_node(s, u, k)) >= 0) return false;
-    return node_bytes(s, output_node(s, u, 0)) <= SMALL;
+        variables &= s->ir->nodes[input_node(s, u, k)].kind == MG_NODE_VARIABLE;
+    }
+    return node_bytes(s, output_node(s, u, 0)) <= (variables ? SMALL_VARIABLE : SMALL);
 }
 
 static void mark_ranges(scheduler *s) {

@@ -202,6 +202,31 @@ static void sums_of_columns_compile(void **state) {
     }
 }
 
+/* A group whose result is spread over the windows of a max pool, or that reads a pooled image. */
+static void groups_with_pools_compile(void **state) {
+    static const mg_dtype types[] = {MG_F32, MG_F16, MG_BF16, MG_F64};
+    (void)state;
+    skip_without_compiler();
+    for (int i = 0; i < 8; i++) {
+        const mg_dtype type = types[i / 2];
+        mg_fused e = scaled(type);
+        e.wide = is_wide(type);
+        const mg_fused_form form = {.vector = i % 3 ? 4 : 1,
+                                    .tensors = 1,
+                                    .summed = i < 4 && i % 2,
+                                    .wide_index = i % 4 == 0,
+                                    .way = {MG_WAY_WHOLE, MG_WAY_ONE, MG_WAY_WHOLE},
+                                    .out_dtype = {(uint8_t)type, (uint8_t)type},
+                                    .pool = {i < 4, i >= 4, i >= 6, 9, 8, 16, 4, 4, 2, 2, 2, 2}};
+        char *source = source_of(&e, &form);
+        assert_non_null(strstr(source, i < 4 ? "    spread_vector(t, at.i, y0);\n"
+                                             : " x0 = pooled_vector(t, at.i);\n"));
+        for (size_t k = 0; k < sizeof capabilities / sizeof *capabilities; k++)
+            assert_text_compiles(source, k);
+        mg_free(source);
+    }
+}
+
 /* ---- kernels in headers, of which only the macros are generated ---- */
 
 /* Reductions in all forms: rows by teams of threads of all sizes, columns, pieces, and the second
@@ -241,14 +266,12 @@ static void reductions_compile(void **state) {
     }
 }
 
-static void scans_and_searches_compile(void **state) {
+static void scans_compile(void **state) {
     (void)state;
     skip_without_compiler();
     for (int type = 0; type < MG_N_DTYPES; type++)
-        for (int kind = 0; kind < 3; kind++) {
-            static const char *const headers[] = {"scan", "scan", "finite"};
+        for (int kind = 0; kind < 2; kind++) {
             mg_string_buffer t = {0};
-            if (kind == 2 && !mg_dtype_is_float((mg_dtype)type)) continue;
             mg_string_buffer_add(&t, "#define WIDE %d\n#define INTEGER %d\n",
                                  kind == 1 || type == MG_F64,
                                  kind == 0 && !mg_dtype_is_float((mg_dtype)type));
@@ -256,7 +279,7 @@ static void scans_and_searches_compile(void **state) {
             mg_string_buffer_add(
                 &t, "#define IS_SUM %d\n#define VECTOR 2\n#define IN %s\n#define OUT %s\n",
                 kind == 0, mg_element_name((mg_dtype)type), mg_element_name((mg_dtype)type));
-            mg_string_buffer_add(&t, "#include \"device/cuda/kernels/%s.h\"\n", headers[kind]);
+            mg_string_buffer_add(&t, "#include \"device/cuda/kernels/scan.h\"\n");
             assert_int_equal(mg_string_buffer_status(&t), MG_OK);
             assert_text_compiles(t.s, (size_t)(type % 2));
             mg_free(t.s);
@@ -323,8 +346,9 @@ int main(void) {
         cmocka_unit_test(every_form_compiles),
         cmocka_unit_test(vectors_are_written_whole),
         cmocka_unit_test(sums_of_columns_compile),
+        cmocka_unit_test(groups_with_pools_compile),
         cmocka_unit_test(reductions_compile),
-        cmocka_unit_test(scans_and_searches_compile),
+        cmocka_unit_test(scans_compile),
         cmocka_unit_test(a_wrong_source_is_refused_with_the_compilers_words),
         cmocka_unit_test(a_gpu_newer_than_the_compiler_gets_ptx),
     };

@@ -62,6 +62,55 @@ for _, o in ipairs(CASES) do
   end)
 end
 
+-- A group that reads a pooled image. o.kept: the pooled image is a result, too.
+local function forward(o, dtype, on)
+  local how = { size = o.size, strides = o.strides or o.size, pads = o.pads }
+  local x = numbers(o.image, dtype, on)
+  if o.nan then x = ops.where(ops.eq(x, -1), x / 0 - x / 0, x) end
+  local beside = numbers({ o.image[4] }, dtype, on)
+  mgpu.eval(x)
+  local step = mgpu.jit(function(image, b)
+    local y = ops.max_pool2d(image, how)
+    return ops.where(ops.gt(y, b), y * 2, b) - 1, o.kept and y or mgpu.zeros {}
+  end)
+  local z, y = step(x, beside)
+  local list, kept = z:to("float64"):reshape({ z:count() }):totable(), y:to("float64"):reshape({ y:count() }):totable()
+  for i = 1, #kept do list[#list + 1] = kept[i] end
+  return list
+end
+
+for _, o in ipairs(CASES) do
+  test(("a group reads a pooled image: image %s, windows %s, strides %s%s%s%s"):format(
+    table.concat(o.image, "x"), table.concat(o.size, "x"), table.concat(o.strides or o.size, "x"),
+    o.pads and ", padding" or "", o.nan and ", NaN" or "", o.kept and ", which is kept" or ""), function()
+    for _, dtype in ipairs { "float32", "float16", "bfloat16", "float64" } do
+      local got, wanted = forward(o, dtype, "cuda:0"), forward(o, dtype, "ref:0")
+      check.equal(#got, #wanted)
+      for i = 1, #wanted do
+        if not (got[i] == wanted[i] or (got[i] ~= got[i] and wanted[i] ~= wanted[i])) then
+          check.fail(("%s: element %d is %g, ref says %g"):format(dtype, i, got[i], wanted[i]))
+        end
+      end
+    end
+  end)
+end
+
+test("a group reads a pooled image and makes the gradient of another pool", function()
+  local function both(on)
+    local x, how = numbers({ 2, 8, 8, 8 }, "float32", on), { size = { 2, 2 }, strides = { 2, 2 } }
+    local a, b = mgpu.jit(function(image)
+      local y = ops.max_pool2d(image, how)
+      local dy = ops.where(ops.gt(y, 0), y * 0.5 - 1, 0)
+      return ops.max_pool2d_grad(image * 1, y, dy, how), y:sum()
+    end)(x)
+    return a:reshape({ a:count() }):totable(), b:item()
+  end
+  local got, sum = both "cuda:0"
+  local wanted, wanted_sum = both "ref:0"
+  check.equal(got, wanted)
+  check.near(sum, wanted_sum, 1e-4)
+end)
+
 if gpu.real then return end
 
 -- How many launches a plan has for the pool's gradient.

@@ -290,12 +290,13 @@ static bool make_in_result(compiler *c, const mg_step *s) {
 
 /* ---- the whole graph ---- */
 
-/* The operands of a bucket become row-major before its first call: no reorder may come between the
- * calls of one launch. */
-static mg_status reorder_bucket(compiler *c, const mg_step *s) {
+/* The operands of a bucket, and of a multi-tensor update, become row-major before the first call of
+ * the batch: no reorder may come between the calls of one launch. */
+static mg_status reorder_batch(compiler *c, const mg_step *s) {
     int index;
-    for (int i = 0; i < s->batch_count && mg_is_collective(s); i++)
-        MG_TRY(slot_in_layout(c, s[i].in[0], MG_ROW_MAJOR, &index));
+    for (int i = 0; i < s->batch_count && s->batch_count > 1; i++)
+        for (int k = 0; k < (mg_is_collective(s) ? 1 : s[i].n_in); k++)
+            MG_TRY(slot_in_layout(c, s[i].in[k], MG_ROW_MAJOR, &index));
     return MG_OK;
 }
 
@@ -319,7 +320,7 @@ static mg_status compile_step(compiler *c, const mg_step *s) {
     if (is_free_reshape(c, s)) return share_slot(c, s);
     if (is_contiguous_slice(c, s, &offset)) return share_slice(c, s, offset);
     if (is_contiguous_split(c, s)) return share_parts(c, s);
-    MG_TRY(reorder_bucket(c, s));
+    MG_TRY(reorder_batch(c, s));
     if (make_in_result(c, s)) return MG_OK;
     MG_TRY(new_call(c, s, &k));
     k.fixed = c->fixed[s->out[0]];

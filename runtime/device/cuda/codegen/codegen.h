@@ -25,12 +25,14 @@ enum mg_way {
     MG_WAY_ACROSS, /* by strides, broadcast along the last axis */
 };
 
-/* A result that the kernel spreads over the windows of a max pool, as its gradient does: see
- * kernels/fused_pool.h. */
-typedef struct mg_fused_spread {
-    int result; /* 1 + its index; 0: none */
+/* A max pool in a group: see kernels/fused_pool.h. */
+typedef struct mg_fused_pool {
+    int spread; /* 1 + the index of a result that becomes the pool's gradient: then the group has
+                   one more input, the image; 0: none */
+    int pooled; /* 1 + the index of the input that is the image in place of its pool; 0: none */
+    int keeps;  /* with `pooled`: the pooled image is one more result */
     int h, w, c, oh, ow, rows, columns, down, across;
-} mg_fused_spread;
+} mg_fused_pool;
 
 typedef struct mg_fused_form {
     int rank;        /* of the iteration space; 0: flat, every tensor is walked as one run */
@@ -40,7 +42,7 @@ typedef struct mg_fused_form {
     bool wide_index; /* positions need 64 bits */
     uint8_t way[MG_FUSE_MAX_INPUTS]; /* enum mg_way */
     uint8_t out_dtype[MG_FUSE_MAX_OUTPUTS];
-    mg_fused_spread spread; /* with one, the group has one more input: the image */
+    mg_fused_pool pool;
 } mg_fused_form;
 
 /* Appends the source of the group; its kernel is called "fused". */

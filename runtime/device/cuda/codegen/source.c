@@ -82,8 +82,8 @@ static void add_numbers(const writer *w) {
                    {"TENSORS", w->form->tensors},
                    {"RANK", w->form->rank},
                    {"SUMS", w->form->summed != 0},
-                   {"INPUTS", at_least_one(w->e->n_inputs + (w->form->spread.result > 0))},
-                   {"OUTPUTS", w->e->n_outputs},
+                   {"INPUTS", at_least_one(w->e->n_inputs + (w->form->pool.spread > 0))},
+                   {"OUTPUTS", w->e->n_outputs + w->form->pool.keeps},
                    {"IMMEDIATES", at_least_one(w->e->n_imms)},
                    {"SCALARS", at_least_one(w->n_scalars)},
                    {"STRIDED", at_least_one(w->n_strided)}};
@@ -106,12 +106,13 @@ static void add_vector_types(const writer *w) {
 }
 
 /* What kernels/fused_pool.h expects, and its #include. */
-static void add_spread(const writer *w) {
-    const mg_fused_spread *s = &w->form->spread;
+static void add_pool(const writer *w) {
+    const mg_fused_pool *s = &w->form->pool;
     const struct {
         const char *name;
         int value;
-    } numbers[] = {{"SPREAD_RESULT", s->result - 1},
+    } numbers[] = {{"SPREAD_RESULT", s->spread - 1},
+                   {"POOLED_INPUT", s->pooled - 1},
                    {"POOL_H", s->h},
                    {"POOL_W", s->w},
                    {"POOL_C", s->c},
@@ -121,8 +122,9 @@ static void add_spread(const writer *w) {
                    {"POOL_COLUMNS", s->columns},
                    {"POOL_DOWN", s->down},
                    {"POOL_ACROSS", s->across}};
-    if (!s->result) return;
-    mg_string_buffer_add(w->t, "#define SPREAD %s\n", out_name(w, s->result - 1));
+    if (!s->spread && !s->pooled) return;
+    if (s->spread) mg_string_buffer_add(w->t, "#define SPREAD %s\n", out_name(w, s->spread - 1));
+    if (s->pooled) mg_string_buffer_add(w->t, "#define POOLED %s\n", in_name(w, s->pooled - 1));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         mg_string_buffer_add(w->t, "#define %s %d\n", numbers[i].name, numbers[i].value);
     mg_string_buffer_add(w->t, "#include \"device/cuda/kernels/fused_pool.h\"\n");
@@ -197,6 +199,10 @@ static void add_position(const writer *w, int i) {
 
 /* load_f32(((const type_f32 *)t->in[0])[at.i]): one element, converted to the type computed in. */
 static void add_element_load(const writer *w, int i) {
+    if (i + 1 == w->form->pool.pooled) {
+        mg_string_buffer_add(w->t, "load_%s(pooled_element(t, at.i))", in_name(w, i));
+        return;
+    }
     mg_string_buffer_add(w->t, "load_%s(((const type_%s *)t->in[%d])[", in_name(w, i),
                          in_name(w, i), i);
     add_position(w, i);
@@ -224,12 +230,17 @@ static void add_element(const writer *w) {
         if (w->form->way[i] != MG_WAY_ONE) mg_string_buffer_add(w->t, ", x%d", i);
     mg_string_buffer_add(w->t, ");\n");
     for (int o = 0; o < w->e->n_outputs; o++) {
-        if (o + 1 == w->form->spread.result)
+        if (o + 1 == w->form->pool.spread)
             mg_string_buffer_add(w->t, "    spread_element(t, at.i, store_%s(y.at[%d]));\n",
                                  out_name(w, o), o);
         else
             mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(y.at[%d]);\n",
                                  out_name(w, o), o, out_name(w, o), o);
+    }
+    if (w->form->pool.keeps) {
+        const int i = w->form->pool.pooled - 1;
+        mg_string_buffer_add(w->t, "    ((type_%s *)t->out[%d])[at.i] = store_%s(x%d);\n",
+                             in_name(w, i), w->e->n_outputs, in_name(w, i), i);
     }
     if (w->form->summed)
         mg_string_buffer_add(w->t, "    *sum += (SUM)y.at[%d];\n", w->form->summed - 1);
@@ -244,6 +255,9 @@ static void add_vector_loads(const writer *w) {
             mg_string_buffer_add(w->t, "    const REAL x%d = ", i);
             add_element_load(w, i);
             mg_string_buffer_add(w->t, ";\n");
+        } else if (i + 1 == w->form->pool.pooled) {
+            mg_string_buffer_add(w->t, "    const vector_%s x%d = pooled_vector(t, at.i);\n", type,
+                                 i);
         } else if (w->form->way[i] != MG_WAY_ONE) {
             mg_string_buffer_add(w->t,
                                  "    const vector_%s x%d = "
@@ -277,11 +291,16 @@ static void add_vector(const writer *w) {
         mg_string_buffer_add(w->t, "        sum[k] += (SUM)y.at[%d];\n", w->form->summed - 1);
     mg_string_buffer_add(w->t, "    }\n");
     for (int o = 0; o < w->e->n_outputs; o++) {
-        if (o + 1 == w->form->spread.result)
+        if (o + 1 == w->form->pool.spread)
             mg_string_buffer_add(w->t, "    spread_vector(t, at.i, y%d);\n", o);
         else
             mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, y%d);\n",
                                  out_name(w, o), out_name(w, o), o, o);
+    }
+    if (w->form->pool.keeps) {
+        const int i = w->form->pool.pooled - 1;
+        mg_string_buffer_add(w->t, "    write_%s((type_%s *)t->out[%d] + at.i, x%d);\n",
+                             in_name(w, i), in_name(w, i), w->e->n_outputs, i);
     }
     mg_string_buffer_add(w->t, "}\n");
 }
@@ -292,7 +311,7 @@ void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form
     number_inputs(&w);
     add_numbers(&w);
     add_vector_types(&w);
-    add_spread(&w);
+    add_pool(&w);
     add_ops(&w);
     add_load_scalars(&w);
     add_compute(&w);

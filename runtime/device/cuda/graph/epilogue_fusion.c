@@ -67,7 +67,7 @@ static bool fuse_sum(fusion *f, int into, int sum, int number, const mg_kernel *
     both.out = out;
     out[both.n_out++] = f->steps[sum].out[0];
     if (both.fused) {
-        f->extras[into] = (mg_fused_extra){.summed = number, .spread = -1};
+        f->extras[into] = (mg_fused_extra){.summed = number, .spread = -1, .pooled = -1};
         both.attrs = &f->extras[into];
     }
     if (!is_accepted(f, &both, kernel)) return false;
@@ -165,11 +165,9 @@ static bool has_one_reader(const fusion *f, int value, int reader) {
     return true;
 }
 
-/* Whether windows lie apart from each other and within the image, and sizes fit an int. */
-static bool has_plain_windows(const fusion *f, const mg_step *pool) {
-    const mg_pool_attrs *a = pool->attrs;
-    const mg_shape *x = &value_of(f, pool->in[0])->shape, *dy = &value_of(f, pool->in[2])->shape;
-    if (!keeps_sums(pool)) return false;
+/* Whether windows lie apart from each other and within the image x, and sizes fit an int. */
+static bool has_plain_windows(const mg_pool_attrs *a, const mg_shape *x, const mg_shape *dy) {
+    if (a->strides.v[0] < a->size.v[0] || a->strides.v[1] < a->size.v[1]) return false;
     for (int i = 0; i < 4; i++)
         if (a->pads.v[i] || x->dim[i] > INT32_MAX / 4) return false;
     for (int i = 0; i < 2; i++)
@@ -180,14 +178,16 @@ static bool has_plain_windows(const fusion *f, const mg_step *pool) {
 }
 
 /* The pool's gradient becomes a result of the group, in the place of dy. */
-static bool fuse_pool(fusion *f, int pool) {
+static void fuse_pool_gradient(fusion *f, int pool) {
     const mg_step *s = &f->steps[pool];
-    if (!is_op(s, "max_pool2d_grad") || !has_plain_windows(f, s)) return false;
+    if (!is_op(s, "max_pool2d_grad") ||
+        !has_plain_windows(s->attrs, &value_of(f, s->in[0])->shape, &value_of(f, s->in[2])->shape))
+        return;
     const int dy = s->in[2], into = step_of(f, dy);
     if (into < 0 || !f->steps[into].fused || f->steps[into].batch_count != 1 ||
         step_of(f, s->in[0]) >= into || f->steps[into].n_in != f->steps[into].fused->n_inputs ||
         !has_one_reader(f, dy, pool) || mg_shape_count(&value_of(f, dy)->shape) == 0)
-        return false;
+        return;
     mg_step both = f->steps[into];
     const mg_fused_extra before = f->extras[into];
     int *in = f->room, *out = in + both.n_in + 1;
@@ -196,6 +196,7 @@ static bool fuse_pool(fusion *f, int pool) {
     in[both.n_in++] = s->in[0];
     mg_fused_extra *extra = &f->extras[into];
     if (!both.attrs) extra->summed = -1;
+    extra->pooled = -1;
     for (int o = 0; o < both.fused->n_outputs; o++)
         if (out[o] == dy) extra->spread = o;
     out[extra->spread] = s->out[0];
@@ -206,12 +207,59 @@ static bool fuse_pool(fusion *f, int pool) {
     both.attrs = extra;
     if (!is_accepted(f, &both, extra->summed >= 0 ? &mg_cuda_fused_sums : &mg_cuda_fused)) {
         f->extras[into] = before;
-        return false;
+        return;
     }
     f->room = out + both.n_out;
     f->steps[into] = both;
     f->steps[pool].n_in = f->steps[pool].n_out = 0;
-    return true;
+}
+
+/* ---- a fused group, and the max pool whose result it reads ---- */
+
+/* The input of the group that has the value, in the shape of the group's results, or -1. */
+static int pooled_input(const fusion *f, const mg_step *s, int value) {
+    if (!s->fused || s->batch_count != 1 || s->attrs || !s->n_out ||
+        s->fused->n_outputs == MG_FUSE_MAX_OUTPUTS ||
+        !mg_shape_equal(&value_of(f, s->out[0])->shape, &value_of(f, value)->shape))
+        return -1;
+    for (int i = 0; i < s->n_in; i++)
+        if (s->in[i] == value) return i;
+    return -1;
+}
+
+/* The first reader of a pool's result pools by itself, if it is a group. The pooled image is one
+ * more result of it if others read it. */
+static void fuse_into_reader(fusion *f, int pool) {
+    const mg_step *s = &f->steps[pool];
+    int reader = pool + 1;
+    if (!is_op(s, "max_pool2d")) return;
+    const int y = s->out[0];
+    while (reader < f->graph->n_compute && !reads_value(&f->steps[reader], y)) reader++;
+    if (reader == f->graph->n_compute ||
+        !has_plain_windows(s->attrs, &value_of(f, s->in[0])->shape, &value_of(f, y)->shape) ||
+        mg_shape_count(&value_of(f, y)->shape) == 0)
+        return;
+    mg_step both = f->steps[reader];
+    mg_fused_extra *extra = &f->extras[reader];
+    const int input = pooled_input(f, &both, y);
+    if (input < 0) return;
+    int *in = f->room, *out = in + both.n_in;
+    memcpy(in, both.in, (size_t)both.n_in * sizeof *in);
+    memcpy(out, both.out, (size_t)both.n_out * sizeof *out);
+    in[input] = s->in[0];
+    if (!has_one_reader(f, y, reader)) out[both.n_out++] = y;
+    *extra = (mg_fused_extra){.summed = -1,
+                              .spread = -1,
+                              .pooled = input,
+                              .pool = s->attrs,
+                              .shape = &value_of(f, y)->shape};
+    both.in = in;
+    both.out = out;
+    both.attrs = extra;
+    if (!is_accepted(f, &both, &mg_cuda_fused)) return;
+    f->room = out + both.n_out;
+    f->steps[reader] = both;
+    f->steps[pool].n_in = f->steps[pool].n_out = 0;
 }
 
 /* ---- all steps ---- */
@@ -260,7 +308,8 @@ mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_
     find_origins(&f);
     for (int i = 0; i < graph->n_compute; i++)
         if (sums_columns(&f, &f.steps[i]) && !fuse_into_matmul(&f, i)) fuse_into_group(&f, i);
-    for (int i = 0; i < graph->n_compute; i++) fuse_pool(&f, i);
+    for (int i = 0; i < graph->n_compute; i++) fuse_pool_gradient(&f, i);
+    for (int i = 0; i < graph->n_compute; i++) fuse_into_reader(&f, i);
     mg_free(f.origin);
     return MG_OK;
 }

@@ -1,12 +1,17 @@
-/* The gradient of a max pool in a fused group that makes dy: each thread puts its elements of dy
- * where the maximum of their window is, and 0 into the other cells. Generated text includes this
- * after the vector types, and defines SPREAD, the dtype, SPREAD_RESULT, the number of the result,
- * and POOL_...: the sizes of the image (H, W, C), of the pooled image (OH, OW), of windows (ROWS,
- * COLUMNS), and the strides (DOWN, ACROSS).
+/* Max pools in fused groups: one whose gradient's dy the group makes, or one whose result the group
+ * reads. Generated text includes this after the vector types, and defines POOL_...: the sizes of
+ * the image (H, W, C), of the pooled image (OH, OW), of windows (ROWS, COLUMNS), and the strides
+ * (DOWN, ACROSS).
  *
- * The image is the last input. Windows do not overlap and lie within the image, so each cell is
- * written once: with a window belong the cells up to the next window, or to the image's edge. The
- * maximum of a window is its first one in row order; NaN counts as larger than any number. */
+ *     SPREAD   the dtype of dy. Each thread puts its elements of dy where the maximum of their
+ *              window is, and 0 into the other cells of result SPREAD_RESULT. The image is the last
+ *              input
+ *     POOLED   the dtype of the image, input POOLED_INPUT: an element of the pooled image is found
+ *              where the group needs it
+ *
+ * Windows do not overlap and lie within the image, so each cell is written once: with a window
+ * belong the cells up to the next window, or to the image's edge. The maximum of a window is its
+ * first one in row order; NaN counts as larger than any number. */
 
 /* The first cell of a window, and how many rows and columns of cells belong to it. */
 typedef struct part {
@@ -31,6 +36,8 @@ DEVICE int is_better(REAL v, REAL top) {
 }
 
 #define CELL(w, row, column) ((w).first + (INDEX)(((row)*POOL_W + (column)) * POOL_C))
+
+#ifdef SPREAD
 
 /* Spreads element i. */
 DEVICE void spread_element(const tensor *t, INDEX i, JOIN(type, SPREAD) dy) {
@@ -83,3 +90,39 @@ DEVICE void spread_vector(const tensor *t, INDEX i, JOIN(vector, SPREAD) dy) {
             JOIN(write, SPREAD)(dx + CELL(w, r, c), y);
         }
 }
+
+#endif
+
+#ifdef POOLED
+
+/* Element i of the pooled image. */
+DEVICE JOIN(type, POOLED) pooled_element(const tensor *t, INDEX i) {
+    const JOIN(type, POOLED) *x = (const JOIN(type, POOLED) *)t->in[POOLED_INPUT];
+    const part w = part_of(i);
+    JOIN(type, POOLED) best = x[w.first];
+    ROLLED
+    for (int k = 1; k < POOL_ROWS * POOL_COLUMNS; k++) {
+        const JOIN(type, POOLED) now = x[CELL(w, k / POOL_COLUMNS, k % POOL_COLUMNS)];
+        if (is_better(JOIN(load, POOLED)(now), JOIN(load, POOLED)(best))) best = now;
+    }
+    return best;
+}
+
+/* The VECTOR elements from i on, which are neighbouring channels. */
+DEVICE JOIN(vector, POOLED) pooled_vector(const tensor *t, INDEX i) {
+    const JOIN(type, POOLED) *x = (const JOIN(type, POOLED) *)t->in[POOLED_INPUT];
+    const part w = part_of(i);
+    JOIN(vector, POOLED) best = *(const JOIN(vector, POOLED) *)(x + w.first);
+    UNROLL
+    for (int k = 1; k < POOL_ROWS * POOL_COLUMNS; k++) {
+        const JOIN(vector, POOLED) now =
+            *(const JOIN(vector, POOLED) *)(x + CELL(w, k / POOL_COLUMNS, k % POOL_COLUMNS));
+        UNROLL
+        for (int j = 0; j < VECTOR; j++)
+            if (is_better(JOIN(load, POOLED)(now.at[j]), JOIN(load, POOLED)(best.at[j])))
+                best.at[j] = now.at[j];
+    }
+    return best;
+}
+
+#endif

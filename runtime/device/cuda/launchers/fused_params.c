@@ -33,6 +33,12 @@ static size_t in_size(const mg_kernel_plan *plan, int i) {
     return mg_dtype_size(plan->in[i].value->dtype);
 }
 
+/* The shape of input i as the group reads it. */
+static const mg_shape *in_shape(const mg_kernel_plan *plan, int i) {
+    const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
+    return extra && extra->pooled == i ? extra->shape : &plan->in[i].value->shape;
+}
+
 /* Elements of the longest vector: so that the smallest dtype fills one access. */
 static int longest_vector(const mg_kernel_plan *plan) {
     const mg_fused *e = plan->step->fused;
@@ -48,7 +54,7 @@ static int longest_vector(const mg_kernel_plan *plan) {
 /* How input i is indexed; the axes are merged already. */
 static enum mg_way way_of(const mg_kernel_plan *plan, int i, const mg_axes *axes,
                           const int64_t *stride) {
-    const mg_shape *in = &plan->in[i].value->shape, *out = mg_fused_shape(plan);
+    const mg_shape *in = in_shape(plan, i), *out = mg_fused_shape(plan);
     if (mg_shape_equal(in, out)) return MG_WAY_WHOLE;
     if (mg_shape_count(in) == 1) return MG_WAY_ONE;
     if (mg_shape_count(in) == mg_shape_count(out)) return MG_WAY_WHOLE;
@@ -119,22 +125,26 @@ static bool find_ways(const mg_kernel_plan *plan, const mg_axes *axes,
     return flat;
 }
 
-/* The sizes of a result that is spread over windows; positions in the image must fit, too. */
-static void put_spread(const mg_kernel_plan *plan, mg_fused_params *g) {
+/* The sizes of a max pool in the group; positions in the image must fit, too. */
+static void put_pool(const mg_kernel_plan *plan, mg_fused_params *g) {
     const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
-    if (!extra || extra->spread < 0) return;
-    const mg_shape *image = &plan->out[extra->spread].value->shape, *pooled = extra->shape;
+    if (!extra || !extra->pool) return;
+    const int image_input = extra->pooled >= 0 ? extra->pooled : plan->step->n_in - 1;
+    const mg_shape *image = &plan->in[image_input].value->shape, *pooled = extra->shape;
     const mg_pool_attrs *a = extra->pool;
-    g->form.spread = (mg_fused_spread){.result = extra->spread + 1,
-                                       .h = (int)image->dim[1],
-                                       .w = (int)image->dim[2],
-                                       .c = (int)image->dim[3],
-                                       .oh = (int)pooled->dim[1],
-                                       .ow = (int)pooled->dim[2],
-                                       .rows = (int)a->size.v[0],
-                                       .columns = (int)a->size.v[1],
-                                       .down = (int)a->strides.v[0],
-                                       .across = (int)a->strides.v[1]};
+    g->form.pool = (mg_fused_pool){.spread = extra->spread + 1,
+                                   .pooled = extra->pooled + 1,
+                                   .keeps = extra->pooled >= 0 &&
+                                            plan->step->n_out > plan->step->fused->n_outputs,
+                                   .h = (int)image->dim[1],
+                                   .w = (int)image->dim[2],
+                                   .c = (int)image->dim[3],
+                                   .oh = (int)pooled->dim[1],
+                                   .ow = (int)pooled->dim[2],
+                                   .rows = (int)a->size.v[0],
+                                   .columns = (int)a->size.v[1],
+                                   .down = (int)a->strides.v[0],
+                                   .across = (int)a->strides.v[1]};
     g->form.wide_index |= mg_shape_count(image) > INT32_MAX;
 }
 
@@ -148,7 +158,7 @@ void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_param
     g->n = mg_shape_count(shape);
     memcpy(axes.dim, shape->dim, sizeof axes.dim);
     for (int i = 0; i < e->n_inputs; i++) {
-        mg_shape_strides(&plan->in[i].value->shape, shape, stride[i]);
+        mg_shape_strides(in_shape(plan, i), shape, stride[i]);
         strides[i] = stride[i];
     }
     axes.rank = mg_axes_merge(axes.rank, axes.dim, strides, e->n_inputs);
@@ -159,11 +169,11 @@ void mg_fused_params_init(const mg_kernel_plan *plan, int summed, mg_fused_param
     g->form.wide_index = flat || g->n > INT32_MAX;
     g->form.tensors = 1;
     g->form.summed = summed;
-    put_spread(plan, g);
+    put_pool(plan, g);
     int vector = longest_vector(plan);
     while (vector > 1 && ((!flat && !vectors_fit(g, &axes, stride, e->n_inputs, vector)) ||
                           (summed && !has_whole_rows(shape, g->n, vector)) ||
-                          (g->form.spread.result && g->form.spread.c % vector != 0)))
+                          (g->form.pool.h && g->form.pool.c % vector != 0)))
         vector /= 2;
     g->form.vector = vector;
     put_words(g, e->imm, (size_t)(e->n_imms > 0 ? e->n_imms : 1));
@@ -196,9 +206,9 @@ static bool all_aligned(const mg_fused_params *g, const mg_call *call) {
     for (int i = 0; i < e->n_inputs; i++)
         if (g->form.way[i] == MG_WAY_WHOLE || g->form.way[i] == MG_WAY_ALONG)
             good &= is_aligned(call->in[i], in_size(call->plan, i), g->form.vector);
-    for (int o = 0; o < e->n_outputs; o++)
+    for (int o = 0; o < e->n_outputs + g->form.pool.keeps; o++)
         good &= is_aligned(call->out[o], out_size(call->plan, o), g->form.vector);
-    if (g->form.spread.result)
+    if (g->form.pool.spread)
         good &= is_aligned(call->in[e->n_inputs], in_size(call->plan, e->n_inputs), g->form.vector);
     return good;
 }
@@ -210,11 +220,12 @@ uint64_t *mg_fused_put_tensor(const mg_fused_params *g, const mg_call *call, int
     *at++ = (uint64_t)first;
     *at++ = all_aligned(g, call);
     for (int i = 0; i < e->n_inputs; i++) *at++ = (uint64_t)(uintptr_t)call->in[i];
-    if (g->form.spread.result)
+    if (g->form.pool.spread)
         *at++ = (uint64_t)(uintptr_t)call->in[e->n_inputs];
     else if (e->n_inputs == 0)
         *at++ = 0;
-    for (int o = 0; o < e->n_outputs; o++) *at++ = (uint64_t)(uintptr_t)call->out[o];
+    for (int o = 0; o < e->n_outputs + g->form.pool.keeps; o++)
+        *at++ = (uint64_t)(uintptr_t)call->out[o];
     return at;
 }
 

@@ -22,6 +22,8 @@ typedef struct mg_fused_extra {
     int summed; /* the result whose columns are summed, or -1. The sums are the last result */
     int spread; /* the result that is spread over the windows of a max pool, or -1: then that result
                    of the step is the pool's gradient, and the last input is the image */
+    int pooled; /* the input that is an image in place of its max pool, or -1: then the pooled image
+                   may be one more result */
     const mg_pool_attrs *pool;
     const mg_shape *shape; /* of the iteration space */
 } mg_fused_extra;
@@ -33,7 +35,7 @@ static inline const mg_fused_extra *mg_fused_extra_of(const mg_step *step) {
 /* The iteration space of a group. */
 static inline const mg_shape *mg_fused_shape(const mg_kernel_plan *plan) {
     const mg_fused_extra *extra = mg_fused_extra_of(plan->step);
-    return extra && extra->spread >= 0 ? extra->shape : &plan->out[0].value->shape;
+    return extra && extra->pool ? extra->shape : &plan->out[0].value->shape;
 }
 
 /* Groups with such additions need NVRTC: the host fallback runs groups without them. */
