@@ -216,6 +216,30 @@ static void join_readers(fuser *f, int node) {
     }
 }
 
+/* Whether the group makes the new value of a variable. */
+static bool is_update(const fuser *f, int group) {
+    const mg_group *g = f->groups->items[group];
+    bool update = false;
+    for (int i = 0; i < g->n_members; i++) update |= f->ir->nodes[g->members[i]].new_value;
+    return update;
+}
+
+/* In the commit phase a group of scalars that is no update, such as the cast of the learning rate,
+ * joins one of the same width. Two updates are not joined, as above. */
+static void join_scalars(fuser *f) {
+    const mg_ir *ir = f->ir;
+    int last[2] = {-1, -1}; /* by width: the last scalar of the commit phase */
+    for (int i = 0; i < ir->n; i++) {
+        const mg_node *n = &ir->nodes[i];
+        if (!is_fusible(n) || !f->commit_only[i] || n->shape.rank > 0) continue;
+        const int wide = is_wide(ir, n);
+        const int other = last[wide] < 0 ? n->group : ir->nodes[last[wide]].group;
+        last[wide] = i;
+        if (other != n->group && !(is_update(f, other) && is_update(f, n->group)))
+            join_groups(f, other, n->group);
+    }
+}
+
 /* ---- from members to an expression ---- */
 
 /* The operand number of an input, a new one if it has none. */
@@ -341,6 +365,7 @@ mg_status mg_fuse(mg_ir *ir, bool fuse, mg_groups *groups) {
         MG_TRY(mg_worker_poll());
         if (is_fusible(&ir->nodes[i])) join_readers(&f, i);
     }
+    if (fuse) join_scalars(&f);
     compact_groups(&f);
     return MG_OK;
 }

@@ -211,6 +211,21 @@ test("casts of large arguments run when they are needed", function()
   check.equal(#lines(step:dump(), "alike"), 0)
 end)
 
+test("the cast of a scalar that updates read is computed with the update of another scalar", function()
+  if not fuses then check.skip "ref fuses nothing" end
+  local rate = core.variable(mgpu.tensor(0.5, { dtype = "float64" }))
+  local counter = core.variable(mgpu.tensor(41, { dtype = "int64" }))
+  local w = core.variable(mgpu.ones { 3 })
+  local step = mgpu.jit(function(g)
+    counter:assign(counter:value() + 1)
+    w:assign(w:value() - rate:value():to "float32" * g)
+  end)
+  step(mgpu.ones { 3 })
+  check.equal({ counter:value():item(), w:value():totable() }, { 42, { 0.5, 0.5, 0.5 } })
+  local commits = lines(step:dump(), "^commit")
+  check.equal(#commits, 2, step:dump())
+end)
+
 -- ---- concat and slice ---------------------------------------------------------------------------
 
 test("a slice of a concat that equals one of its operands becomes that operand", function()
