@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 #include "graph/loop.h"
+#include "graph/recipe.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static const bind_jit_entry *last_used_entry(const bind_jitted *j) {
 /* Frees what the entry owns and leaves it empty. */
 static void free_jit_entry(lua_State *L, bind_jit_entry *e) {
     mg_plan_free(e->plan);
+    mg_recipe_release(e->recipe);
     mg_free(e->key);
     mg_free(e->dump);
     luaL_unref(L, LUA_REGISTRYINDEX, e->template);
@@ -131,15 +133,18 @@ static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_s
     bind_outputs *o = lua_newuserdata(L, sizeof *o);
     o->n = 0;
     warn_about_retraces(L, j, s);
-    mg_plan *plan = bind_jit_trace(L, j, first, last, o);
+    mg_recipe *recipe = NULL;
+    mg_plan *plan = bind_jit_trace(L, j, first, last, o, j->recorded ? &recipe : NULL);
     bind_jit_entry *e = reserve_jit_entry(L, j);
     if (!e) {
         mg_plan_free(plan);
+        mg_recipe_release(recipe);
         bind_fail(L, MG_USAGE, "mgpu.jit: %d submitted runs are under way: wait for one first",
                   MAX_PLANS);
     }
     *e = (bind_jit_entry){.hash = hash, .plan = plan, .n_outputs = o->n, .template = LUA_NOREF};
     e->n_results = o->n_results;
+    e->recipe = recipe;
     e->template = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pop(L, 2); /* the anchors and o: the plan has its own references */
     e->key = mg_alloc(s->n + 1);
@@ -153,8 +158,8 @@ static bind_jit_entry *make_jit_entry(lua_State *L, bind_jitted *j, const bind_s
 
 /* ---- running ---- */
 
-bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature *s, int last,
-                                   bool check) {
+/* Signs the call with the arguments 2..last and returns the hash. */
+static uint64_t sign_call(lua_State *L, bind_signature *s, int last) {
     s->L = L, s->n = 0, s->n_tensors = s->n_labels = s->depth = 0;
     /* the order of the bytes; every call takes this path, so it must be cheap */
     bind_sign_settings(s);
@@ -162,7 +167,12 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
     bind_jit_push_function(L);
     bind_sign_upvalues(s, lua_gettop(L));
     lua_pop(L, 1);
-    const uint64_t hash = bind_signature_hash(s);
+    return bind_signature_hash(s);
+}
+
+bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature *s, int last,
+                                   bool check) {
+    const uint64_t hash = sign_call(L, s, last);
     bind_jit_entry *e = find_jit_entry(j, s, hash);
     if (e && check) bind_jit_check_retrace(L, j, e, 2, last);
     if (!e) e = make_jit_entry(L, j, s, hash, 2, last);
@@ -170,10 +180,25 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
     return e;
 }
 
+/* Gives the values that a run has made the histories of recorded results. */
+static mg_status record_results(const bind_jit_entry *e, const bind_signature *s, bind_results *r) {
+    for (int i = 0; i < e->n_outputs; i++) {
+        mg_tensor *value = r->list[i];
+        mg_tensor *recorded = mg_recipe_result(e->recipe, i, value, s->tensors);
+        if (!recorded) {
+            r->n = r->room; /* the collector releases them */
+            return MG_OOM;
+        }
+        r->list[i] = recorded;
+        mg_tensor_release(value);
+    }
+    return MG_OK;
+}
+
 /* Runs the plan on the call's tensors and pushes what fn would have returned.
  *
  * A run that fails with MG_OOM has committed nothing, so it may be repeated after a collection. */
-static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
+static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s, bool recorded) {
     bind_results *r = bind_new_results(L, e->n_outputs);
     bind_note_caller(L, &e->caller);
     mg_status status = mg_plan_run(e->plan, s->tensors, r->list);
@@ -184,6 +209,7 @@ static int run_jit_entry(lua_State *L, bind_jit_entry *e, bind_signature *s) {
     }
     mg_context_get()->origin.where = NULL;
     bind_check(L, status);
+    if (recorded) bind_check(L, record_results(e, s, r));
     return bind_push_results(L, r, e->template, e->n_results);
 }
 
@@ -196,7 +222,19 @@ bind_jitted *bind_check_jitted(lua_State *L) {
 static __attribute__((noinline)) int call_plan(lua_State *L, bind_jitted *j) {
     bind_signature s;
     bind_jit_entry *e = bind_jit_entry_for(L, j, &s, lua_gettop(L), bind_jit_checks_retraces());
-    return run_jit_entry(L, e, &s);
+    for (int i = 0; i < s.n_tensors; i++) mg_tensor_drop_history(s.tensors[i]);
+    return run_jit_entry(L, e, &s, false);
+}
+
+/* The same, recorded, if there is such a plan and all that it reads has a value. */
+static __attribute__((noinline)) int call_recorded_plan(lua_State *L, bind_jitted *j) {
+    bind_signature s;
+    const uint64_t hash = sign_call(L, &s, lua_gettop(L));
+    bind_jit_entry *e = find_jit_entry(j, &s, hash);
+    if (!e || !e->recipe || !mg_recipe_is_ready(e->recipe, s.tensors)) return 0;
+    if (bind_jit_checks_retraces()) bind_jit_check_retrace(L, j, e, 2, lua_gettop(L));
+    e->last_used = ++j->clock;
+    return run_jit_entry(L, e, &s, true);
 }
 
 static int jit_call(lua_State *L);
@@ -237,6 +275,17 @@ static int jit_call(lua_State *L) {
 
 /* ---- methods ---- */
 
+/* call_recorded(...) -> what fn would have returned, with a history, so that gradients can be taken
+ * later: of a function that was made with the option recorded = true. Nothing if there is no plan
+ * for these arguments (`prepare` makes one), if a result would depend on something without a value,
+ * or inside a trace, a scan or a gradient: then fn itself is to be called. */
+static int jit_call_recorded(lua_State *L) {
+    bind_jitted *j = bind_check_jitted(L);
+    bind_poll(L);
+    if (mg_trace_current() || mg_loop_current() || mg_recording()) return 0;
+    return call_recorded_plan(L, j);
+}
+
 /* plans() -> how many plans there are. */
 static int jit_plans(lua_State *L) {
     lua_pushinteger(L, bind_check_jitted(L)->n_entries);
@@ -252,11 +301,14 @@ static int jit_dump(lua_State *L) {
     return 1;
 }
 
-/* prepare(...): makes the plan for these arguments without running it. */
+/* prepare(...) -> whether call_recorded can run it: makes the plan for these arguments without
+ * running it. */
 static int jit_prepare(lua_State *L) {
     bind_signature s;
-    bind_jit_entry_for(L, bind_check_jitted(L), &s, lua_gettop(L), false);
-    return 0;
+    const bind_jit_entry *e =
+        bind_jit_entry_for(L, bind_check_jitted(L), &s, lua_gettop(L), false);
+    lua_pushboolean(L, e->recipe != NULL);
+    return 1;
 }
 
 /* Field `name` of the table on top of the stack. */
@@ -349,6 +401,7 @@ static int jit_gc(lua_State *L) {
  * local_norm = boolean, central = name, joint = whether all ranks of the world share the step,
  * absent = number of further devices, which are not there: the step is only reported on,
  * frozen = whether variables change rarely (mg_plan_spec.frozen), threads = of a frozen plan,
+ * recorded = whether call_recorded is to be possible,
  * reminder = a function that gets the number of devices if each computes the whole step,
  * many_traces = true to warn of many traces, or the text of that warning}. */
 static void read_device_options(lua_State *L, bind_jitted *j) {
@@ -388,7 +441,9 @@ static void read_device_options(lua_State *L, bind_jitted *j) {
     j->frozen = lua_toboolean(L, -1);
     lua_getfield(L, 2, "threads");
     j->threads = (int)luaL_optinteger(L, -1, 0);
-    lua_pop(L, 2);
+    lua_getfield(L, 2, "recorded");
+    j->recorded = lua_toboolean(L, -1);
+    lua_pop(L, 3);
     lua_getfield(L, 2, "local_norm");
     j->local_norm = lua_toboolean(L, -1);
     lua_getfield(L, 2, "stages");
@@ -453,6 +508,7 @@ void bind_open_jit(lua_State *L) {
     lua_pushcfunction(L, jit_plans), lua_setfield(L, -2, "plans");
     lua_pushcfunction(L, jit_dump), lua_setfield(L, -2, "dump");
     lua_pushcfunction(L, jit_prepare), lua_setfield(L, -2, "prepare");
+    lua_pushcfunction(L, jit_call_recorded), lua_setfield(L, -2, "call_recorded");
     lua_pushcfunction(L, jit_report), lua_setfield(L, -2, "report");
     lua_pushcfunction(L, jit_work), lua_setfield(L, -2, "work");
     lua_pushcfunction(L, jit_effects), lua_setfield(L, -2, "effects");

@@ -120,6 +120,7 @@ typedef struct bind_jit_entry {
     mg_plan *plan;            /* owned */
     int n_outputs, n_results; /* tensors that the plan computes; values that fn returned */
     int template;             /* registry reference to the template of the results */
+    struct mg_recipe *recipe; /* of a recorded function, owned; NULL: it cannot be recorded */
     char *dump;               /* the plan as text, under MGPU_CHECK=retrace; owned */
     bind_line caller;         /* of the last call */
 } bind_jit_entry;
@@ -136,6 +137,7 @@ typedef struct bind_jitted {
     bool weighted, local_norm;          /* local_norm: batch statistics of each device's own rows */
     bool frozen;        /* plans compute what depends on variables only once for many runs */
     int threads;        /* of a frozen plan, at most; 0: all */
+    bool recorded;      /* plans have recipes, for the method call_recorded */
     bool joint;         /* all ranks of the world share it, unless one is alone */
     mg_device *central; /* strategy "central": the device that has the weights */
     int n_entries, n_traces;
@@ -158,9 +160,10 @@ bind_jit_entry *bind_jit_entry_for(lua_State *L, bind_jitted *j, bind_signature 
 /* ---- jit_trace.c ---- */
 
 /* Calls fn with placeholders for the tensors in arguments first..last and makes a plan of its
- * results: *o lists them, and their anchors and template are pushed. Owned by the caller. Raises,
- * with fn's own error unchanged. */
-mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o);
+ * results: *o lists them, and their anchors and template are pushed. Owned by the caller, as is
+ * *recipe, if `recipe` is not NULL. Raises, with fn's own error unchanged. */
+mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o,
+                        struct mg_recipe **recipe);
 /* Whether MGPU_CHECK=retrace asks for a second trace of every call. */
 bool bind_jit_checks_retraces(void);
 /* Traces again and raises if the plan differs from the plan of e: then fn depends on something that

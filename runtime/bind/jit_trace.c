@@ -7,6 +7,7 @@
 #include "core/activity.h"
 #include "core/alloc.h"
 #include "core/context.h"
+#include "core/recipe.h"
 #include "graph/graph.h"
 #include "world/world.h"
 #include <stdio.h>
@@ -67,7 +68,8 @@ static int trace_body(lua_State *L) {
 }
 
 /* A trace that fails is abandoned before anything is raised. */
-mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o) {
+mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last, bind_outputs *o,
+                        mg_recipe **recipe) {
     mg_trace *trace = mg_trace_begin(j->n_devices ? j->devices[0] : mg_device_default());
     if (!trace) bind_raise(L);
     if (j->n_devices > 0 &&
@@ -96,8 +98,14 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
         lua_error(L); /* fn's own error, unchanged */
     }
     mg_context_get()->origin.where = NULL;
+    if (recipe && mg_trace_recipe(trace, o->list, o->n, recipe) != MG_OK) {
+        mg_trace_abandon(trace);
+        bind_raise(L);
+    }
     mg_plan *plan = mg_trace_end(trace, o->list, o->n);
-    if (!plan) bind_raise(L);
+    if (plan) return plan;
+    if (recipe) mg_recipe_release(*recipe);
+    bind_raise(L);
     return plan;
 }
 
@@ -151,7 +159,7 @@ void bind_jit_check_retrace(lua_State *L, const bind_jitted *j, bind_jit_entry *
     o->n = 0;
     /* the first plan's text is made once */
     if (!e->dump) e->dump = mg_plan_dump(e->plan, false);
-    mg_plan *again = bind_jit_trace(L, j, first, last, o);
+    mg_plan *again = bind_jit_trace(L, j, first, last, o, NULL);
     char *dump = mg_plan_dump(again, false), *lines = mg_plan_dump(again, true);
     const bool made = dump && lines && e->dump;
     const int differs = made ? first_difference(dump, e->dump) : 0;

@@ -8,6 +8,7 @@
 #include "device/buffer.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "graph/recipe.h"
 #include "ops/attrs.h"
 #include <math.h>
 #include <string.h>
@@ -225,11 +226,22 @@ static int core_floatx(lua_State *L) {
     return 1;
 }
 
+/* The tensor at index; of a result of a recorded run, the tensor that made it. NULL: it is a plain
+ * value, or something else. */
+static const mg_tensor *lazy_tensor(lua_State *L, int index) {
+    mg_tensor *t = bind_to_tensor(L, index);
+    while (t && (t->recipe || (t->op && strcmp(t->op->name, "recorded") == 0))) {
+        if (t->recipe) bind_check(L, mg_recipe_expand(t));
+        t = t->inputs[0];
+    }
+    return t && t->kind == MG_LAZY && t->op ? t : NULL;
+}
+
 /* producer(t) -> the name of the op that made t, and its axis counted from 1 if it has one; nil if
  * t has no history. */
 static int core_producer(lua_State *L) {
-    const mg_tensor *t = bind_to_tensor(L, 1);
-    if (!t || t->kind != MG_LAZY || !t->op) return 0;
+    const mg_tensor *t = lazy_tensor(L, 1);
+    if (!t) return 0;
     lua_pushstring(L, t->op->name);
     for (int i = 0; i < t->op->n_attrs; i++) {
         const mg_attr *a = &t->op->attrs[i];
@@ -243,9 +255,9 @@ static int core_producer(lua_State *L) {
 
 /* producer_input(t, i) -> input i of the op that made t; nil if there is none. */
 static int core_producer_input(lua_State *L) {
-    const mg_tensor *t = bind_to_tensor(L, 1);
+    const mg_tensor *t = lazy_tensor(L, 1);
     const int i = (int)luaL_checkinteger(L, 2);
-    if (!t || t->kind != MG_LAZY || i < 1 || i > t->n_inputs) return 0;
+    if (!t || i < 1 || i > t->n_inputs) return 0;
     mg_tensor **place = bind_new_tensor(L);
     bind_fill(L, place, mg_tensor_retain(t->inputs[i - 1]));
     return 1;

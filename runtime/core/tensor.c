@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/context.h"
 #include "core/loop.h"
+#include "core/recipe.h"
 #include "core/variable.h"
 
 /* internal_tensors are those the runtime keeps for itself; they are in live_tensors too. */
@@ -118,6 +119,7 @@ static void drain_dead_list(void) {
         mg_buffer_release(t->buffer);
         mg_variable_release(t->variable);
         mg_loop_release(t->loop);
+        mg_recipe_release(t->recipe);
         mg_free(t);
         atomic_fetch_sub(&live_tensors, 1);
     }
@@ -136,8 +138,11 @@ void mg_tensor_drop_history(mg_tensor *t) {
     t->kind = MG_VALUE;
     t->op = NULL;
     const int n = t->n_inputs;
-    t->n_inputs = 0;
+    mg_recipe *recipe = t->recipe;
+    t->n_inputs = t->n_recorded = 0;
+    t->recipe = NULL;
     for (int i = 0; i < n; i++) put_on_dead_list(t->inputs[i]);
+    mg_recipe_release(recipe);
     drain_dead_list();
 }
 

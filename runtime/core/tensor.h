@@ -66,11 +66,13 @@ typedef struct mg_tensor {
     const mg_op *op;    /* of MG_LAZY */
     void *attrs;        /* op->attrs_size bytes, in the same block as the tensor */
     mg_origin origin;   /* the line: while tracing only */
-    mg_variable *variable; /* of MG_VARREAD, retained */
-    mg_loop *loop;         /* of a scan, retained */
-    int32_t index;         /* of MG_ARGUMENT */
-    uint32_t seed;         /* of a random op: the key, unused inside a trace ... */
-    uint64_t draw;         /* ... and the ordinal; inside a trace counted from the run's base */
+    mg_variable *variable;    /* of MG_VARREAD, retained */
+    mg_loop *loop;            /* of a scan, retained */
+    struct mg_recipe *recipe; /* of a result of a recorded run, retained: core/recipe.h */
+    int32_t n_recorded;       /* of such a result: how many recorded runs come one after another */
+    int32_t index;            /* of MG_ARGUMENT; of such a result: its number among the results */
+    uint32_t seed;            /* of a random op: the key, unused inside a trace ... */
+    uint64_t draw;            /* ... and the ordinal; inside a trace counted from the run's base */
     uint32_t visit;   /* scratch of graph/toposort.c: the number of the last walk that met it */
     int32_t position; /* its position in that walk's list */
     struct mg_tensor *next_dead; /* scratch of mg_tensor_release */

@@ -12,6 +12,7 @@
 #include "core/context.h"
 #include "core/loop.h"
 #include "graph/graph.h"
+#include "graph/recipe.h"
 #include "graph/scan_grad.h"
 #include "graph/tensor_set.h"
 #include "graph/toposort.h"
@@ -145,13 +146,48 @@ static mg_status walk_back(grad_walk *w) {
     return MG_OK;
 }
 
-/* Lists the history, marks it, and walks back. */
-static mg_status differentiate(grad_walk *w, mg_tensor *const *wrt, int n) {
-    MG_TRY(mg_tensor_set_make(&w->wrt, wrt, n));
+/* Lists the history and marks it. */
+static mg_status list_history(grad_walk *w) {
     MG_TRY(mg_toposort_collect(&w->list, w->ys, w->n_ys, descend, &w->wrt));
     w->nodes = mg_alloc_zero((size_t)(w->list.n + 1) * sizeof *w->nodes);
     if (!w->nodes) return MG_OOM;
     mark_wanted(w);
+    return MG_OK;
+}
+
+/* The results of recorded runs through which gradients pass get their histories. *n: how many. */
+static mg_status expand_recorded(const grad_walk *w, int *n) {
+    *n = 0;
+    for (int i = 0; i < w->list.n; i++) {
+        mg_tensor *t = w->nodes[i].tensor;
+        if (!t->recipe || !w->nodes[i].wanted || mg_tensor_set_has(&w->wrt, t)) continue;
+        w->list.items[(*n)++] = mg_tensor_retain(t); /* that of another may hold it */
+    }
+    mg_status status = MG_OK;
+    for (int i = 0; i < *n; i++) { /* the positions of the walk, which is over, change */
+        if (status == MG_OK) status = mg_recipe_expand(w->list.items[i]);
+        mg_tensor_release(w->list.items[i]);
+    }
+    return status;
+}
+
+/* Forgets the list: histories have changed. */
+static void forget_history(grad_walk *w) {
+    mg_toposort_free(&w->list);
+    mg_free(w->nodes);
+    w->nodes = NULL;
+}
+
+/* Lists the history, marks it, and walks back. */
+static mg_status differentiate(grad_walk *w, mg_tensor *const *wrt, int n) {
+    int n_expanded;
+    MG_TRY(mg_tensor_set_make(&w->wrt, wrt, n));
+    MG_TRY(list_history(w));
+    MG_TRY(expand_recorded(w, &n_expanded));
+    if (n_expanded) {
+        forget_history(w);
+        MG_TRY(list_history(w));
+    }
     const mg_origin before = mg_context_get()->origin;
     const mg_status status = walk_back(w);
     mg_context_get()->origin = before;

@@ -37,6 +37,9 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst);
 /* As doubles. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
 
+/* An evaluated tensor becomes a plain value: now, or when the last recording closes. */
+mg_status mg_history_end(mg_tensor *t);
+
 /* While at least one recording is open, evaluated tensors keep their history. Per thread. */
 void mg_recording_begin(void);
 void mg_recording_end(void);
@@ -191,6 +194,10 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
  * or infinite; only variables of floating point numbers that the trace assigns are checked. Without
  * a trace: checks their values at once. */
 mg_status mg_guard_variables(mg_variable *const *variables, int n, const char *message);
+/* The recipe of the outputs (core/recipe.h), before the trace is closed. *r is owned; NULL if a run
+ * cannot be recorded: it draws random numbers, assigns variables, or has a loop. */
+mg_status mg_trace_recipe(const mg_trace *t, mg_tensor *const *outputs, int n_outputs,
+                          struct mg_recipe **r);
 /* Closes the trace, restoring every variable, and compiles. Owned; NULL on failure (also closed).
  */
 mg_plan *mg_trace_end(mg_trace *t, mg_tensor *const *outputs, int n_outputs);

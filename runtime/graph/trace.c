@@ -7,6 +7,7 @@
 #include "graph/async_guards.h"
 #include "graph/loop.h"
 #include "graph/new_values.h"
+#include "graph/recipe.h"
 #include "core/alloc.h"
 #include "core/context.h"
 #include "device/device.h"
@@ -208,6 +209,7 @@ mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
                        "used after it: return it from the function",
                        v->name);
     }
+    MG_TRY(mg_history_end(fitted)); /* v would keep it */
     return mg_variable_set(v, fitted);
 }
 
@@ -359,7 +361,9 @@ static mg_status eval_constants(mg_tensor *const *roots, int n) {
     int n_early = 0;
     for (int i = 0; i < walk.n && status == MG_OK; i++) {
         mg_tensor *t = walk.items[i];
-        if (!t->trace && !t->buffer) walk.items[n_early++] = t; /* made before, and still lazy */
+        if (t->trace) continue;
+        if (!t->buffer) walk.items[n_early++] = t; /* made before, and still lazy */
+        mg_tensor_drop_history(t);                 /* the plan would keep it */
     }
     if (n_early && status == MG_OK) status = mg_eval(walk.items, n_early);
     mg_toposort_free(&walk);
@@ -471,6 +475,14 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
     mg_free(roots);
     mg_free(targets);
     return plan;
+}
+
+/* Its own recipe would have to draw again, or to assign again. */
+mg_status mg_trace_recipe(const mg_trace *t, mg_tensor *const *outputs, int n_outputs,
+                          mg_recipe **r) {
+    *r = NULL;
+    if (t->n_devices || mg_context_get()->n_draws || assigns_variables(t)) return MG_OK;
+    return mg_recipe_make(t->n_args, t->variables, t->n_variables, outputs, n_outputs, r);
 }
 
 /* The trace closes whether or not a plan could be made. */

@@ -27,6 +27,7 @@
     X(transform)                                                                                   \
     X(spectrum)                                                                                    \
     X(loop)                                                                                        \
+    X(recorded)                                                                                    \
     X(collective)                                                                                  \
     X(random)
 
