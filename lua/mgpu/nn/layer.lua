@@ -26,6 +26,10 @@ for _, part in ipairs { "mgpu.nn.weights", "mgpu.nn.layer_call" } do
   for name, value in pairs(require(part)) do Layer[name] = value end
 end
 
+-- How many fields have been added to layers: see call_fields.lua.
+local added_fields = { n = 0 }
+Layer.added_fields = added_fields
+
 -- Options of every layer, besides those of its class.
 local SHARED = {
   { "name", "string" },
@@ -80,6 +84,7 @@ function Layer:extend(class_name, declared)
   class.declared = with_shared(class.own_declared)
   class.computed = setmetatable({}, { __index = self.computed })
   class.meta = {
+    class = class,
     __index = function(layer, key)
       local value = class[key]
       if value ~= nil then return value end
@@ -89,6 +94,7 @@ function Layer:extend(class_name, declared)
     end,
     __newindex = function(layer, key, value)
       if key == "trainable" then return layer:set_trainable(value) end
+      added_fields.n = added_fields.n + 1
       rawset(layer, key, value)
     end,
     __call = function(layer, x, how) return layer:apply(x, how) end,

@@ -18,6 +18,7 @@ local Layer = require "mgpu.nn.layer"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
+local repeated_call = require "mgpu.nn.repeated_call"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local Model = Network:extend("Model", { positional = 0,
@@ -103,6 +104,8 @@ end
 --- model:apply(x, how), the same as model(x, {training = true}) -> the outputs. Integer data become floats, unless only
 --- layers that want integers read them. Errors: another number of inputs; shapes other than the model's.
 function Model:apply(x, how)
+  local again = repeated_call.run(self, x, how)
+  if again ~= nil then return again end
   if symbolic_tensor.any(x) then
     local list = self:arrange(x)
     return symbolic_tensor.connect(self, self.listed and list or list[1], self:stated_training(how))
@@ -119,7 +122,9 @@ function Model:apply(x, how)
     list[i] = t
   end
   self:begin_call()
-  return Layer.apply(self, self.listed and list or list[1], how)
+  local y = Layer.apply(self, self.listed and list or list[1], how)
+  repeated_call.note(self, x, how)
+  return y
 end
 
 -- ---- saving -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ local methods = require "mgpu.methods"
 local Network = require "mgpu.nn.network"
 local options = require "mgpu.options"
 local parallel = require "mgpu.parallel"
+local repeated_call = require "mgpu.nn.repeated_call"
 local symbolic_tensor = require "mgpu.nn.symbolic_tensor"
 
 local Sequential = Network:extend("Sequential", { positional = 0 })
@@ -189,17 +190,21 @@ end
 --     --> {{3, 3, 3},
 --     -->  {7, 7, 7}}
 function Sequential:apply(x, how)
+  local again = repeated_call.run(self, x, how)
+  if again ~= nil then return again end
   if symbolic_tensor.any(x) then return symbolic_tensor.connect(self, x, self:stated_training(how)) end
   if self.reads_values then return host_part.apply(self, x, how) end
   x = self:tensors(x)
-  local first = self.layers[1]
+  local given, first = x, self.layers[1]
   x = self.as_float(x, self.input_dtype or (first and first.takes_integers and "int32"))
   if self.built and (core.is_tensor(x) or core.is_variable(x)) then
     x = self.with_rank(x, self.built_shape)
     self:check_sample(x, self.built_shape)
   end
   self:begin_call()
-  return Layer.apply(self, x, how)
+  local y = Layer.apply(self, x, how)
+  repeated_call.note(self, given, how)
+  return y
 end
 
 --- model:get_config() -> name, trainable, dtype, the input's shape and dtype, and the layers.
