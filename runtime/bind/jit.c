@@ -305,8 +305,7 @@ static int jit_dump(lua_State *L) {
  * running it. */
 static int jit_prepare(lua_State *L) {
     bind_signature s;
-    const bind_jit_entry *e =
-        bind_jit_entry_for(L, bind_check_jitted(L), &s, lua_gettop(L), false);
+    const bind_jit_entry *e = bind_jit_entry_for(L, bind_check_jitted(L), &s, lua_gettop(L), false);
     lua_pushboolean(L, e->recipe != NULL);
     return 1;
 }

@@ -10,7 +10,8 @@ local M = {}
 -- Fields that no call reads, or that calls and training set themselves.
 local IGNORED = {}
 for name in ([[name stream_name weights built_shape container nodes graph shapes is_trainable states_policy scoped
-  strategy known_batch state_variables compiled optimizer loss host_part call_losses known_prediction repeated_call prediction
+  strategy known_batch state_variables compiled optimizer loss host_part call_losses known_prediction repeated_call
+  prediction known_batches
   stop_training stop_evaluating stop_predicting saved_optimizer]]):gmatch "%S+" do
   IGNORED[name] = true
 end
