@@ -80,7 +80,7 @@ mg_plan *bind_jit_trace(lua_State *L, const bind_jitted *j, int first, int last,
         bind_raise(L);
     }
     mg_trace_set_absent(trace, j->n_absent);
-    mg_trace_freeze(trace, j->frozen, j->threads);
+    mg_trace_freeze(trace, j->frozen, j->recorded, j->threads);
     /* trace_body runs in pcall, so that an error of fn cannot leave the trace open */
     lua_pushlightuserdata(L, o);
     lua_pushlightuserdata(L, trace);

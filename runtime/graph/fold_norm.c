@@ -413,8 +413,9 @@ static mg_status rewrite_nodes(folder *f) {
 /* Room for the new nodes is taken once: each rewritten node becomes at most MOST_NODES. */
 mg_status mg_fold_norms(mg_ir *ir, bool *changed) {
     const size_t n = (size_t)ir->n;
-    folder f = {.ir = ir, .folded = mg_alloc(n * sizeof(bool) + 1)};
     *changed = false;
+    if (ir->recorded) return MG_OK;
+    folder f = {.ir = ir, .folded = mg_alloc(n * sizeof(bool) + 1)};
     if (!f.folded) return MG_OOM;
     mg_status status = MG_OK;
     const size_t n_rewritten = find_folded(ir, f.folded);

@@ -78,8 +78,10 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     uint64_t n_draws;   /* random ordinals taken by one run */
     bool frozen; /* variables will change rarely: what depends on nothing else is computed once, and
                     again when one of them has changed. Of a plan on one device that assigns none */
-    int threads; /* of a plan on one device, at most; 0: all of the host's cores. A frozen plan
-                    takes fewer where they do not pay off */
+    bool recorded;  /* run again and again for a model's call: gives the bits that evaluating the
+                       calls of its layers gives, so batch normalizations are not folded */
+    int threads;    /* of a plan on one device, at most; 0: all of the host's cores. A frozen or
+                       recorded plan takes fewer where they do not pay off */
     uint16_t trace; /* serial number of the trace of the placeholders; 0: there are none */
 } mg_plan_spec;
 
@@ -168,8 +170,8 @@ mg_status mg_trace_set_devices(mg_trace *t, mg_device *const *devices, int n, in
                                bool joint);
 /* And n more devices that are not there: the plan can be reported on, but not run. */
 void mg_trace_set_absent(mg_trace *t, int n);
-/* mg_plan_spec.frozen and threads. */
-void mg_trace_freeze(mg_trace *t, bool frozen, int threads);
+/* mg_plan_spec.frozen, recorded and threads. */
+void mg_trace_freeze(mg_trace *t, bool frozen, bool recorded, int threads);
 mg_trace *mg_trace_current(void);
 /* Leaves the open trace, for tensors that do not depend on it and whose values are needed now,
  * until mg_trace_resume with what this returns; NULL if none is open. No trace may begin meanwhile.

@@ -78,8 +78,9 @@ typedef struct mg_ir {
     mg_root *roots; /* outputs, then new values of variables, then guards; of a loop's body: the
                        kept results */
     int n_roots;
-    bool frozen; /* variables change rarely: what depends on nothing else is computed once, not in
-                    each run. The step assigns no variable */
+    bool recorded; /* mg_plan_spec.recorded: no rewrite may change how results are rounded */
+    bool frozen;   /* variables change rarely: what depends on nothing else is computed once, not in
+                      each run. The step assigns no variable */
     struct mg_ir_loop *loops; /* all that belong to its nodes, linked by `next` */
     struct mg_chunk *chunks;  /* the memory of all of it, freed at once */
 } mg_ir;

@@ -104,8 +104,8 @@ static mg_status choose_in_place_updates(const mg_plan *p, mg_part *part) {
     return MG_OK;
 }
 
-/* Of a frozen plan: starting a team in each of its launches takes longer than it saves where there
- * is little to compute, as with one small image. 0: all. */
+/* Of a frozen or recorded plan: starting a team in each of its launches takes longer than it saves
+ * where there is little to compute, as with one small image. 0: all. */
 static int threads_that_pay(const mg_kernel_graph *graph) {
     return mg_graph_work(graph) < ALONE_BELOW ? 1 : 0;
 }
@@ -118,7 +118,8 @@ static mg_status compile_part(void *execution, int i) {
     if (mg_worker_is_own()) atomic_store(&part->device->at, "compile"); /* for the watchdog */
     if (part->owner != i) return MG_OK;
     MG_TRY(mg_passes_lower(&part->ir, part->device->api->fuses, &part->lowered));
-    if (p->frozen && threads_that_pay(&part->lowered.graph) == 1) part->threads = 1;
+    if ((p->frozen || p->recorded) && threads_that_pay(&part->lowered.graph) == 1)
+        part->threads = 1;
     if (!mg_worker_is_own()) part->device->threads = part->threads;
     return part->device->api->compile(part->device, &part->lowered.graph, &part->program);
 }
@@ -289,6 +290,7 @@ static mg_status take_spec(mg_plan *p, const mg_plan_spec *spec) {
     p->n_args = spec->n_args;
     p->n_draws = spec->n_draws;
     p->verdict = spec->verdict != NULL;
+    p->recorded = spec->recorded && n == 1;
     p->frozen = spec->frozen && !spec->n_assigns && n == 1 && !spec->joint && !spec->absent;
     const mg_device *first = spec->n_devices ? spec->devices[0] : p->stages[0];
     /* Guards without a verdict must be read before the commit phase may start. */
@@ -396,6 +398,7 @@ static mg_status build_plan(mg_plan *p, const mg_plan_spec *spec) {
         !p->absent) { /* what it owns is freed with the plan */
         p->parts[0].ir = global;
         p->parts[0].ir.frozen = p->frozen;
+        p->parts[0].ir.recorded = p->recorded;
         p->parts[0].threads = least(spec->threads, mg_thread_count());
         return build_on_one(p);
     }

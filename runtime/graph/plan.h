@@ -61,6 +61,7 @@ struct mg_plan {
     bool verdict;       /* the guards are one root, the verdict: see async_guards.h */
     bool checks_new_values; /* some guards are checked after the commit phase: see new_values.h */
     bool frozen;            /* fixed values are made once: mg_execution.prepared */
+    bool recorded;          /* mg_plan_spec.recorded */
     bool at_once;           /* both phases are enqueued together: asynchronous devices */
     double work;            /* estimated number of operations of a run (device/work.h) */
     bool inputs_anywhere;   /* compiled for given devices: inputs may lie on other ones */

@@ -37,7 +37,7 @@ struct mg_trace {
     int n_devices, n_stages;
     bool local_norm, joint;
     int absent;
-    bool frozen;
+    bool frozen, recorded;
     int threads;
     mg_device *central;
 };
@@ -112,8 +112,9 @@ void mg_trace_set_absent(mg_trace *t, int n) {
     t->absent = n;
 }
 
-void mg_trace_freeze(mg_trace *t, bool frozen, int threads) {
+void mg_trace_freeze(mg_trace *t, bool frozen, bool recorded, int threads) {
     t->frozen = frozen;
+    t->recorded = recorded;
     t->threads = threads;
 }
 
@@ -467,6 +468,7 @@ static mg_plan *make_plan(mg_trace *t, mg_tensor *const *outputs, int n_outputs)
                                    .verdict = verdict,
                                    .n_draws = mg_context_get()->n_draws,
                                    .frozen = t->frozen,
+                                   .recorded = t->recorded,
                                    .threads = t->threads,
                                    .trace = serial};
         if (eval_constants(roots, n) == MG_OK) plan = mg_plan_new(&spec);

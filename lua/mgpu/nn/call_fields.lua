@@ -9,10 +9,9 @@ local M = {}
 
 -- Fields that no call reads, or that calls and training set themselves.
 local IGNORED = {}
-for name in ([[name stream_name weights built_shape container nodes graph shapes is_trainable states_policy scoped
-  strategy known_batch state_variables compiled optimizer loss host_part call_losses known_prediction repeated_call
-  prediction known_batches
-  stop_training stop_evaluating stop_predicting saved_optimizer]]):gmatch "%S+" do
+for name in ([[name stream_name built_shape container nodes graph shapes is_trainable states_policy scoped strategy
+  known_batch state_variables compiled optimizer loss host_part call_losses known_prediction known_key known_batches
+  repeated_call prediction stop_training stop_evaluating stop_predicting saved_optimizer]]):gmatch "%S+" do
   IGNORED[name] = true
 end
 
@@ -76,6 +75,8 @@ end
 local function list_fields(model, added)
   local kept, usable, seen = { objects = {}, keys = {}, values = {}, n = 0, added = added.n }, true, {}
   model:each_layer(function(layer)
+    add(kept, layer, "call", nil)
+    add(kept, layer, "apply", nil)
     usable = usable and is_ours(layer) and not layer.device and not rawget(layer, "activity_regularizer")
       and not layer.reads_values and add_fields(kept, layer, 2)
     if usable then add_methods(kept, layer, seen) end

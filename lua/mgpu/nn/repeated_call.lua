@@ -2,8 +2,8 @@
 --
 -- An inference call on tensors, outside of any other call, trace and gradient, gives the same each time but for the
 -- values of x and of the variables. From the third call with tensors of the same shapes on, the model's call is
--- therefore a jitted function. Its results keep what they were computed of, so that a gradient taken later flows
--- through them as through any tensor (runtime/core/recipe.h). Everything else calls the layers, as does a model whose
+-- therefore a jitted function, which gives the same bits. Its results keep what they were computed of, so that a
+-- gradient taken later flows through them as through any tensor (runtime/core/recipe.h). Everything else calls the layers, as does a model whose
 -- calls may depend on more than call_fields.lua compares; layers with loops (mgpu.scan), random numbers or states; x
 -- without values.
 local call_fields = require "mgpu.nn.call_fields"
@@ -17,8 +17,6 @@ local M = {}
 local MOST_PLANS = 6
 -- Kinds of calls that are counted.
 local MOST_KEYS = 100
--- A model with more parameters than this is not frozen: a frozen plan may keep a copy of its weights.
-local MOST_FROZEN = 1e6
 
 local in_call = layer_call.in_call
 
@@ -71,7 +69,7 @@ local function new_step(model, own)
     local y = model:apply(select("#", ...) == 1 and (...) or { ... }, false)
     own.masked = own.masked or masks.of(y) ~= nil
     return y
-  end, { frozen = model:count_params() <= MOST_FROZEN, recorded = true })
+  end, { recorded = true })
 end
 
 -- Makes the plan for tensors like x. RETURNS whether it can be used.
