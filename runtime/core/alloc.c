@@ -1,7 +1,7 @@
 /* Counted, 64-byte aligned host memory with a fault point.
  *
  * Each block is preceded by one cache line that holds its size, so that mg_free can count the bytes
- * and mg_realloc knows how much to copy. */
+ * and mg_realloc knows how much to copy, and the address that the system gave. */
 #define _GNU_SOURCE
 #include "core/alloc.h"
 #include "core/limits.h"
@@ -35,21 +35,43 @@ static bool fault_now(void) {
     return atomic_load(&fail_in) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
 }
 
+/* The line before a block. */
+typedef struct block_head {
+    size_t size;
+    void *given; /* what free takes */
+} block_head;
+
+/* Up to this size malloc and an own alignment are faster: glibc keeps small blocks that were freed
+ * for the next malloc of the thread, but not for posix_memalign. Sanitizers must see the first byte
+ * beyond the end, so they get no larger blocks than asked for. */
+#ifdef __SANITIZE_ADDRESS__
+enum { MOST_SMALL = 0 };
+#else
+enum { MOST_SMALL = 960 };
+#endif
+
+/* `total` bytes that begin at a line; *given is what free takes. NULL: there is no memory. */
+static void *take_lines(size_t total, void **given) {
+    if (total > MOST_SMALL) return posix_memalign(given, LINE, total) == 0 ? *given : NULL;
+    *given = malloc(total + LINE - 1);
+    return *given ? (void *)(((uintptr_t)*given + LINE - 1) & ~(uintptr_t)(LINE - 1)) : NULL;
+}
+
 /* The one place where memory is taken from the system. */
 void *mg_alloc(size_t size) {
     atomic_fetch_add(&total_calls, 1);
     size_t total;
-    void *place;
-    /* The size is not rounded up, so that a sanitizer sees the first byte beyond the end. */
+    block_head head = {.size = size};
     const bool fits = mg_size_add(size, LINE, &total) && total <= PTRDIFF_MAX;
-    if (!fits || fault_now() || posix_memalign(&place, LINE, total) != 0) {
+    char *place = fits && !fault_now() ? take_lines(total, &head.given) : NULL;
+    if (!place) {
         mg_fail(MG_OOM, "out of memory: asked %s%s", MG_SIZE_TEXT(size), mg_reason_limits(ENOMEM));
         return NULL;
     }
-    memcpy(place, &size, sizeof size); /* for size_of */
+    memcpy(place, &head, sizeof head);
     atomic_fetch_add(&live_bytes, (long long)size);
     atomic_fetch_add(&live_blocks, 1);
-    return (char *)place + LINE;
+    return place + LINE;
 }
 
 bool mg_alloc_has_room(size_t size) {
@@ -65,18 +87,17 @@ void *mg_alloc_zero(size_t size) {
     return block;
 }
 
-/* The requested size, read from the line before the block. */
-static size_t size_of(const void *block) {
-    size_t size;
-    memcpy(&size, (const char *)block - LINE, sizeof size);
-    return size;
+static block_head head_of(const void *block) {
+    block_head head;
+    memcpy(&head, (const char *)block - LINE, sizeof head);
+    return head;
 }
 
 /* Always moves the block: realloc would not keep the alignment. */
 void *mg_realloc(void *block, size_t size) {
     void *moved = mg_alloc(size);
     if (!moved || !block) return moved;
-    const size_t old = size_of(block);
+    const size_t old = head_of(block).size;
     memcpy(moved, block, old < size ? old : size);
     mg_free(block);
     return moved;
@@ -97,9 +118,10 @@ mg_status mg_reserve(void **items, int n, int *capacity, size_t item_size) {
 /* Takes the block off the counters. Accepts NULL. */
 void mg_free(void *block) {
     if (!block) return;
-    atomic_fetch_sub(&live_bytes, (long long)size_of(block));
+    const block_head head = head_of(block);
+    atomic_fetch_sub(&live_bytes, (long long)head.size);
     atomic_fetch_sub(&live_blocks, 1);
-    free((char *)block - LINE);
+    free(head.given);
 }
 
 char *mg_strdup(const char *text) {
