@@ -129,6 +129,7 @@ bench: all ## measure speed in comparison with other frameworks
 	@$(PROGRAM) tests/bench/layers.lua
 	@$(PROGRAM) tests/bench/convs.lua
 	@$(PROGRAM) tests/bench/fit_loop.lua
+	@$(PROGRAM) tests/bench/small_calls.lua
 	@$(PROGRAM) tests/bench/checkpoint.lua
 	@$(PROGRAM) tests/bench/data.lua
 	@$(PROGRAM) tests/bench/transports.lua

@@ -204,8 +204,9 @@ local USED = { "compile", "fit", "evaluate", "predict", "train_on_batch", "test_
   "set_devices", "save", "save_weights", "load_weights", "summary", "plot", "get_layer", "get_weights", "set_weights",
   "quantize", "count_params", "get_config", "to_json", "losses" }
 
--- Fields that a network may lack, though their names are near a method's.
-local ABSENT = { compiled = true, predict_step = true, saved_optimizer = true }
+-- Fields that a network may lack, though their names are near a method's, or that are asked for at each call of fit.
+local ABSENT = { compiled = true, predict_step = true, saved_optimizer = true, input_names = true, output_names = true,
+  several = true, listed = true, order = true, strategy = true, input_dtype = true, device = true }
 
 methods.want_colons(Network, "model", "is_network", USED)
 

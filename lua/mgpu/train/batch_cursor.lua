@@ -23,7 +23,7 @@ Rows.__index = Rows
 local function begin_at(self, row)
   local position = self.position
   if position and position.at == row then return end
-  local first = core.tensor(row, { dtype = "int32" })
+  local first = position and row == 0 and position.start or core.tensor(row, { dtype = "int32" })
   if position then
     position.row:assign(first)
   else

@@ -8,10 +8,12 @@
 -- `layout` says which tensor is which (batch_layout.lua). `key` is not used by the step: what a plan depends on
 -- besides its tensors must be among the arguments, see plan_key.
 local batch_layout = require "mgpu.train.batch_layout"
+local call_fields = require "mgpu.nn.call_fields"
 local core = require "mgpu.core"
 local device_scope = require "mgpu.nn.device_scope"
 local masks = require "mgpu.nn.masks"
 local Optimizer = require "mgpu.nn.optimizers.optimizer"
+local structure = require "mgpu.nn.structure"
 
 local ops = core.ops
 local M = {}
@@ -243,11 +245,33 @@ function M.make(compiled, model, kind, spread)
   return core.jit(with_groups(compiled, step), how)
 end
 
---- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once.
+-- A step of kind "train" or "test" on all rows of its tensors, called as BATCH_KINDS says.
+local function make_batch_step(compiled, model, kind)
+  return core.jit(function(rows, layout, key, ...) -- luacheck: no unused
+    local metrics, sums = compiled.metrics, {}
+    local saved = metrics:save()
+    metrics:reset()
+    kinds[kind](compiled, model, nil, nil, rows, layout, { ... })
+    metrics:each(function(metric)
+      for _, v in ipairs(metric:variables()) do sums[#sums + 1] = v:value() end
+    end)
+    metrics:restore(saved) -- so the step assigns none of them
+    return unpack(sums)
+  end)
+end
+
+-- Step kinds for one batch by itself: step(rows, layout, key, tensors...) RETURNS the sums of loss and metrics over the
+-- batch, in the order of the metrics, whose own sums stay as they are. On one device, with jit.
+local BATCH_KINDS = { train_batch = "train", test_batch = "test" }
+
+--- get(compiled, kind, model, key) -> the step of kind "train", "accumulate" or "test", made once; or of kind
+--- "train_batch" or "test_batch", which is called otherwise: see BATCH_KINDS.
 -- key: the result of plan_key. When it changes, other weights may be trained, whose gradients need sums as well.
 function M.get(compiled, kind, model, key)
-  if not compiled.steps[kind] then
-    compiled.steps[kind] = M.make(compiled, model, kind, compiled.spread)
+  local steps = compiled.steps
+  if not steps[kind] then
+    local alone = BATCH_KINDS[kind]
+    steps[kind] = alone and make_batch_step(compiled, model, alone) or M.make(compiled, model, kind, compiled.spread)
   end
   if kind ~= "test" and compiled.accumulate > 1 and compiled.sums_key ~= key then
     M.make_sums(compiled, model.trainable_variables)
@@ -257,14 +281,16 @@ function M.get(compiled, kind, model, key)
 end
 
 --- position(compiled, kind) -> where in the order the next step begins: {row = a variable that the step itself
---- advances, so that it needs nothing from the host, at = its value after the steps submitted so far}. nil on
---- several devices and without jit: there the argument `first` says it. Training steps share one position.
+--- advances, so that it needs nothing from the host, at = its value after the steps submitted so far, start = on the
+--- cpu, 0 as a tensor}. nil on several devices and without jit: there the argument `first` says it. Training steps
+--- share one position.
 function M.position(compiled, kind)
   if compiled.eager or compiled.spread then return nil end
   if kind == "accumulate" then kind = "train" end
   if not compiled.positions[kind] then
-    compiled.positions[kind] = { row = core.variable(core.tensor(0, { dtype = "int32" }),
-      { name = "position", trainable = false }) }
+    local start = core.tensor(0, { dtype = "int32" })
+    compiled.positions[kind] = { row = core.variable(start, { name = "position", trainable = false }),
+      start = start:device():find "^cpu" and start }
   end
   return compiled.positions[kind]
 end
@@ -285,9 +311,7 @@ function M.predict_step(model)
   return core.jit(with_groups(compiled, step), how)
 end
 
---- plan_key(model) -> a number that changes with what a plan depends on besides its tensors: the layers, their random
---- streams and dtype policies, and which weights are trained. As an argument of the step it makes jit trace again.
-function M.plan_key(model)
+local function new_plan_key(model)
   local parts, trained = {}, {}
   model:each_layer(function(layer)
     parts[#parts + 1] = ("%s %s%s%s"):format(layer.name, layer.stream_name, layer.trainable and "+" or "-",
@@ -298,6 +322,22 @@ function M.plan_key(model)
   local text, hash = table.concat(parts, " "), 0
   for i = 1, #text do hash = (hash * 33 + text:byte(i)) % 2 ^ 47 end
   return hash
+end
+
+-- Whether nothing has changed that the key depends on.
+local function is_known(model, known)
+  return structure.is_same(known.structure) and call_fields.is_same(model, known.fields)
+end
+
+--- plan_key(model) -> a number that changes with what a plan depends on besides its tensors: the layers, their random
+--- streams and dtype policies, and which weights are trained. As an argument of the step it makes jit trace again.
+function M.plan_key(model)
+  local known = rawget(model, "known_key")
+  if known and is_known(model, known) then return known.key end
+  known = { key = new_plan_key(model), structure = model.built and structure.of(model) }
+  known.fields = known.structure and call_fields.of(model)
+  rawset(model, "known_key", known.fields and known or nil)
+  return known.key
 end
 
 return M

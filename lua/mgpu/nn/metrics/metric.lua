@@ -22,6 +22,8 @@ local Metric = {}
 Metric.__index = Metric
 Metric.__tostring = function(self) return core.printable("metric " .. self.name, true) end
 
+local MEAN_SUMS = { "total", "count" } -- unless a definition says otherwise
+
 local function zero_list(shape, axis)
   if axis > #shape then return 0 end
   local list = {}
@@ -37,6 +39,17 @@ end
 -- A sum: float64, since float32 would round over a long epoch.
 local function new_sum(name, shape, device)
   return core.variable(zeros(shape, device), { name = name, trainable = false })
+end
+
+-- Zeros for sum number i. On the cpu they are kept for the next time, as making them takes longer than a small step; a
+-- GPU's recorded steps would find the sums at another address after each reset.
+local function zeros_of(self, i, v)
+  local device = v:device()
+  local kept = self.zeros[i]
+  if kept and kept:device() == device then return kept end
+  local made = zeros(v:shape()):to(device)
+  if device:find "^cpu" and not core.tracing() then self.zeros[i] = made end
+  return made
 end
 
 local function check_type(self, value)
@@ -183,6 +196,11 @@ function Metric:result()
   return count == 0 and 0 or self.total:item() / count
 end
 
+--- Metric.is_mean(metric): whether its result is the quotient of its two sums, total and count.
+function Metric.is_mean(metric)
+  return metric.sum_names == MEAN_SUMS and methods.inner(metric.result) == Metric.result
+end
+
 --- metric:reset(), also reset_state: starts again from nothing.
 -- Example:
 --     local mean = mgpu.metrics.Mean {}
@@ -191,7 +209,7 @@ end
 --     mean:update(5)
 --     print(mean:result())  --> 5
 function Metric:reset()
-  for _, v in ipairs(self.state) do v:assign(zeros(v:shape()):to(v:device())) end
+  for i, v in ipairs(self.state) do v:assign(zeros_of(self, i, v)) end
 end
 
 --- metric:variables() -> the sums, an array of variables.
@@ -266,7 +284,7 @@ function Metric.define(definition)
   for key, value in pairs(definition) do
     if key ~= "state" then class[key] = value end
   end
-  class.sum_names = definition.state or { "total", "count" }
+  class.sum_names = definition.state or MEAN_SUMS
   want_colons(class)
   class.__index = class
   class.declared = { { "name", "string", default = definition.name },
@@ -274,7 +292,7 @@ function Metric.define(definition)
   --- new(options) -> a metric of the class; the same as calling the class.
   function class.new(given)
     local chosen = options.check(definition.class, class.declared, given or {})
-    local self = setmetatable({ name = chosen.name, options = chosen, state = {} }, class)
+    local self = setmetatable({ name = chosen.name, options = chosen, state = {}, zeros = {} }, class)
     if self.init then self:init() end
     local shape = {}
     if definition.size then shape = definition.size(self) end
