@@ -222,7 +222,7 @@ bind_jitted *bind_check_jitted(lua_State *L) {
 static __attribute__((noinline)) int call_plan(lua_State *L, bind_jitted *j) {
     bind_signature s;
     bind_jit_entry *e = bind_jit_entry_for(L, j, &s, lua_gettop(L), bind_jit_checks_retraces());
-    for (int i = 0; i < s.n_tensors; i++) mg_tensor_drop_history(s.tensors[i]);
+    for (int i = 0; i < s.n_tensors; i++) bind_check(L, mg_recorded_end(s.tensors[i]));
     return run_jit_entry(L, e, &s, false);
 }
 

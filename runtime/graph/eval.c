@@ -58,12 +58,18 @@ static mg_status record_tensor(mg_tensor *t) {
     return MG_OK;
 }
 
-/* Nothing happens to a plain value, or to a tensor without a value. */
-mg_status mg_history_end(mg_tensor *t) {
-    if (t->kind != MG_LAZY || !t->buffer) return MG_OK;
+/* t, which has a value, needs its history until the last recording closes. */
+static mg_status end_history(mg_tensor *t) {
     if (mg_recording()) return record_tensor(t);
     mg_tensor_drop_history(t);
     return MG_OK;
+}
+
+/* n_recorded is 0 from here on: once is enough. */
+mg_status mg_recorded_end(mg_tensor *t) {
+    if (!t->n_recorded) return MG_OK;
+    t->n_recorded = 0;
+    return end_history(t);
 }
 
 /* ---- what to compute ---- */
@@ -111,7 +117,7 @@ static mg_status attach_value(mg_tensor *t, const mg_tensor *value) {
     t->buffer = mg_buffer_retain(value->buffer);
     t->device = t->buffer->device;
     bytes_of_values += mg_tensor_bytes(t);
-    return mg_history_end(t);
+    return end_history(t);
 }
 
 /* Makes the plan, runs it, and attaches the results. Making the plan may itself evaluate some of
@@ -212,11 +218,10 @@ static mg_status copy_from_devices(mg_toposort *walk, mg_tensor **roots, int *n)
     return MG_OK;
 }
 
-/* The results of recorded runs that are read here keep no history, as if they had been computed
- * here: those that the walk has met. */
-static void end_recorded(const mg_toposort *walk) {
-    for (int i = 0; i < walk->n && !mg_recording(); i++)
-        if (walk->items[i]->buffer) mg_tensor_drop_history(walk->items[i]);
+/* The results of recorded runs that the walk has met are read. */
+static mg_status end_recorded(const mg_toposort *walk) {
+    for (int i = 0; i < walk->n; i++) MG_TRY(mg_recorded_end(walk->items[i]));
+    return MG_OK;
 }
 
 /* One plan: the wanted tensors of one device. Other devices' are left lazy. */
@@ -234,7 +239,7 @@ static mg_status eval_some(mg_tensor *const *t, int n, int n_pending) {
         if (!roots) status = MG_OOM;
         for (int i = 0; i < n_roots && status == MG_OK; i++) roots[i] = wanted[i];
         if (status == MG_OK) status = add_held_tensors(&walk, roots, &n_roots, n_roots);
-        if (status == MG_OK) end_recorded(&walk);
+        if (status == MG_OK) status = end_recorded(&walk);
         if (status == MG_OK) status = compute_roots(roots, n_roots);
     }
     mg_toposort_free(&walk);
@@ -256,7 +261,7 @@ size_t mg_eval_take_bytes(void) {
 mg_status mg_eval(mg_tensor *const *t, int n) {
     MG_TRY(mg_tensors_check(t, n, "eval"));
     MG_TRY(check_not_tracing(t, n));
-    for (int i = 0; i < n && !mg_recording(); i++) mg_tensor_drop_history(t[i]);
+    for (int i = 0; i < n; i++) MG_TRY(mg_recorded_end(t[i]));
     for (int i = 0; i < n; i++)
         if (!t[i]->buffer) MG_TRY(eval_some(t, n, is_tracing() ? 0 : mg_variables_n_pending()));
     return MG_OK;

@@ -37,8 +37,9 @@ mg_status mg_tensor_read(mg_tensor *t, void *dst);
 /* As doubles. */
 mg_status mg_tensor_read_double(mg_tensor *t, double *dst);
 
-/* An evaluated tensor becomes a plain value: now, or when the last recording closes. */
-mg_status mg_history_end(mg_tensor *t);
+/* To be called where t is read: a result of a recorded run becomes a plain value, now or when the
+ * last recording closes, as other tensors do when they are evaluated. */
+mg_status mg_recorded_end(mg_tensor *t);
 
 /* While at least one recording is open, evaluated tensors keep their history. Per thread. */
 void mg_recording_begin(void);

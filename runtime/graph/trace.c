@@ -210,7 +210,7 @@ mg_status mg_variable_assign(mg_variable *v, mg_tensor *value) {
                        "used after it: return it from the function",
                        v->name);
     }
-    MG_TRY(mg_history_end(fitted)); /* v would keep it */
+    MG_TRY(mg_recorded_end(fitted)); /* v would keep its history */
     return mg_variable_set(v, fitted);
 }
 
@@ -364,7 +364,7 @@ static mg_status eval_constants(mg_tensor *const *roots, int n) {
         mg_tensor *t = walk.items[i];
         if (t->trace) continue;
         if (!t->buffer) walk.items[n_early++] = t; /* made before, and still lazy */
-        mg_tensor_drop_history(t);                 /* the plan would keep it */
+        status = mg_recorded_end(t);               /* the plan would keep its history */
     }
     if (n_early && status == MG_OK) status = mg_eval(walk.items, n_early);
     mg_toposort_free(&walk);

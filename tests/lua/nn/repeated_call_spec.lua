@@ -352,6 +352,22 @@ test("a result that was read is a plain value, and holds nothing else", function
   check.equal(core.producer(v:value()), nil)
 end)
 
+test("a result that is read inside of a gradient is a plain value after it", function()
+  local model, x = mlp(), value(mgpu.rand { 2, 4 })
+  local w = mgpu.variable(mgpu.ones { 3 })
+  warm(model, x)
+  local y = model(x)
+  local loss, grads = mgpu.value_and_grad(function()
+    local sum = (y * w):sum()
+    sum:item()
+    return sum + y:square():sum()
+  end, { w, model.layers[2].bias })()
+  check.equal(core.producer(y), nil)
+  check.truthy(loss:item() > 0)
+  check_close(grads[1], y:sum(1), "w")
+  check.truthy(grads[2]:abs():max():item() > 0)
+end)
+
 test("calls that are fed with their own results do not pile up", function()
   local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 4, activation = "tanh" } }
   local x = value(mgpu.rand { 1, 4 })
