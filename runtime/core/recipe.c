@@ -23,6 +23,7 @@ mg_recipe *mg_recipe_retain(mg_recipe *r) {
 void mg_recipe_release(mg_recipe *r) {
     if (!r || atomic_fetch_sub(&r->refs, 1) != 1) return;
     for (int i = 0; i < r->n_outputs; i++) mg_tensor_release(r->outputs[i]);
+    mg_tensor_count_internal(-r->n_internal);
     for (int i = 0; i < r->n_variables; i++) mg_variable_release(r->variables[i]);
     mg_free(r->outputs);
     mg_free(r->variables);

@@ -16,6 +16,7 @@ typedef struct mg_recipe {
     mg_variable **variables; /* owned */
     int n_outputs;
     mg_tensor **outputs; /* owned: over placeholders of the arguments and variables */
+    int n_internal;      /* tensors of that graph, which users do not see: they are not counted */
 } mg_recipe;
 
 /* Without outputs and variables; room for these. Owned; NULL: MG_OOM. */

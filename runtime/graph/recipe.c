@@ -15,13 +15,16 @@ static bool inside_trace(const mg_tensor *t, void *context) {
     return t->trace != 0;
 }
 
-/* Whether the graph can be copied. */
-static mg_status check_graph(mg_tensor *const *outputs, int n, bool *usable) {
+/* Whether the graph can be copied, and the number of its tensors. */
+static mg_status check_graph(mg_tensor *const *outputs, int n, bool *usable, int *n_tensors) {
     mg_toposort walk;
     const mg_status status = mg_toposort_collect(&walk, outputs, n, inside_trace, NULL);
     *usable = true;
-    for (int i = 0; i < walk.n && status == MG_OK; i++)
+    *n_tensors = 0;
+    for (int i = 0; i < walk.n && status == MG_OK; i++) {
         if (walk.items[i]->loop || walk.items[i]->in_loop) *usable = false;
+        *n_tensors += walk.items[i]->trace != 0;
+    }
     mg_toposort_free(&walk);
     return status;
 }
@@ -29,14 +32,17 @@ static mg_status check_graph(mg_tensor *const *outputs, int n, bool *usable) {
 mg_status mg_recipe_make(int n_args, mg_variable *const *variables, int n_variables,
                          mg_tensor *const *outputs, int n_outputs, mg_recipe **recipe) {
     bool usable;
+    int n_tensors;
     *recipe = NULL;
-    MG_TRY(check_graph(outputs, n_outputs, &usable));
+    MG_TRY(check_graph(outputs, n_outputs, &usable, &n_tensors));
     if (!usable) return MG_OK;
     mg_recipe *r = mg_recipe_new(n_args, n_variables, n_outputs);
     if (!r) return MG_OOM;
     for (int i = 0; i < n_variables; i++)
         r->variables[r->n_variables++] = mg_variable_retain(variables[i]);
     for (int i = 0; i < n_outputs; i++) r->outputs[r->n_outputs++] = mg_tensor_retain(outputs[i]);
+    r->n_internal = n_tensors;
+    mg_tensor_count_internal(n_tensors);
     *recipe = r;
     return MG_OK;
 }

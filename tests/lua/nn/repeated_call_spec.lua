@@ -368,6 +368,9 @@ test("a result that is read inside of a gradient is a plain value after it", fun
   check.truthy(grads[2]:abs():max():item() > 0)
 end)
 
+local kept_model, kept_x = mlp(), value(mgpu.ones { 1, 4 })
+test("the plan of a model that outlives a test counts no tensors", function() warm(kept_model, kept_x) end)
+
 test("calls that are fed with their own results do not pile up", function()
   local model = mgpu.Sequential { mgpu.Input { 4 }, L.Dense { 4, activation = "tanh" } }
   local x = value(mgpu.rand { 1, 4 })

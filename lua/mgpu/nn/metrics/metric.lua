@@ -41,15 +41,10 @@ local function new_sum(name, shape, device)
   return core.variable(zeros(shape, device), { name = name, trainable = false })
 end
 
--- Zeros for sum number i. On the cpu they are kept for the next time, as making them takes longer than a small step; a
--- GPU's recorded steps would find the sums at another address after each reset.
+-- Zeros for sum number i: those that are kept, unless the sum has moved to another device.
 local function zeros_of(self, i, v)
-  local device = v:device()
-  local kept = self.zeros[i]
-  if kept and kept:device() == device then return kept end
-  local made = zeros(v:shape()):to(device)
-  if device:find "^cpu" and not core.tracing() then self.zeros[i] = made end
-  return made
+  local device, kept = v:device(), self.zeros[i]
+  return kept and kept:device() == device and kept or zeros(v:shape()):to(device)
 end
 
 local function check_type(self, value)
@@ -122,8 +117,11 @@ function Metric.BY_PREDICTION(_, prediction) return prediction and { prediction[
 
 local function make_sums(self, shape, device)
   for i, name in ipairs(self.sum_names) do
-    self.state[i] = new_sum(name, shape, device)
-    self[name] = self.state[i]
+    local v = new_sum(name, shape, device)
+    self.state[i], self[name] = v, v
+    -- On the cpu zeros are kept for resets, as making them takes longer than a small step; a GPU's recorded steps would
+    -- find the sums at another address after each reset.
+    if v:device():find "^cpu" and not core.tracing() then self.zeros[i] = zeros(shape, device) end
   end
 end
 
