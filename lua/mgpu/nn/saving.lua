@@ -242,7 +242,10 @@ function M.load_model(path, given)
   end
   local model, compiled = mixed_precision.storing(chosen.dtype, format.load_model, path, chosen.custom,
     chosen.compile and not chosen.dtype)
-  if chosen.dtype then model.trainable = false end
+  if chosen.dtype then
+    stored_dtype.check_loaded(model, path)
+    model.trainable = false
+  end
   if compiled then
     model_config.guarded(path, compiled_state.restore, model, compiled.config, compiled.tensors,
       { path = path, custom = chosen.custom })

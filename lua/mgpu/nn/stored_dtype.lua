@@ -29,4 +29,16 @@ function M.value(layer, v, t)
   return small
 end
 
+--- check_loaded(model, path): raises if a weight that was loaded as float16 has infinite numbers.
+function M.check_loaded(model, path)
+  local ops = core.ops
+  for _, v in ipairs(model.variables) do
+    local t = v:dtype() == "float16" and ops.cast(v:value(), { dtype = "float32" })
+    if t and ops.any(ops.eq(ops.abs(t), math.huge)):item() then
+      core.fail("data", ("%s: the weight %q has numbers beyond 65504, the largest float16: take bfloat16"):format(path,
+        v.name))
+    end
+  end
+end
+
 return M

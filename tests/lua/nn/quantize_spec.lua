@@ -226,6 +226,12 @@ test("weights as halves in files, and in memory for prediction", function()
   check.raises(function() model:save(check.path "a.keras", { dtype = "float64" }) end, "dtype", "usage")
   model.layers[1].kernel:assign(model.layers[1].kernel * 1e6)
   refused("a.keras", "beyond 65504", "data")
+  for _, ending in ipairs { "safetensors", "keras" } do
+    local there = check.path("large." .. ending)
+    model:save(there)
+    check.raises(function() mgpu.load_model(there, { dtype = "float16" }) end, "beyond 65504", "data")
+    check.truthy(mgpu.load_model(there, { dtype = "bfloat16" })(x):isfinite():all():item(), "finite as bfloat16")
+  end
 end)
 
 test("a quantized model is not written to .onnx files", function()
