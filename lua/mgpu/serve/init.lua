@@ -45,6 +45,10 @@ function M.run(arguments)
   if problem then
     io.stderr:write(core.printable("mgpulua: warning: a row of zeros cannot be predicted: " .. problem, true), "\n")
   end
+  if not problem and server:separate_rows() then
+    io.stderr:write("mgpulua: warning: the rows of a batch depend on each other in this model, so each request is "
+      .. "predicted by itself\n")
+  end
   core.stop_listen(true, true) -- SIGTERM and Ctrl-C ask to stop
   io.write(core.printable(("serving %s at %s"):format(chosen.name, url_of(http)), true), "\n")
   io.flush()

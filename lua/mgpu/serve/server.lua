@@ -8,6 +8,7 @@ local refuse = require "mgpu.serve.refuse"
 local routes = require "mgpu.serve.routes"
 local runner = require "mgpu.serve.runner"
 local signature = require "mgpu.serve.signature"
+local values = require "mgpu.serve.values"
 
 local M = {}
 
@@ -107,23 +108,66 @@ function Server:loop()
   self.http:close()
 end
 
---- server:warm_up() -> nothing, or why a row of zeros could not be predicted. Compiles the plan for one row.
-function Server:warm_up()
+-- A job of one row; number(k, dtype): the k-th element of each input. nil if sizes are open or texts are taken.
+local function made_up(self, number)
   local columns = {}
   for i, input in ipairs(self.signature.inputs) do
-    local shape = { unpack(input.shape) }
+    local shape, numbers = { unpack(input.shape) }, {}
     if shape[1] == -1 then shape[1] = 1 end
     for _, size in ipairs(shape) do
       if size == -1 then return nil end
     end
     if input.dtype == "string" then return nil end
-    columns[i] = require "mgpu.serve.values".from_tensor(core.tensor(0):to(input.dtype))
-    local count = 1
-    for _, size in ipairs(shape) do count = count * size end
-    columns[i].shape, columns[i].bytes = shape, columns[i].bytes:rep(count)
+    for k = 1, values.count(shape) do numbers[k] = number(k, input.dtype) end
+    columns[i] = values.from_tensor(core.tensor(numbers):to(input.dtype))
+    columns[i].shape = shape
   end
-  local ok, problem = pcall(self.runner.run, self.runner, { { columns = columns, rows = 1 } })
+  return { columns = columns, rows = 1 }
+end
+
+--- server:warm_up() -> nothing, or why a row of zeros could not be predicted. Compiles the plan for one row.
+function Server:warm_up()
+  local job = made_up(self, function() return 0 end)
+  if not job then return nil end
+  local ok, problem = pcall(self.runner.run, self.runner, { job })
   if not ok then return select(2, refuse.answer_of(problem)) end
+end
+
+-- Two jobs of one row each, with other numbers.
+local function two_jobs(self)
+  local jobs = {}
+  for row = 0, 1 do
+    jobs[row + 1] = made_up(self, function(k, dtype)
+      return values.is_float(dtype) and math.sin(k * k + row) or row
+    end)
+  end
+  return jobs
+end
+
+-- Whether the jobs' outputs differ by more than rounding.
+local function differ(a, b)
+  for i, c in ipairs(a.outputs) do
+    local x, y = values.to_tensor(c):to "float64", values.to_tensor(b.outputs[i]):to "float64"
+    if (x - y):abs():max():item() > 1e-2 * x:abs():max():item() + 1e-30 then return true end
+  end
+  return false
+end
+
+--- server:separate_rows() -> whether it had to. Two rows are predicted alone and together: where that differs, or is
+--- not possible, as in a model with a softmax over its batch, requests are no longer joined.
+function Server:separate_rows()
+  if not self.signature.joins or self.batch == 1 then return false end
+  local alone, together = two_jobs(self), two_jobs(self)
+  for i = 1, #together do
+    if not pcall(self.runner.run, self.runner, { alone[i] }) then return false end
+  end
+  if #together == 0 then return false end
+  if pcall(self.runner.run, self.runner, together) and not differ(alone[1], together[1])
+    and not differ(alone[2], together[2]) then
+    return false
+  end
+  self.signature.joins = false
+  return true
 end
 
 return M

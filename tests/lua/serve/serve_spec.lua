@@ -323,6 +323,24 @@ test("so does a model whose number of rows is fixed", function()
   check.equal(seen, { 3 }) -- traced once
 end)
 
+test("requests of a model whose rows depend on each other are not joined, nor filled up", function()
+  for name, over_batch in pairs { softmax = function(x) return L.Softmax { axis = 1 } (x) end,
+    cumsum = function(x) return x:cumsum { axis = 1 } end } do
+    local path = saved(name .. ".safetensors", function()
+      local input = mgpu.Input { 2 }
+      return mgpu.Model { inputs = input, outputs = over_batch(input) }
+    end)
+    local s, texts, answers, expected = serving.start(path, "--max-delay 200"), {}, {}, {}
+    for i, rows in ipairs { { { 1, 2 }, { 3, 4 }, { 8, 6 } }, { { 5, 5 } }, { { 0, 1 }, { 2, 7 } } } do
+      texts[i] = client.text("POST", "/predict", nil, core.json_encode { inputs = rows })
+      expected[i] = predicted(path, mgpu.tensor(rows))
+    end
+    client.many(s.port, texts, 1, function(i, r) answers[i] = core.json_decode(r.body).outputs end)
+    check.matches(s.stop(), "warning: the rows of a batch depend on each other in this model")
+    for i, rows in ipairs(expected) do check.near(answers[i], rows, ROUNDING) end
+  end
+end)
+
 test("outputs with other rows than the batch are an error", function()
   local sums = setmetatable({ reads_values = false }, { __call = function(_, x) return x:sum { axis = 1 } end })
   local runner = require "mgpu.serve.runner".new(sums, { joins = true, inputs = { {} },
