@@ -153,7 +153,12 @@ end
 --     mgpu.save("x.h5", { ["encoder/kernel"] = mgpu.ones { 3 }, bias = mgpu.variable(mgpu.zeros { 2 }) })
 --     print(mgpu.load("x.h5")["encoder/kernel"]:sum():item())  --> 3
 function M.save(path, tensors, more)
-  if more ~= nil then fail("save", "it takes a path and tensors, and has no options; got a %s more", type(more)) end
+  if more ~= nil then
+    local _, value = next(type(more) == "table" and more or {})
+    local of_load = type(more) == "table" and (value == nil or type(value) == "string") -- its types by name
+    fail("save", "it takes a path and tensors, and has no options; got a %s more%s", type(more),
+      of_load and ": if the tensors are from mgpu.load, take only its first result, as in (mgpu.load(path))" or "")
+  end
   local format = format_of("save", path)
   if not format then fail("save", "%s: the ending of the name must be one of %s", path, ENDINGS) end
   local named = named_tensors(path, format, tensors)

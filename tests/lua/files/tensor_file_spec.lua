@@ -223,7 +223,10 @@ test("wrong calls are refused, and nothing is written", function()
   refused("the ending of the name must be one of .npy, .npz, .safetensors, .h5", "x.t7", one)
   refused("the ending of the name must be one of", "x", one)
   check.raises(function() mgpu.save(check.path "wrong_o.npz", { x = one }, { compress = true }) end,
-    "it takes a path and tensors, and has no options; got a table more", "usage")
+    "it takes a path and tensors, and has no options; got a table more$", "usage")
+  mgpu.save(check.path "right.npz", { x = one })
+  check.raises(function() mgpu.save(check.path "copy.npz", mgpu.load(check.path "right.npz")) end,
+    "take only its first result, as in (mgpu.load(path))", "usage")
   refused("is a file of a model: model:save%(path%) writes it", "x.keras", { x = one })
   refused("expected a tensor, or a table of tensors by name; got a nil", "x.npz")
   refused("got a table of a class: a model is saved by model:save%(path%)", "x.h5", mgpu.layers.Dense(3))
