@@ -97,6 +97,16 @@ test("a job that does not answer, that too many wait for, or whose socket is non
   end)
 end)
 
+test("a connection that was closed takes and gives nothing", function()
+  with_socket(STREAM, 4, function(_, _, at)
+    local c = require "mgpu.attach.link".connect(ffi.string(at.path))
+    check.equal({ c:receive(0) }, { nil, "time" })
+    c:close()
+    check.equal({ c:receive(0) }, { nil, "closed" })
+    check.equal(c:send "state", false)
+  end)
+end)
+
 test("without a PID there must be one job", function()
   with_socket(STREAM, 4, function()
     with_socket(STREAM, 4, function(pid)
@@ -167,6 +177,18 @@ test("outside of a fit, and in its validation", function()
     end)
     model:fit(x, y, { batch_size = 8, verbose = 0, validation_data = data:batch(2) })]] })
   check.matches(later, "job.checkpoint: the validation is running")
+  jobs.with(function(job) text = say(("--attach %d -e 'job.stop()'"):format(job.pid)) end, { job = [[
+    local core, mgpu = require "mgpu.core", require "mgpu"
+    local model = mgpu.Sequential { mgpu.layers.Input { 4 }, mgpu.layers.Dense { 1 } }
+    model:compile { loss = "mse", optimizer = "sgd" }
+    local data = mgpu.data.generator(function()
+      return function()
+        core.write_file(arg[1], "ready")
+        if not core.file_exists(arg[1] .. ".stop") then return mgpu.ones { 4 }, mgpu.ones { 1 } end
+      end
+    end)
+    model:evaluate(data:batch(2), { verbose = 0 })]] })
+  check.matches(text, "job.stop: no fit is running: the job is in evaluate")
 end)
 
 test("with several ranks decisions and files are those of rank 0", function()

@@ -73,6 +73,19 @@ test("hostile names stay data", function()
   end)
 end)
 
+test("a tunnel may have another port, another name is refused, and the page names no address of its own", function()
+  needs_server()
+  quietly(function()
+    mgpu.dashboard.open { port = 0 }
+    local address = mgpu.dashboard.address()
+    local function status(host)
+      return check.run(("curl -s -o /dev/null -w '%%{http_code}' -H 'Host: %s' '%s'"):format(host, address)):match "%d+"
+    end
+    check.equal({ status "localhost:9999", status "127.0.0.1:1", status "evil.example" }, { "200", "200", "403" })
+    check.falsy(get(address):find(address:match "^http://([^/]+)", 1, true), "the address in the page")
+  end)
+end)
+
 test("a saved page is a run beside others", function()
   needs_server()
   local path = check.path "run.html"
