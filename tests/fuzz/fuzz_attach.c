@@ -10,7 +10,7 @@
 static void look_at(const mg_attach_reader *reader, const uint8_t *came) {
     uint8_t head[MG_ATTACH_HEAD];
     const mg_attach_kind kind = mg_attach_kind_of(reader);
-    if (kind >= MG_ATTACH_KINDS || (kind < MG_ATTACH_HELLO) != reader->at_job) abort();
+    if ((int)kind >= MG_ATTACH_KINDS || (kind < MG_ATTACH_HELLO) != reader->at_job) abort();
     if (reader->bytes > MG_ATTACH_MOST || reader->body[reader->bytes] != 0) abort();
     if (kind == MG_ATTACH_RUN && reader->bytes < MG_ATTACH_AT_CODE) abort();
     if (kind == MG_ATTACH_COMPLETE && reader->bytes < MG_ATTACH_AT_TEXT) abort();
