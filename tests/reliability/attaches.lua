@@ -50,8 +50,9 @@ local COMMANDS = {
 
 local function run_job(folder, name, epochs)
   local path = ("%s/%s"):format(folder, name)
-  check.run(("{ XDG_RUNTIME_DIR=%s MGPU_ATTACH=1 %s %s/job.lua %s %s >%s.out 2>&1; : >%s.end; } >/dev/null 2>&1 &"):format(
-    folder, check.program, folder, path, epochs or "", path, path))
+  local command = ("XDG_RUNTIME_DIR=%s MGPU_ATTACH=1 %s %s/job.lua %s %s"):format(folder, check.program, folder, path,
+    epochs or "")
+  check.run(("{ %s >%s.out 2>&1; : >%s.end; } >/dev/null 2>&1 &"):format(command, path, path))
   return path
 end
 
