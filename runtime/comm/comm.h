@@ -31,8 +31,8 @@ struct mg_device;
 enum { MG_BUCKET_BYTES = 2 << 20, MG_BUCKET_TENSORS = 64 };
 
 /* One tensor on one rank. in and out do not overlap; but communicators of devices that reduce in
- * place (mg_kernel_set.reduces_in_place) get all-reduces whose in is their out. An address that the rank does not read or
- * write (mg_collective_reads, mg_collective_writes) is ignored. */
+ * place (mg_kernel_set.reduces_in_place) get all-reduces whose in is their out. An address that the
+ * rank does not read or write (mg_collective_reads, mg_collective_writes) is ignored. */
 typedef struct mg_comm_operand {
     const void *in;
     void *out;
