@@ -13,21 +13,24 @@ local world = require "mgpu.parallel.world"
 
 local M = {}
 
--- The tensors of x and y in one array; nil if they are something else than tensors and arrays of tensors.
-local function tensors_of(x, y)
-  if type(x) == "userdata" and type(y) == "userdata" then return { x, y } end
-  local list = {}
-  for _, part in ipairs { { x }, { y } } do
-    local given = part[1]
-    if type(given) ~= "table" then
-      list[#list + 1] = given
-    elseif getmetatable(given) then
-      return nil
-    else
-      for _, t in ipairs(given) do list[#list + 1] = t end
-    end
+-- Adds what is given as x or as y to the list. RETURNS whether it is a tensor or an array.
+local function add(list, given)
+  if type(given) == "userdata" then
+    list[#list + 1] = given
+    return true
   end
-  return list
+  if type(given) ~= "table" or getmetatable(given) then return false end
+  for _, t in ipairs(given) do list[#list + 1] = t end
+  return true
+end
+
+-- The tensors of x and y in one array, and how many are of x; nil if they are something else than tensors and arrays.
+local function tensors_of(x, y)
+  local list = {}
+  if not add(list, x) then return nil end
+  local n_x = #list
+  if not add(list, y) then return nil end
+  return list, n_x
 end
 
 local function is_like(t, like)
@@ -48,7 +51,8 @@ end
 --- remember(model, kind, x, y, source): notes that a batch x, y was checked, which is the source's, and that its step
 --- has succeeded. kind: "train" or "test".
 function M.remember(model, kind, x, y, source)
-  local compiled, list = model.compiled, tensors_of(x, y)
+  local compiled = model.compiled
+  local list, n_x = tensors_of(x, y)
   if not list or not source.tensors or #list ~= #source.tensors or not is_plain(compiled) then return end
   local likes = {}
   for i, t in ipairs(source.tensors) do
@@ -56,15 +60,15 @@ function M.remember(model, kind, x, y, source)
     likes[i] = { shape = t:shape(), dtype = t:dtype(), device = t:device() }
   end
   local known = rawget(model, "known_batches") or {}
-  known[kind] = { compiled = compiled, optimizer = compiled.optimizer, likes = likes, rows = source.rows,
+  known[kind] = { compiled = compiled, optimizer = compiled.optimizer, likes = likes, n_x = n_x, rows = source.rows,
     layout = source.layout, key = train_step.plan_key(model), device = core.default_device() }
   rawset(model, "known_batches", known)
 end
 
--- Whether x and y, as an array, are a batch like the one that was noted.
-local function is_known(model, known, list)
+-- Whether the tensors of x and y, n_x of them of x, are a batch like the one that was noted.
+local function is_known(model, known, list, n_x)
   if known.compiled ~= model.compiled or known.optimizer ~= known.compiled.optimizer or known.compiled.devices
-    or known.device ~= core.default_device() or not list or #list ~= #known.likes then
+    or known.device ~= core.default_device() or n_x ~= known.n_x or #list ~= #known.likes then
     return false
   end
   for i, like in ipairs(known.likes) do
@@ -105,8 +109,9 @@ end
 function M.again(model, kind, x, y)
   local known = rawget(model, "known_batches")
   known = known and known[kind]
-  local list = known and tensors_of(x, y)
-  if not list or not is_known(model, known, list) then return nil end
+  if not known then return nil end
+  local list, n_x = tensors_of(x, y)
+  if not list or not is_known(model, known, list, n_x) then return nil end
   local step = train_step.get(known.compiled, kind .. "_batch", model, known.key)
   local scope = core.visit_scope()
   core.visit_scope(scope + 1)

@@ -103,6 +103,7 @@ test("batches of other sizes and dtypes are checked", function()
   check.raises(function() model:train_on_batch(value(mgpu.rand { 5, 3 }), other[2]) end, "the model takes {None, 4}")
   check.raises(function() model:train_on_batch(other[1], list[1][2]) end, "x has 5 rows but y has 8")
   check.raises(function() model:train_on_batch(other[1]) end, "y is missing")
+  check.raises(function() model:train_on_batch { other[1], other[2] } end, "x has an entry 2, but the model has one")
   check.raises(function() model:train_on_batch(other[1], other[2], { wieght = 1 }) end, "wieght")
 end)
 
