@@ -79,10 +79,10 @@ typedef struct mg_plan_spec {  /* what to make a plan of */
     uint64_t n_draws;   /* random ordinals taken by one run */
     bool frozen; /* variables will change rarely: what depends on nothing else is computed once, and
                     again when one of them has changed. Of a plan on one device that assigns none */
-    bool recorded;  /* run again and again for a model's call: gives the bits that evaluating the
-                       calls of its layers gives, so batch normalizations are not folded */
-    int threads;    /* of a plan on one device, at most; 0: all of the host's cores. A frozen or
-                       recorded plan takes fewer where they do not pay off */
+    bool recorded; /* run again and again for a model's call: gives what evaluating the calls of its
+                      layers gives (on the cpu the same bits), so batch norms are not folded */
+    int threads;   /* of a plan on one device, at most; 0: all of the host's cores. A frozen or
+                      recorded plan takes fewer where they do not pay off */
     uint16_t trace; /* serial number of the trace of the placeholders; 0: there are none */
 } mg_plan_spec;
 

@@ -2,10 +2,10 @@
 --
 -- An inference call on tensors, outside of any other call, trace and gradient, gives the same each time but for the
 -- values of x and of the variables. From the third call with tensors of the same shapes on, the model's call is
--- therefore a jitted function, which gives the same bits. Its results keep what they were computed of, so that a
--- gradient taken later flows through them as through any tensor (runtime/core/recipe.h). Everything else calls the
--- layers, as does a model whose calls may depend on more than call_fields.lua compares; layers with loops (mgpu.scan),
--- random numbers or states; x without values.
+-- therefore a jitted function, which gives the same bits on the cpu. Its results keep what they were computed of, so
+-- that a gradient taken later flows through them as through any tensor (runtime/core/recipe.h). Everything else calls
+-- the layers, as does a model whose calls may depend on more than call_fields.lua compares; layers with loops
+-- (mgpu.scan), random numbers or states; x without values.
 local call_fields = require "mgpu.nn.call_fields"
 local core = require "mgpu.core"
 local layer_call = require "mgpu.nn.layer_call"
