@@ -98,6 +98,11 @@ local function values_of(metrics, sums)
   return values
 end
 
+-- RETURNS the logs of a step. Reading the sums of a GPU waits for the step's guards, which may raise only then.
+local function run(known, step, list)
+  return values_of(known.compiled.metrics, { step(known.rows, known.layout, known.key, unpack(list)) })
+end
+
 -- The step's error as the checks before it would have worded it, else with the place.
 local function raise(model, kind, x, y, message)
   local what = kind .. "_on_batch"
@@ -115,11 +120,11 @@ function M.again(model, kind, x, y)
   local step = train_step.get(known.compiled, kind .. "_batch", model, known.key)
   local scope = core.visit_scope()
   core.visit_scope(scope + 1)
-  local sums = { pcall(step, known.rows, known.layout, known.key, unpack(list)) }
+  local ok, values = pcall(run, known, step, list)
   core.visit_scope(scope)
-  if not table.remove(sums, 1) then raise(model, kind, x, y, sums[1]) end
+  if not ok then raise(model, kind, x, y, values) end
   if core.visit_wanted() then core.visit { kind = kind .. "_on_batch", model = model, compiled = known.compiled } end
-  return values_of(known.compiled.metrics, sums)
+  return values
 end
 
 return M
