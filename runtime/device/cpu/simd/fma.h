@@ -56,6 +56,18 @@ MG_INLINE mg_doubles mg_fma_vec_f64(mg_doubles a, mg_doubles b, mg_doubles c) {
 #endif
 }
 
+/* sum += a * b, for sums of a loop that stay in registers. With AVX-512, gcc 12 chose instructions
+ * that write over a factor and copied every sum twice per turn of the loop: products ran at 66
+ * GFLOP/s instead of 150 on an Ice Lake, whose copies of 64-byte vectors take the ports of the
+ * multiply-adds. So the instruction is given by name there. */
+#if defined(__AVX512F__)
+#define MG_ADD_PRODUCT_f32(sum, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+#define MG_ADD_PRODUCT_f64(sum, a, b) __asm__("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+#else
+#define MG_ADD_PRODUCT_f32(sum, a, b) (void)((sum) = mg_fma_vec_f32(a, b, sum))
+#define MG_ADD_PRODUCT_f64(sum, a, b) (void)((sum) = mg_fma_vec_f64(a, b, sum))
+#endif
+
 /* A number in all lanes. Subtracting 0 changes no bit, and the compiler leaves it out. */
 MG_INLINE mg_floats mg_splat_f32(float v) {
     return v - (mg_floats){0};

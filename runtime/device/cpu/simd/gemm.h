@@ -26,6 +26,9 @@ typedef struct mg_gemm_product {
     /* terms of a partial sum; the partial sums are then added up. Shorter ones lose less to
      * rounding */
     int64_t chain;
+    /* memory that the next product reads, or NULL: the loops prefetch it, a little in each turn */
+    const void *next;
+    int64_t next_bytes;
 } mg_gemm_product;
 
 /* Sums to be written: `rows` rows of `columns`, in strips that lie `apart` elements from each

@@ -38,9 +38,22 @@ MG_INLINE void NAME(put_tile)(const mg_gemm_product *p, int64_t row, NAME(vec) (
     }
 }
 
+/* What the loops prefetch: in each turn the line at `at`, which moves on by `step` bytes. */
+typedef struct NAME(ahead) {
+    const char *at;
+    int64_t step;
+} NAME(ahead);
+
+/* The part of p->next that tile i of n prefetches. If there is nothing, the line is one of b. */
+MG_INLINE NAME(ahead) NAME(ahead_of)(const mg_gemm_product *p, int64_t i, int64_t n) {
+    if (!p->next) return (NAME(ahead)){p->b, 0};
+    const int64_t step = (p->next_bytes + n * p->depth - 1) / (n * p->depth);
+    return (NAME(ahead)){(const char *)p->next + i * p->depth * step, step};
+}
+
 /* Computes rows x vectors sums: `vectors` is 1 or 2, the vectors of a strip that are wanted. */
-MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_t ra, int64_t da,
-                                   const int rows, const int vectors) {
+MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, NAME(ahead) ahead, int64_t row,
+                                   int64_t ra, int64_t da, const int rows, const int vectors) {
     NAME(vec) total[GEMM_TILE][2];
     UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = (NAME(vec)){0};
     const REAL *a = (const REAL *)p->a + row * ra, *b = p->b;
@@ -53,12 +66,14 @@ MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_
             if (rest == 0) a += p->gap, rest = p->run;
             n = rest < end - d ? rest : end - d;
             for (int64_t i = 0; i < n; i++, b += GEMM_STRIP) {
+                __builtin_prefetch(ahead.at, 0, 2);
+                ahead.at += ahead.step;
                 const NAME(vec) left = *(const NAME(vec) *)b;
                 const NAME(vec) right = *(const NAME(vec) *)(b + (vectors - 1) * VEC);
                 UNROLL for (int r = 0; r < rows; r++) {
                     const NAME(vec) all = NAME(mg_splat)(a[r * ra + i * da]);
-                    sum[r][0] = NAME(mg_fma_vec)(all, left, sum[r][0]);
-                    if (vectors > 1) sum[r][1] = NAME(mg_fma_vec)(all, right, sum[r][1]);
+                    NAME(MG_ADD_PRODUCT)(sum[r][0], all, left);
+                    if (vectors > 1) NAME(MG_ADD_PRODUCT)(sum[r][1], all, right);
                 }
             }
             a += n * da;
@@ -74,23 +89,25 @@ MG_INLINE void NAME(multiply_tile)(const mg_gemm_product *p, int64_t row, int64_
         NAME(put_tile)(p, row, total, rows, vectors, MG_F32);
 }
 
-MG_INLINE void NAME(multiply_rows)(const mg_gemm_product *p, int64_t row, const int rows) {
+MG_INLINE void NAME(multiply_rows)(const mg_gemm_product *p, NAME(ahead) ahead, int64_t row,
+                                   const int rows) {
     if (p->columns > VEC && p->da == 1)
-        NAME(multiply_tile)(p, row, p->ra, 1, rows, 2);
+        NAME(multiply_tile)(p, ahead, row, p->ra, 1, rows, 2);
     else if (p->columns > VEC)
-        NAME(multiply_tile)(p, row, 1, p->da, rows, 2);
+        NAME(multiply_tile)(p, ahead, row, 1, p->da, rows, 2);
     else if (p->da == 1)
-        NAME(multiply_tile)(p, row, p->ra, 1, rows, 1);
+        NAME(multiply_tile)(p, ahead, row, p->ra, 1, rows, 1);
     else
-        NAME(multiply_tile)(p, row, 1, p->da, rows, 1);
+        NAME(multiply_tile)(p, ahead, row, 1, p->da, rows, 1);
 }
 
 /* Cuts the rows into tiles as even in height as can be: 8 rows are 4 + 4, not 6 + 2. */
 static void NAME(gemm_multiply)(const mg_gemm_product *p, int64_t rows) {
 #define CASE(n)                                                                                    \
-    case n: NAME(multiply_rows)(p, row, n); break;
+    case n: NAME(multiply_rows)(p, ahead, row, n); break;
     const int64_t tiles = (rows + GEMM_TILE - 1) / GEMM_TILE;
     for (int64_t i = 0, row = 0, n; i < tiles; i++, row += n) {
+        const NAME(ahead) ahead = NAME(ahead_of)(p, i, tiles);
         n = (rows - row + tiles - i - 1) / (tiles - i);
         switch (n) {
             /* clang-format off */
