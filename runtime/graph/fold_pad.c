@@ -1,10 +1,13 @@
-/* Folding of padding into convolutions.
+/* Folding of padding into convolutions and pools.
  *
  * A convolution of an image that `pad` has surrounded with zeros equals a convolution of the image
  * itself with more padding, and so does the gradient of its weights. The gradient of the image,
  * whose border a slice removes, is computed without the border. The padded images then need no
  * memory and no passes over it. The values are the same unless a weight is not finite: multiplied
- * with a zero of the border it gave NaN, while padding is skipped. */
+ * with a zero of the border it gave NaN, while padding is skipped.
+ *
+ * A max pool skips its padding, too. Zeros around an image that has no negative pixels, because
+ * relu made it, never exceed the largest pixel of a window, of which each has at least one. */
 #include "graph/ir.h"
 #include "ops/attrs.h"
 #include <string.h>
@@ -81,6 +84,34 @@ static mg_status read_unpadded(mg_ir *ir, mg_node *n) {
     return MG_OK;
 }
 
+/* Whether n has no negative elements. */
+static bool comes_from_relu(const mg_node *n) {
+    if (n->kind != MG_NODE_OP) return false;
+    if (mg_is_op(n, "conv2d")) return ((const mg_conv_attrs *)n->attrs)->relu;
+    if (mg_is_op(n, "matmul")) return ((const mg_matmul_attrs *)n->attrs)->relu;
+    return mg_is_op(n, "relu");
+}
+
+/* max_pool2d reads the image without the zeros, unless its gradient reads them as well. */
+static mg_status pool_unpadded(mg_ir *ir, mg_node *n) {
+    border b;
+    if (!mg_is_op(n, "max_pool2d")) return MG_OK;
+    const mg_node *padded = input(ir, n, 0);
+    if (!pads_images(padded, &b) || padded->uses != 1) return MG_OK;
+    if (!comes_from_relu(input(ir, padded, 0))) return MG_OK;
+    mg_pool_attrs *a = mg_ir_alloc(ir, sizeof *a);
+    if (!a) return MG_OOM;
+    *a = *(const mg_pool_attrs *)n->attrs;
+    for (int i = 0; i < 2; i++) {
+        a->pads.v[i] += b.rows[i];
+        a->pads.v[2 + i] += b.columns[i];
+        if (a->pads.v[i] >= a->size.v[0] || a->pads.v[2 + i] >= a->size.v[1]) return MG_OK;
+    }
+    n->attrs = a;
+    n->in = padded->in;
+    return MG_OK;
+}
+
 /* A slice becomes the conv2d_grad_input that only it reads, without the border. */
 static mg_status make_unpadded(mg_ir *ir, mg_node *n) {
     mg_conv_attrs *attrs;
@@ -103,6 +134,7 @@ mg_status mg_fold_pads(mg_ir *ir) {
         mg_node *n = &ir->nodes[i];
         if (!mg_is_live(n) || n->kind != MG_NODE_OP) continue;
         MG_TRY(read_unpadded(ir, n));
+        MG_TRY(pool_unpadded(ir, n));
         MG_TRY(make_unpadded(ir, n));
     }
     mg_ir_count_uses(ir);

@@ -93,3 +93,27 @@ test("the border of a gradient that another op reads is made", function()
   check.truthy(run:dump():find "slice%(", "read whole as well")
   check.falsy(alone:dump():find "slice%(", "only the inner part is read")
 end)
+
+test("zeros around an image that relu has made become padding of a max pool, unless something else reads them", function()
+  mgpu.seed(9)
+  local x, w = uniform({ 2, 9, 8, 3 }, "float32"), uniform({ 3, 3, 3, 4 }, "float32")
+  local function pads(image, b, more, kept)
+    local options = { size = { 3, 3 }, strides = { 2, 2 }, pads = more }
+    local run = mgpu.jit(function(v)
+      local padded = ops.pad(image(v), b)
+      return ops.max_pool2d(padded, options), kept and padded:sum()
+    end)
+    local padded = ops.pad(image(x), b)
+    mgpu.eval(padded)
+    check.near(run(x):totable(), ops.max_pool2d(padded, options):totable(), 1e-5)
+    return run:dump():find "pad%(" ~= nil
+  end
+  local function relu(v) return v:relu() end
+  check.falsy(pads(relu, border(1, 1, 1, 1)), "relu")
+  check.falsy(pads(function(v) return ops.conv2d(v, w):relu() end, border(0, 1, 2, 1)), "a convolution's relu")
+  check.falsy(pads(relu, border(1, 0, 0, 1), { 1, 0, 0, 1 }), "a pool with padding")
+  check.truthy(pads(function(v) return v end, border(1, 1, 1, 1)), "negative pixels")
+  check.truthy(pads(relu, border(1, 1, 1, 1, 0.5)), "another value than 0")
+  check.truthy(pads(relu, border(3, 0, 0, 0)), "as many rows as the window")
+  check.truthy(pads(relu, border(1, 1, 1, 1), nil, true), "another reader")
+end)
