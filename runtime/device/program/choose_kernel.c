@@ -39,6 +39,7 @@ static void undo_prepare(mg_program_call *k) {
     k->plan.state = NULL;
     k->plan.scratch = 0;
     k->plan.overwrites = 0;
+    k->plan.packer = NULL;
     mg_error_clear();
 }
 

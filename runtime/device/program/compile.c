@@ -67,7 +67,10 @@ static mg_status new_call(compiler *c, const mg_step *step, mg_program_call *mad
     made->out = made->in + step->n_in;
     made->plan = (mg_kernel_plan){
         .step = step, .in = block, .out = block + step->n_in, .device = c->p->device};
-    for (int i = 0; i < step->n_in; i++) made->plan.in[i].value = &c->graph->values[step->in[i]];
+    for (int i = 0; i < step->n_in; i++) {
+        made->plan.in[i].value = &c->graph->values[step->in[i]];
+        made->plan.in[i].fixed = c->fixed[step->in[i]];
+    }
     for (int i = 0; i < step->n_out; i++) made->plan.out[i].value = &c->graph->values[step->out[i]];
     return MG_OK;
 }
@@ -122,13 +125,38 @@ static mg_status slot_in_layout(compiler *c, int value, int layout, int *index) 
 
 /* ---- steps ---- */
 
-/* Gives each input the slot that holds it in the layout that the kernel asked for. */
+/* Adds the call that packs an input of k for its kernel: *index is the slot of the result. */
+static mg_status append_packing(compiler *c, const mg_program_call *k, int value, int *index) {
+    const mg_step step = {.n_in = 1, .n_out = 1, .in = &value, .out = &value};
+    mg_program_call pack;
+    int from;
+    MG_TRY(slot_in_layout(c, value, k->plan.in[k->plan.packed].layout, &from));
+    MG_TRY(new_slot(c, k->plan.packed_bytes, index));
+    c->p->slots[*index].pending_uses = 1 << 20; /* it holds another form: it is never taken over */
+    MG_TRY(new_call(c, &step, &pack));
+    pack.plan.step = NULL;
+    pack.plan.state = k->plan.state; /* borrowed: packers have no `release` */
+    pack.plan.scratch = k->plan.packer_scratch;
+    pack.kernel = k->plan.packer;
+    pack.in[0] = from;
+    pack.out[0] = *index;
+    pack.fixed = true;
+    return append_call(c, &pack);
+}
+
+/* Gives each input the slot that holds it in the layout, or packed form, that the kernel asked
+ * for. */
 static mg_status bind_inputs(compiler *c, mg_program_call *k) {
     for (int i = 0; i < k->n_in; i++)
         if (k->plan.in[i].layout == MG_ANY_LAYOUT)
             k->plan.in[i].layout = c->primary[k->plan.step->in[i]];
-    for (int i = 0; i < k->n_in; i++)
-        MG_TRY(slot_in_layout(c, k->plan.step->in[i], k->plan.in[i].layout, &k->in[i]));
+    for (int i = 0; i < k->n_in; i++) {
+        const int value = k->plan.step->in[i];
+        if (k->plan.packer && i == k->plan.packed)
+            MG_TRY(append_packing(c, k, value, &k->in[i]));
+        else
+            MG_TRY(slot_in_layout(c, value, k->plan.in[i].layout, &k->in[i]));
+    }
     return MG_OK;
 }
 

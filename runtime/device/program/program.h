@@ -22,7 +22,8 @@
  * change rarely, the weights of a model that predicts. Calls whose inputs are all fixed come first
  * and belong to the phase MG_PREPARE, which the plan runs again only when a variable has changed.
  * What later calls read of their results lies in memory of its own, which the plan keeps. Reorders
- * of fixed values are such calls too.
+ * of fixed values are such calls too, and so is packing: a kernel may ask for an operand that is
+ * fixed in a form of its own (mg_kernel_plan.packer).
  *
  * Running (run.c) binds addresses and calls the kernels in order. A program does not change by
  * being run, so several devices and threads may run it at the same time. */
@@ -44,6 +45,7 @@ enum { MG_MAX_LAUNCH = 64 }; /* calls in one launch, at most */
 typedef struct mg_port { /* an input or output of a call */
     const mg_value *value;
     int layout;
+    bool fixed; /* of an input: the same in all runs until a variable changes */
 } mg_port;
 
 typedef struct mg_kernel_plan { /* what `prepare` knows about the call */
@@ -55,6 +57,12 @@ typedef struct mg_kernel_plan { /* what `prepare` knows about the call */
                        MG_ARENA_ALIGNMENT */
     void *state;    /* set by `prepare`: the kernel's own, freed by `release` */
     mg_device *device;
+    /* Set by `prepare`, if input `packed` is fixed: a kernel that reads it as in[0] and writes
+     * packed_bytes bytes to out[0], with the state of this call and packer_scratch bytes of
+     * scratch. The call then gets the address of those bytes in the place of that input. */
+    const struct mg_kernel *packer;
+    int packed;
+    size_t packed_bytes, packer_scratch;
     /* Set by `prepare`. Bit i: the output may be written over input i if no later call reads that
      * input. Fused groups, which work element by element, may overwrite any input. */
     uint32_t overwrites;
