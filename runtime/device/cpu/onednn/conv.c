@@ -21,6 +21,7 @@ typedef struct part { /* one of the three tensors */
     dnnl_memory_desc_t user, inner;
     mg_dnnl_call stage; /* the reorder between the two, if they differ */
     size_t at, pad_at;  /* offsets in scratch: the staged copy, the reorder's memory */
+    bool packed;        /* the reorder is a packer's */
 } part;
 
 typedef struct conv_state {
@@ -296,6 +297,32 @@ static mg_status add_arguments(conv_state *s, const_dnnl_primitive_desc_t pd,
     return mg_dnnl_add(&s->main, DNNL_ARG_BIAS, &bias, plan);
 }
 
+/* Runs one reorder between a value and its staged copy. */
+static mg_status run_stage(part *p, void *from, void *to, const mg_call *call) {
+    return mg_dnnl_run(&p->stage, (void *[]){from, to, (char *)call->scratch + p->pad_at},
+                       call->plan);
+}
+
+/* Weights that stay the same are brought into the primitive's format once. */
+static mg_status pack_weights(const mg_call *call) {
+    conv_state *s = call->plan->state;
+    return run_stage(&s->parts[W], call->in[0], call->out[0], call);
+}
+
+static const mg_kernel weight_packer = {.name = "oneDNN reorder", .run = pack_weights};
+
+/* If the weights are fixed and not in the primitive's format, a packer reorders them. Its scratch
+ * is laid out as that of the call. */
+static void ask_for_packing(conv_state *s, mg_kernel_plan *plan) {
+    part *w = &s->parts[W];
+    if (s->result != Y || !plan->in[1].fixed || !w->stage.primitive) return;
+    w->packed = true;
+    plan->packer = &weight_packer;
+    plan->packed = 1;
+    plan->packed_bytes = dnnl_memory_desc_get_size(&w->inner);
+    plan->packer_scratch = plan->scratch;
+}
+
 /* Describes the values, then lets oneDNN choose the weights' format. */
 static mg_status conv_prepare(mg_kernel_plan *plan) {
     const mg_conv_attrs *a = plan->step->attrs;
@@ -308,13 +335,8 @@ static mg_status conv_prepare(mg_kernel_plan *plan) {
     mg_status status = mg_dnnl_create(&s->main.primitive, pd, plan);
     if (status == MG_OK) status = add_arguments(s, pd, plan);
     dnnl_primitive_desc_destroy(pd);
+    if (status == MG_OK) ask_for_packing(s, plan);
     return status;
-}
-
-/* Runs one reorder between a value and its staged copy. */
-static mg_status run_stage(part *p, void *from, void *to, const mg_call *call) {
-    return mg_dnnl_run(&p->stage, (void *[]){from, to, (char *)call->scratch + p->pad_at},
-                       call->plan);
 }
 
 /* Reorders the inputs that need it into scratch, runs the primitive, and reorders the result. */
@@ -326,7 +348,7 @@ static mg_status conv_run(const mg_call *call) {
     for (int i = 0; i < 2; i++) {
         part *p = &s->parts[s->input[i]];
         at[i] = call->in[i];
-        if (!p->stage.primitive) continue;
+        if (!p->stage.primitive || p->packed) continue;
         at[i] = scratch + p->at;
         MG_TRY(run_stage(p, call->in[i], at[i], call));
     }
