@@ -117,6 +117,60 @@ for _, isa in ipairs { "avx512", "avx2", "baseline" } do
   end)
 end
 
+-- Convolutions of every kind that keeps transformed or packed filters: 3x3 of few and of many channels on small, odd and
+-- large images, 5x5, strides, a 7x7 of RGB, 1x1 with and without stride, groups; dense layers.
+local CONVOLUTIONS = [[
+  local mgpu = require "mgpu"
+  local core = require "mgpu.core"
+  local L = mgpu.layers
+  mgpu.seed(5)
+  local cases = {
+    { { 9, 7, 96 }, L.Conv2D { 160, 3, padding = "same", activation = "relu" } },
+    { { 7, 7, 300 }, L.Conv2D { 290, 3, padding = "same" } },
+    { { 14, 15, 64 }, L.Conv2D { 96, 3, padding = "same", activation = "relu" } },
+    { { 23, 22, 40 }, L.Conv2D { 50, 3 } }, { { 37, 41, 17 }, L.Conv2D { 33, 3, padding = "same" } },
+    { { 16, 13, 48 }, L.Conv2D { 64, 5, padding = "same" } }, { { 12, 12, 32 }, L.Conv2D { 40, 2 } },
+    { { 13, 15, 32 }, L.Conv2D { 64, 4, padding = "same", use_bias = false } },
+    { { 29, 31, 32 }, L.Conv2D { 64, 3, strides = 2, padding = "same", activation = "relu" } },
+    { { 45, 39, 3 }, L.Conv2D { 32, 7, strides = 2, padding = "same", activation = "relu" } },
+    { { 9, 11, 72 }, L.Conv2D { 136, 1 } }, { { 9, 11, 72 }, L.Conv2D { 131, 1, strides = 2, activation = "relu" } },
+    { { 9, 11, 72 }, L.Conv2D { 48, 3, groups = 4, padding = "same" } },
+    { { 10, 10, 24 }, L.Conv2D { 40, 3, dilation_rate = 2 } }, { { 700 }, L.Dense { 130, activation = "relu" } },
+    { { 5, 90 }, L.Dense { 70, use_bias = false } }, { { 3000 }, L.Dense { 3 } },
+  }
+  for i, case in ipairs(cases) do
+    local model = mgpu.Sequential { mgpu.Input(case[1]), case[2] }
+    for _, v in ipairs(model.variables) do v:assign(mgpu.rand(v:shape()) - 0.5) end
+    for _, rows in ipairs { 1, 3, 16 } do
+      local f = mgpu.compile_inference(model, { batch = rows })
+      local x = mgpu.rand { rows, unpack(case[1]) } - 0.5
+      for _ = 1, 2 do
+        local y, wanted = f(x), model(x)
+        local off = (y - wanted):abs():max():item() / wanted:abs():max():item()
+        assert(off <= 1e-5, ("case %d, %d rows: off by %g"):format(i, rows, off))
+        for _, v in ipairs(model.variables) do v:assign(v * 1.5 + 0.1) end
+      end
+    end
+  end
+  print "equal"
+]]
+
+for _, isa in ipairs { "avx512", "avx2", "baseline" } do
+  test("convolutions and products with kept filters are those of model(x), MGPU_ISA=" .. isa, function()
+    check.needs "cpu"
+    local path = check.path "convolutions.lua"
+    check.write(path, CONVOLUTIONS)
+    for threads = 1, 3 do
+      for _, onednn in ipairs { "yes", "no" } do
+        local said = check.run(("MGPU_ONEDNN=%s MGPU_ISA=%s MGPU_THREADS=%d %s %s 2>&1"):format(onednn, isa, threads,
+          check.program, path))
+        if said:find "MGPU_ISA" and not said:find "equal" then check.skip("this processor has no " .. isa) end
+        check.matches(said, "equal")
+      end
+    end
+  end)
+end
+
 test("several inputs are given by position, as an array or by name; several outputs come as an array", function()
   local a, b = mgpu.Input { 3, name = "a" }, mgpu.Input { 2, name = "b" }
   local h = L.Concatenate {} { L.Dense { 4, activation = "relu" } (a), b }

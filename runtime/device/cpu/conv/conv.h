@@ -17,6 +17,17 @@
  *   product.c           everything else, any floating dtype: windows are copied while a product
  *                       packs them
  *
+ * In a frozen plan, one that predicts, filters in float32 are fixed: winograd.c, oneDNN and product.c
+ * ask for them in the form that they read (mg_kernel_plan.packer), made once. Then the choice
+ * depends on the batch, since what counts for few images is how many bytes of filters are read:
+ *
+ *   shape of the images and filters        kernel                      against packing in each run
+ *   3x3 to 5x5, stride 1, from about       winograd.c; all tiles of    3 to 5 times as fast for one
+ *     14x14 pixels (batch 1)               one size, if that is best   image of 22x22, 256 to 128
+ *   3x3 on fewer pixels, 1x1, strides      oneDNN                      2 to 4 times for one image of
+ *                                                                      7x7, 512 to 512 channels
+ *   the same without oneDNN                product.c                   the same
+ *
  * So winograd.c takes 3x3 filters on 32 images of 28x28 with 64 channels: they fill its vectors, so
  * winograd_images.c, which is asked first, refuses. MGPU_LOG=dispatch names the kernel of each
  * step, and why those before it refused.
@@ -33,7 +44,7 @@ extern const mg_kernel mg_cpu_winograd_images_conv2d, mg_cpu_winograd_images_con
     mg_cpu_winograd_conv2d_grad_input, mg_cpu_winograd_conv2d_grad_weight, mg_cpu_small_conv2d,
     mg_cpu_small_conv2d_grad_input, mg_cpu_small_conv2d_grad_weight, mg_cpu_depthwise_conv2d,
     mg_cpu_depthwise_conv2d_grad_input, mg_cpu_depthwise_conv2d_grad_weight, mg_cpu_direct_conv2d,
-    mg_cpu_direct_conv2d_grad_weight, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
+    mg_cpu_direct_conv2d_grad_weight, mg_cpu_packed_conv2d, mg_cpu_conv2d, mg_cpu_conv2d_grad_input,
     mg_cpu_conv2d_grad_weight;
 
 #endif

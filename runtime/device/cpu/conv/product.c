@@ -101,6 +101,7 @@ typedef struct product {
     mg_factor a, b;
     mg_gemm_result y;
     int64_t a_group, b_group;
+    size_t b_bytes; /* of a group's filters if they are packed before, otherwise 0 */
 } product;
 
 typedef struct conv_products {
@@ -222,6 +223,44 @@ static mg_status conv2d_prepare(mg_kernel_plan *plan) {
     return MG_OK;
 }
 
+/* ---- filters that stay the same ---- */
+
+static mg_status pack_filters(const mg_call *call) {
+    const conv_products *s = call->plan->state;
+    const product *p = s->product;
+    for (int64_t g = 0; g < s->groups; g++) {
+        mg_factor b = p->b;
+        b.at = (const float *)call->in[0] + g * p->b_group;
+        mg_gemm_pack(&p->gemm, &b, (char *)call->out[0] + g * (int64_t)p->b_bytes, call->scratch);
+    }
+    return MG_OK;
+}
+
+static const mg_kernel filter_packer = {.name = "pack for matrix product", .run = pack_filters};
+
+static const char *packed_accepts(const mg_kernel_plan *plan) {
+    if (!plan->in[1].fixed) return "the filters are not fixed";
+    if (!mg_all_f32(plan)) return "not float32";
+    if (mg_count(&plan->in[0]) == 0 || mg_count(&plan->in[1]) == 0 || mg_count(&plan->out[0]) == 0)
+        return "empty";
+    return NULL;
+}
+
+static mg_status packed_conv2d_prepare(mg_kernel_plan *plan) {
+    MG_TRY(new_products(plan, mg_dims(&plan->in[1]), 1));
+    const conv_products *s = plan->state;
+    product *p = s->product;
+    forward_product(p, plan, false);
+    p->gemm = mg_gemm_plan_packed(p->gemm.m, p->gemm.n, p->gemm.k);
+    p->b_bytes = mg_gemm_packed_bytes(&p->gemm);
+    ask_for_scratch(plan);
+    plan->packer = &filter_packer;
+    plan->packed = 1;
+    plan->packed_bytes = (size_t)s->groups * p->b_bytes;
+    plan->packer_scratch = mg_gemm_packing_scratch(&p->gemm);
+    return MG_OK;
+}
+
 static mg_status conv2d_grad_weight_prepare(mg_kernel_plan *plan) {
     MG_TRY(new_products(plan, mg_dims(&plan->out[0]), 1));
     forward_product(((conv_products *)plan->state)->product, plan, true);
@@ -243,7 +282,8 @@ static void run_product(const mg_call *call, const product *p, int64_t group) {
     mg_factor a = p->a, b = p->b;
     mg_gemm_result y = p->y;
     a.at = (const char *)call->in[0] + group * p->a_group * size;
-    b.at = (const char *)call->in[1] + group * p->b_group * size;
+    b.at = (const char *)call->in[1] +
+           (p->b_bytes ? group * (int64_t)p->b_bytes : group * p->b_group * size);
     y.at = (char *)call->out[0] + (p->view.first + group * n) * size;
     if (call->plan->step->n_in == 3) y.bias = (const char *)call->in[2] + group * n * size;
     mg_gemm_run(&p->gemm, &a, &b, &y, call->scratch);
@@ -275,3 +315,9 @@ static void product_release(void *state) {
 CONV(conv2d);
 CONV(conv2d_grad_input);
 CONV(conv2d_grad_weight);
+const mg_kernel mg_cpu_packed_conv2d = {.op = "conv2d",
+                                        .name = "packed matrix product",
+                                        .accepts = packed_accepts,
+                                        .prepare = packed_conv2d_prepare,
+                                        .run = product_run,
+                                        .release = product_release};

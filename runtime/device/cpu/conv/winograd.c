@@ -159,28 +159,33 @@ static void prefetch_step(prefetch *p) {
 /* ---- results, and the image's gradient ---- */
 
 /* Computes M of a block from V and n strips of U. */
-static void multiply_results(const mg_winograd_conv *s, block b, const float *v, const float *u,
+static void multiply_results(const mg_winograd_conv *s, block tiles, const float *v, const float *u,
                              int64_t n, float *m, prefetch next) {
-    for (int64_t e = 0; e < b.region->high * b.region->wide; e++) {
+    for (int64_t e = 0; e < tiles.region->high * tiles.region->wide; e++) {
         prefetch_step(&next);
         for (int64_t strip = 0; strip < n; strip++)
             for (int64_t c = 0; c < s->c; c += DEPTH) {
-                const int64_t plane = plane_of(s, b.region, e);
+                const int64_t plane = plane_of(s, tiles.region, e);
                 float *sums =
                     m + plane * s->result_plane + strip * s->largest_block * mg_float_strip();
+                const int64_t depth = mg_smaller(DEPTH, s->c - c);
+                const float *b =
+                    u + plane * s->filter_plane + (strip * s->c + c) * mg_float_strip();
                 const mg_gemm_product p = {.a = v + plane * s->image_plane + c,
                                            .ra = s->ld,
                                            .da = 1,
-                                           .depth = s->c - c < DEPTH ? s->c - c : DEPTH,
+                                           .depth = depth,
                                            .run = DEPTH,
-                                           .b = u + plane * s->filter_plane +
-                                                (strip * s->c + c) * mg_float_strip(),
+                                           .b = b,
                                            .columns = mg_float_strip(),
                                            .c = sums,
                                            .rc = mg_float_strip(),
                                            .sums = c > 0 ? sums : NULL,
-                                           .chain = CHAIN};
-                mg_simd_used->gemm[0]->multiply(&p, b.n);
+                                           .chain = CHAIN,
+                                           /* given filters are read once, in this order */
+                                           .next = s->packed ? b + depth * mg_float_strip() : NULL,
+                                           .next_bytes = depth * mg_float_strip() * 4};
+                mg_simd_used->gemm[0]->multiply(&p, tiles.n);
             }
     }
 }
@@ -253,7 +258,7 @@ static void make_strip(const mg_winograd_conv *s, block b, int64_t strip, const 
     const int64_t first = strip * mg_float_strip(), end = first + mg_float_strip();
     const mg_winograd_finish finish = {bias, s->relu, s->past_caches, first,
                                        end < s->result.c ? end : s->result.c};
-    float *m = scratch_of(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
+    float *m = scratch_of(s, scratch, omp_get_thread_num()) + s->results_at;
     multiply_results(s, b, v, u, 1, m, (prefetch){0});
     mg_simd_used->winograd->results(&s->result, b.region, planes_of(s, m, s->result_plane),
                                     s->largest_block, y, b.first, b.n, &finish);
@@ -266,7 +271,7 @@ static void share_strips(const mg_winograd_conv *s, block b, const float *v, con
                          const float *bias, float *scratch, void *y) {
     enum { FEWEST = 8 }; /* tiles at a time */
     const int64_t share = mg_even_share(s->strips, b.n, b.n, FEWEST, s->team);
-    float *own = scratch_of(s, scratch, omp_get_thread_num()) + s->elements * s->filter_plane;
+    float *own = scratch_of(s, scratch, omp_get_thread_num()) + s->results_at;
     share_filters(s, filters, own, scratch_of(s, scratch, 0), s->thread_floats);
 #pragma omp for collapse(2) schedule(static)
     for (int64_t strip = 0; strip < s->strips; strip++)
@@ -310,6 +315,45 @@ static void make_results_by_strips(const mg_winograd_conv *s, const void *x, con
     }
 }
 
+/* The same with transformed filters that are given. Each strip of them is read once for each
+ * block. */
+static void make_results_of_packed(const mg_winograd_conv *s, const void *x, const float *u,
+                                   const float *bias, float *scratch, void *y) {
+    enum { FEWEST = 8 }; /* tiles at a time */
+    float *v = scratch + s->filters_at, *own = scratch_of(s, scratch, omp_get_thread_num());
+    for (int64_t i = 0; i < blocks_of(s, 0); i++) {
+        const block b = block_at(s, 0, i);
+        const int64_t share = mg_even_share(s->strips, b.n, b.n, FEWEST, s->team);
+        share_images(s, b, x, own, v);
+#pragma omp for collapse(2) schedule(dynamic)
+        for (int64_t strip = 0; strip < s->strips; strip++)
+            for (int64_t at = 0; at < b.n; at += share) {
+                const block part = {b.region, b.first + at, mg_smaller(share, b.n - at)};
+                make_strip(s, part, strip, v + at * s->ld, u + mg_winograd_strip_at(s, strip), bias,
+                           scratch, y);
+            }
+    }
+}
+
+static mg_status pack_filters(const mg_call *call) {
+    const mg_winograd_conv *s = call->plan->state;
+    float *packed = call->out[0];
+#pragma omp parallel num_threads(s->team)
+    {
+        const float *filters = prepared_filters(s, call->in[0], call->scratch);
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t strip = 0; strip < s->strips; strip++)
+            for (int64_t c = 0; c < s->c; c += MG_WINOGRAD_SHARE) {
+                float *u = packed + mg_winograd_strip_at(s, strip) + c * mg_float_strip();
+                transform_strip(s, filters, strip, c, mg_smaller(MG_WINOGRAD_SHARE, s->c - c),
+                                planes_of(s, u, s->filter_plane));
+            }
+    }
+    return MG_OK;
+}
+
+const mg_kernel mg_winograd_packer = {.name = "Winograd filters", .run = pack_filters};
+
 /* Input i, an array of floats: where it lies, or if the images are halves a copy. */
 static const float *floats_of(const mg_call *call, int i, float *copy) {
     const mg_winograd_conv *s = call->plan->state;
@@ -322,13 +366,17 @@ static mg_status winograd_run_results(const mg_call *call) {
     const mg_winograd_conv *s = call->plan->state;
     const void *x = call->in[0];
     float *scratch = call->scratch, *u = scratch + s->filters_at, *copies = scratch + s->copies_at;
-    const float *w = floats_of(call, 1, copies);
+    const float *w = s->packed ? call->in[1] : floats_of(call, 1, copies);
     const float *bias = s->bias ? floats_of(call, 2, copies + mg_count(&call->plan->in[1])) : NULL;
 #pragma omp parallel num_threads(s->team)
     {
-        const float *filters = prepared_filters(s, w, scratch);
-        if (s->by_strips) {
+        const float *filters = s->packed ? w : prepared_filters(s, w, scratch);
+        if (s->by_strips && s->packed) {
+            make_results_of_packed(s, x, w, bias, scratch, call->out[0]);
+        } else if (s->by_strips) {
             make_results_by_strips(s, x, filters, bias, scratch, call->out[0]);
+        } else if (s->packed) {
+            make_results(s, x, w, bias, scratch, call->out[0]);
         } else {
             float *own = scratch_of(s, scratch, omp_get_thread_num());
             share_filters(s, filters, own, u, (size_t)(s->c * mg_float_strip()));

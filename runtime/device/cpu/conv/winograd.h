@@ -51,9 +51,12 @@ typedef struct mg_winograd_conv {
     /* offsets in scratch, and size of a thread's scratch, in floats; copies: if images are halves,
      * w or its gradient, and the bias, as floats */
     size_t filters_at, threads_at, partials_at, copies_at, thread_floats;
+    size_t results_at;    /* by strips: in a thread's scratch, of M */
     int team, taps, side; /* taps: of a side of the stride-1 filter; side: weights of a side of w */
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */
+    bool packed;      /* the transformed filters are given: they stay the same from run to run */
+    int tile;         /* packed: elements of a side of all tiles, 8, 6 or 4; 0: as cut_side says */
     bool alone;       /* a thread computes a partial sum alone, with its own V, D and dU */
     bool past_caches; /* image and result are too large to stay in the caches */
 } mg_winograd_conv;
@@ -63,6 +66,11 @@ typedef struct mg_winograd_conv {
 bool mg_winograd_is_arranged(const mg_winograd_conv *s);
 /* Floats of the transformed filters, or of a thread's part of their gradient. */
 size_t mg_winograd_filters_floats(const mg_winograd_conv *s);
+/* packed: where a strip of the given filters begins, and the floats of all of them. */
+size_t mg_winograd_strip_at(const mg_winograd_conv *s, int64_t strip);
+size_t mg_winograd_packed_floats(const mg_winograd_conv *s);
+/* Transforms the filters of a call in advance: mg_kernel_plan.packer. */
+extern const mg_kernel mg_winograd_packer;
 /* Tiles of all images in a region. */
 int64_t mg_winograd_tiles(const mg_winograd_conv *s, int region);
 /* Tiles of a block, at most `most`, such that n threads get equally many blocks. */

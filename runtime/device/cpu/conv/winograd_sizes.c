@@ -38,6 +38,11 @@ enum {
     /* weights of a tap, with more of which threads share strips of results if the transformed
      * filters of a strip have at most so many bytes and stay in the L2 cache */
     MANY_FOR_BLOCKS = 1 << 15,
+    /* the same if the transformed filters are given */
+    MANY_FOR_PACKED_BLOCKS = 1 << 13,
+    /* multiplications in the time that reading an element of given filters takes, which come from
+     * the L3 cache or from memory */
+    READ = 16,
     LARGEST_STRIP = 1 << 20
 };
 
@@ -73,11 +78,16 @@ static int64_t elements_of(cut side) {
     return side.count * side.first + side.last;
 }
 
+/* A side of n results in tiles of `most` elements only. */
+static cut cut_evenly(int64_t n, int taps, int most) {
+    return (cut){mg_divide_up(n, most - taps + 1), most, 0};
+}
+
 /* The cut with fewer elements; if they are equal, the one with smaller tiles, whose transformed
  * filters are smaller. `small`: tiles of six elements. */
 static cut cut_side(int64_t n, int taps, bool small) {
     const cut eight = cut_with(n, taps, 8), six = cut_with(n, taps, 6);
-    if (small) return (cut){mg_divide_up(n, 7 - taps), 6, 0};
+    if (small) return cut_evenly(n, taps, 6);
     return elements_of(eight) < elements_of(six) ? eight : six;
 }
 
@@ -194,10 +204,12 @@ static bool has_small_tiles(const mg_winograd_conv *s) {
 }
 
 static cut cut_rows(const mg_winograd_conv *s) {
+    if (s->tile) return cut_evenly(s->y.points, s->taps, s->tile);
     return cut_side(s->y.points, s->taps, has_small_tiles(s));
 }
 
 static cut cut_columns(const mg_winograd_conv *s) {
+    if (s->tile) return cut_evenly(s->x.points, s->taps, s->tile);
     return cut_side(s->x.points, s->taps, has_small_tiles(s));
 }
 
@@ -218,6 +230,48 @@ static bool saves_work(const mg_winograd_conv *s, const mg_value *w, const mg_va
     return work < (large && !small ? direct / 3 * 2 : direct / 8 * 7);
 }
 
+/* ---- filters that are given ---- */
+
+/* The filters of a frozen plan stay the same, so they are transformed once. In float32 only: those
+ * of halves would take twice the memory. */
+static bool is_packed(const mg_kernel_plan *plan) {
+    return plan->in[1].fixed && plan->in[1].value->dtype == MG_F32;
+}
+
+/* The time of a convolution with given filters, in multiplications: products, transforms, and
+ * reading the filters for each block of each region. */
+static int64_t packed_work(const mg_winograd_conv *s) {
+    const cut rows = cut_rows(s), columns = cut_columns(s);
+    const int64_t tiles = s->images * rows.count * columns.count;
+    const int64_t k = round_up(s->k, mg_float_strip());
+    const int64_t read = (rows.first + rows.last) * (columns.first + columns.last) *
+                         mg_divide_up(tiles, LARGE_BLOCK);
+    return s->images * elements_of(rows) * elements_of(columns) *
+               (s->c * k + TRANSFORM * (s->c + k)) +
+           READ * read * s->c * k;
+}
+
+/* Chooses the tiles: for few images also larger ones than those of cut_side, all of one size, with
+ * which the filters are read once. */
+static void choose_packed_tiles(mg_winograd_conv *s) {
+    const int tiles[] = {0, 6, 8};
+    int64_t least = INT64_MAX;
+    int best = 0;
+    s->packed = true;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        s->tile = tiles[i];
+        const int64_t work = packed_work(s);
+        if (work < least) least = work, best = tiles[i];
+    }
+    s->tile = best;
+}
+
+static bool saves_packed_work(const mg_winograd_conv *s, const mg_value *w, const mg_value *y) {
+    const int64_t *d = y->shape.dim, *f = w->shape.dim;
+    const int64_t direct = (d[0] * d[1] * d[2] + READ) * f[0] * f[1] * f[2] * f[3];
+    return packed_work(s) < direct / 8 * 7;
+}
+
 static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *w,
                                     const mg_value *y, const mg_winograd_conv *s,
                                     int64_t per_filter) {
@@ -227,6 +281,7 @@ static const char *winograd_accepts(const mg_kernel_plan *plan, const mg_value *
     if ((s->image.step > 1 ? s->c < FEWEST_GATHERED : f[2] < FEWEST) || f[3] < FEWEST)
         return "few channels";
     if (s->y.step > 1 && s->c * s->k > MOST_STRIDED) return "many filters";
+    if (s->packed) return saves_packed_work(s, w, y) ? NULL : "transforms take too long";
     if (!saves_work(s, w, y, per_filter)) return "transforms take too long";
     return d[0] * ((d[1] + 3) / 4) * ((d[2] + 3) / 4) < FEWEST_TILES ? "few tiles" : NULL;
 }
@@ -243,7 +298,8 @@ const char *mg_winograd_accepts_forward(const mg_kernel_plan *plan) {
     const mg_value *w = plan->in[1].value, *y = plan->out[0].value;
     const char *refusal = winograd_refusal(plan, w, &mg_cpu_winograd_images_conv2d);
     if (refusal) return refusal;
-    const mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, y);
+    mg_winograd_conv s = winograd_of_image(plan, plan->in[0].value, w, y);
+    if (is_packed(plan)) choose_packed_tiles(&s);
     return winograd_accepts_results(plan, w, y, &s);
 }
 
@@ -301,6 +357,15 @@ static void winograd_sizes(mg_winograd_conv *s, const mg_kernel_plan *plan) {
      * of images and results, 7 MB of them results, a forward pass took 1.2 times as long without
      * streaming. */
     s->past_caches = mg_value_bytes(in) + mg_value_bytes(out) > MG_STREAM_ABOVE / 2;
+}
+
+size_t mg_winograd_strip_at(const mg_winograd_conv *s, int64_t strip) {
+    const int64_t apart = s->by_strips ? s->elements * s->filter_plane : s->c * mg_float_strip();
+    return (size_t)(strip * apart);
+}
+
+size_t mg_winograd_packed_floats(const mg_winograd_conv *s) {
+    return s->by_strips ? mg_winograd_strip_at(s, s->strips) : mg_winograd_filters_floats(s);
 }
 
 size_t mg_winograd_filters_floats(const mg_winograd_conv *s) {
@@ -365,7 +430,9 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
     s.result_plane = s.largest_block * strip + MG_WINOGRAD_PADDING;
     const int64_t channels = MG_WINOGRAD_SHARE * strip + MG_WINOGRAD_PADDING;
     const int64_t tiles = MG_WINOGRAD_SHARE * s.ld;
-    const int64_t own = s.filter_plane + mg_larger(s.result_plane, channels);
+    s.results_at = s.packed ? 0 : (size_t)(s.elements * s.filter_plane);
+    const int64_t own =
+        s.packed ? s.result_plane : s.filter_plane + mg_larger(s.result_plane, channels);
     s.thread_floats = (size_t)round_up(s.elements * mg_larger(own, tiles), 16);
     s.threads_at = s.filters_at + (size_t)round_up(s.elements * s.image_plane, 16);
     s.copies_at = s.threads_at + (size_t)s.team * s.thread_floats;
@@ -376,6 +443,7 @@ static mg_status winograd_prepare_strips(mg_winograd_conv s, mg_kernel_plan *pla
  * tiles takes longer if U does not stay in the caches but a strip of it does: 256 to 256 channels
  * at 14x14 took 1.2 times as long with AVX2. */
 static bool suits_strips(const mg_winograd_conv *s) {
+    if (s->packed) return s->c * s->k > MANY_FOR_PACKED_BLOCKS;
     const int64_t elements = cut_rows(s).first * cut_columns(s).first;
     const int64_t floats = elements * s->c * mg_float_strip();
     return is_large(s->c, s->k) ||
@@ -392,7 +460,15 @@ mg_status mg_winograd_prepare_forward(mg_kernel_plan *plan) {
         winograd_of_image(plan, plan->in[0].value, plan->in[1].value, plan->out[0].value);
     s.bias = plan->step->n_in == 3;
     s.relu = ((const mg_conv_attrs *)plan->step->attrs)->relu;
-    return winograd_prepare_results(s, plan);
+    if (is_packed(plan)) choose_packed_tiles(&s);
+    MG_TRY(winograd_prepare_results(s, plan));
+    const mg_winograd_conv *kept = plan->state;
+    if (!kept->packed) return MG_OK;
+    plan->packer = &mg_winograd_packer;
+    plan->packed = 1;
+    plan->packed_bytes = mg_winograd_packed_floats(kept) * sizeof(float);
+    plan->packer_scratch = kept->filters_at * sizeof(float);
+    return MG_OK;
 }
 
 mg_status mg_winograd_prepare_grad_input(mg_kernel_plan *plan) {

@@ -99,11 +99,14 @@ static size_t strip_bytes(const mg_gemm *g) {
     return whole_lines((size_t)(g->depth * loops_of(g)->strip * size_of(g)));
 }
 
-static void choose_scratch(mg_gemm *g, mg_dtype t) {
+size_t mg_gemm_packed_bytes(const mg_gemm *g) {
     const int64_t strip = loops_of(g)->strip, strips = mg_divide_up(g->n, strip);
+    return whole_lines((size_t)(strips * strip * g->k * size_of(g)));
+}
+
+static void choose_scratch(mg_gemm *g, mg_dtype t) {
     g->packed_at = mg_dtype_is_half(t) ? whole_lines((size_t)g->n * sizeof(float)) : 0;
-    g->parts_at =
-        g->packed_at + (g->packed ? whole_lines((size_t)(strips * strip * g->k * size_of(g))) : 0);
+    g->parts_at = g->packed_at + (g->packed && !g->given ? mg_gemm_packed_bytes(g) : 0);
     g->threads_at =
         g->parts_at + (g->parts > 1 ? (size_t)(g->parts * blocks_of(g)) * block_bytes(g) : 0);
     g->thread = left_bytes(g) + (1 + GROUP) * strip_bytes(g) + block_bytes(g);
@@ -136,6 +139,13 @@ mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t) {
     return plan_for_team(m, n, k, t, 1);
 }
 
+mg_gemm mg_gemm_plan_packed(int64_t m, int64_t n, int64_t k) {
+    mg_gemm g = mg_gemm_plan(m, n, k, MG_F32);
+    g.packed = g.given = true;
+    if (m > 0 && n > 0) choose_scratch(&g, MG_F32);
+    return g;
+}
+
 /* ---- a run ---- */
 
 typedef struct run { /* of a product */
@@ -159,6 +169,11 @@ static block block_at(const mg_gemm *g, int64_t i, int64_t part) {
                    mg_smaller(g->columns, g->n - column),
                    g->k * part / g->parts,
                    g->k * (part + 1) / g->parts};
+}
+
+/* Where b lies that is packed as a whole. */
+static char *packed_at(const run *r) {
+    return r->g->given ? (char *)(uintptr_t)r->b->at : r->scratch + r->g->packed_at;
 }
 
 /* ---- writing ---- */
@@ -285,7 +300,7 @@ static void choose_target(const run *r, const block *b, int64_t done, int64_t fr
  * as the strip at `done` is of the block. */
 static void prefetch_terms(const run *r, const block *b, int64_t from, int64_t end, int64_t done) {
     const mg_factor *f = r->b;
-    if (f->read != mg_read_matrix || r->g->packed) return;
+    if (r->g->packed || f->read != mg_read_matrix) return;
     const int64_t size = (int64_t)mg_dtype_size(f->dtype);
     const int64_t next = mg_smaller(done + loops_of(r->g)->strip, b->columns);
     int64_t row = b->column + done, stop = b->column + next, column = from, width = end - from;
@@ -299,6 +314,23 @@ static void prefetch_terms(const run *r, const block *b, int64_t from, int64_t e
         const char *at = (const char *)f->at + (row * f->row + column) * size;
         for (int64_t i = 0; i < width * size; i += MG_LINE) __builtin_prefetch(at + i, 0, 2);
     }
+}
+
+/* Has the loops prefetch the panel of a given b that the block reads after the one at `done`. */
+static void prefetch_panel(const run *r, const block *b, int64_t from, int64_t end, int64_t done,
+                           mg_gemm_product *p) {
+    const mg_gemm *g = r->g;
+    const int64_t strip = loops_of(g)->strip;
+    if (!g->given) return;
+    done += strip;
+    if (done >= b->columns) {
+        done = 0;
+        from = end;
+        end = mg_smaller(end + g->depth, b->end);
+    }
+    const bool last = from == end;
+    p->next_bytes = (end - from) * strip * size_of(g);
+    p->next = last ? NULL : packed_at(r) + ((b->column + done) * g->k + from * strip) * size_of(g);
 }
 
 /* Adds the terms [from, end) to a block's sums, and writes those that are complete, unless they are
@@ -317,9 +349,10 @@ static void add_terms(const run *r, const block *b, int64_t from, int64_t end, c
         if (!g->packed && number == 0)
             pack_strips(r, column, mg_smaller(GROUP * strip, left), from, end, lanes, packed,
                         apart);
-        p.b = g->packed ? r->scratch + g->packed_at + (column * g->k + from * strip) * size
+        p.b = g->packed ? packed_at(r) + (column * g->k + from * strip) * size
                         : packed + number * apart;
         choose_target(r, b, done, from, end, sums, &p);
+        prefetch_panel(r, b, from, end, done, &p);
         prefetch_terms(r, b, end, mg_smaller(end + g->depth, b->end), done);
         loops->multiply(&p, b->rows);
         if (writes && done >= straight_columns(r, b)) write_strip(r, b, done, p.c);
@@ -341,29 +374,46 @@ static void multiply_block(const run *r, const block *b, char *own, char *sums) 
 
 /* ---- running ---- */
 
+/* Packs all of b. */
+static void pack_all(const run *r, char *own, char *to) {
+    const mg_gemm *g = r->g;
+    const int64_t strip = loops_of(g)->strip, size = size_of(g), group = GROUP * strip;
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t column = 0; column < g->n; column += group)
+        for (int64_t from = 0; from < g->k; from += DEPTH)
+            pack_strips(r, column, mg_smaller(group, g->n - column), from,
+                        mg_smaller(from + DEPTH, g->k), own,
+                        to + (column * g->k + from * strip) * size, g->k * strip * size);
+}
+
+size_t mg_gemm_packing_scratch(const mg_gemm *g) {
+    return (size_t)g->team * strip_bytes(g);
+}
+
+void mg_gemm_pack(const mg_gemm *g, const mg_factor *b, void *packed, void *scratch) {
+    const run r = {.g = g, .b = b};
+    if (g->m == 0 || g->n == 0) return;
+#pragma omp parallel num_threads(g->team)
+    {
+        const size_t own = (size_t)omp_get_thread_num() * strip_bytes(g);
+        pack_all(&r, (char *)scratch + own, packed);
+    }
+}
+
 /* Before the blocks: converts a bias in float16 or bfloat16 to float, and packs b if all of it is
  * packed. */
 static void prepare_operands(const run *r) {
     const mg_gemm *g = r->g;
-    const int64_t strip = loops_of(g)->strip, size = size_of(g);
     char *own = r->scratch + g->threads_at + (size_t)omp_get_thread_num() * g->thread;
     if (r->y->bias && mg_dtype_is_half(r->y->dtype)) {
 #pragma omp single nowait
         mg_simd_used->conversions->load_f32((float *)(void *)r->scratch, r->y->bias, r->y->dtype,
                                             (int)g->n);
     }
+    if (g->packed && !g->given) pack_all(r, own + left_bytes(g), packed_at(r));
     if (!g->packed) {
 #pragma omp barrier
-        return;
     }
-    const int64_t group = GROUP * strip;
-#pragma omp for collapse(2) schedule(static)
-    for (int64_t column = 0; column < g->n; column += group)
-        for (int64_t from = 0; from < g->k; from += DEPTH)
-            pack_strips(r, column, mg_smaller(group, g->n - column), from,
-                        mg_smaller(from + DEPTH, g->k), own + left_bytes(g),
-                        r->scratch + g->packed_at + (column * g->k + from * strip) * size,
-                        g->k * strip * size);
 }
 
 /* The sums of part `part` of block i, where sums are cut into parts. */

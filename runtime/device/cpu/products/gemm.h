@@ -57,6 +57,7 @@ typedef struct mg_gemm {
     int64_t m, n, k;
     bool wide;   /* summed in float64 */
     bool packed; /* all of b is packed before anything is multiplied */
+    bool given;  /* ... by the caller, with mg_gemm_pack: b->at is what that wrote */
     /* of a block: its results, and the terms that are added at a time */
     int64_t rows, columns, depth;
     int64_t parts; /* parts that the sums over k are cut into (split-K) */
@@ -69,6 +70,13 @@ typedef struct mg_gemm {
 mg_gemm mg_gemm_plan(int64_t m, int64_t n, int64_t k, mg_dtype t);
 /* The same for a product on one thread, while other threads run other products. */
 mg_gemm mg_gemm_plan_single(int64_t m, int64_t n, int64_t k, mg_dtype t);
+/* The same for a b in float32 that is the same in many products, and packed once for all of them.
+ */
+mg_gemm mg_gemm_plan_packed(int64_t m, int64_t n, int64_t k);
+/* Bytes of a packed b, and of the scratch memory that packing it takes. */
+size_t mg_gemm_packed_bytes(const mg_gemm *g);
+size_t mg_gemm_packing_scratch(const mg_gemm *g);
+void mg_gemm_pack(const mg_gemm *g, const mg_factor *b, void *packed, void *scratch);
 void mg_gemm_run(const mg_gemm *g, const mg_factor *a, const mg_factor *b, const mg_gemm_result *y,
                  void *scratch);
 

@@ -5,6 +5,6 @@
 
 #include "device/cpu/cpu.h"
 
-extern const mg_kernel mg_cpu_matmul;
+extern const mg_kernel mg_cpu_packed_matmul, mg_cpu_matmul;
 
 #endif
