@@ -1,7 +1,7 @@
 --- Fast prediction: mgpu.compile_inference, and the short path of model:predict.
 --
 -- Both run a *frozen* step (core.jit {frozen = true}): what depends on the weights alone, such as filters scaled by a
--- batch normalization, is computed once, and again when a weight has changed.
+-- batch normalization and filters in the form that a kernel reads, is made once, and again when a weight has changed.
 local core = require "mgpu.core"
 local host_part = require "mgpu.nn.host_part"
 local mixed_precision = require "mgpu.nn.mixed_precision"
@@ -108,9 +108,10 @@ end
 --
 -- x: a tensor or nested numbers, rows first; several inputs as f(a, b), f {a, b} or f {name = a}. f returns what
 -- model(x) returns. The weights are taken as constants: batch normalization is folded into the filters before it,
--- once. Weights that are changed later, by fit, assign or load_weights, are noticed at the next call, and so are
--- layers that are added, removed, replaced or quantized: then a new plan is made. It costs memory for a second copy
--- of the weights that are folded.
+-- and filters are packed or transformed for the kernels that read them, once. Weights that are changed later, by fit,
+-- assign or load_weights, are noticed at the next call, and so are layers that are added, removed, replaced or
+-- quantized: then a new plan is made. It costs memory for a second copy of most weights, of 3x3 filters four to seven
+-- times as large (Winograd's algorithm).
 --   batch      a number of rows, which each x must have: the plan is made now, not at the first call. "any": a plan is
 --              made at the first call with so many rows, and kept
 --   threads    at most so many of the process's; a small net takes one in any case

@@ -94,7 +94,7 @@ test("the border of a gradient that another op reads is made", function()
   check.falsy(alone:dump():find "slice%(", "only the inner part is read")
 end)
 
-test("zeros around an image that relu has made become padding of a max pool, unless something else reads them", function()
+test("zeros around an image from relu become padding of a max pool, unless something else reads them", function()
   mgpu.seed(9)
   local x, w = uniform({ 2, 9, 8, 3 }, "float32"), uniform({ 3, 3, 3, 4 }, "float32")
   local function pads(image, b, more, kept)

@@ -117,7 +117,7 @@ for _, isa in ipairs { "avx512", "avx2", "baseline" } do
   end)
 end
 
--- Convolutions of every kind that keeps transformed or packed filters: 3x3 of few and of many channels on small, odd and
+-- Convolutions of every kind that keeps transformed or packed filters: 3x3 of few and many channels on small, odd and
 -- large images, 5x5, strides, a 7x7 of RGB, 1x1 with and without stride, groups; dense layers.
 local CONVOLUTIONS = [[
   local mgpu = require "mgpu"

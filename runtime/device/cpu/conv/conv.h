@@ -17,16 +17,16 @@
  *   product.c           everything else, any floating dtype: windows are copied while a product
  *                       packs them
  *
- * In a frozen plan, one that predicts, filters in float32 are fixed: winograd.c, oneDNN and product.c
- * ask for them in the form that they read (mg_kernel_plan.packer), made once. Then the choice
- * depends on the batch, since what counts for few images is how many bytes of filters are read:
+ * In a frozen plan, one that predicts, filters in float32 are fixed: winograd.c, oneDNN and
+ * product.c ask for them in the form that they read (mg_kernel_plan.packer), made once. Then the
+ * choice depends on the batch too, since for few images reading the filters takes long. Gains over
+ * filters that are packed in each run, for one image and one thread of an Ice Lake with AVX-512:
  *
- *   shape of the images and filters        kernel                      against packing in each run
- *   3x3 to 5x5, stride 1, from about       winograd.c; all tiles of    3 to 5 times as fast for one
- *     14x14 pixels (batch 1)               one size, if that is best   image of 22x22, 256 to 128
- *   3x3 on fewer pixels, 1x1, strides      oneDNN                      2 to 4 times for one image of
- *                                                                      7x7, 512 to 512 channels
- *   the same without oneDNN                product.c                   the same
+ *   3x3, stride 1      winograd.c; all tiles of     256 to 128 channels, 24x24: 4 times;
+ *                      one size, if that is best    128 to 128, 28x28: 1.4 times
+ *   3x3 of 7x7 pixels  oneDNN                       512 to 512 channels: 2 times
+ *   1x1                oneDNN                       512 to 2048, 7x7: 2 times; 64 to 256, 56x56: 1
+ *   without oneDNN     product.c                    as oneDNN where filters are large
  *
  * So winograd.c takes 3x3 filters on 32 images of 28x28 with 64 channels: they fill its vectors, so
  * winograd_images.c, which is asked first, refuses. MGPU_LOG=dispatch names the kernel of each
