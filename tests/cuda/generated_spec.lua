@@ -159,6 +159,22 @@ test("sums over any axes", function()
   end
 end)
 
+test("element-wise ops behind a reduction", function()
+  for i, case in ipairs(REDUCED) do
+    for _, dtype in ipairs { "float32", ({ "float16", "bfloat16", "float64" })[i % 3 + 1] } do
+      for _, name in ipairs(count(case[1]) == 0 and { "sum" } or { "sum", "max", "min" }) do
+        local f = mgpu.jit(function(x)
+          local y = ops[name](x, { axis = case[2] })
+          return (y * 0.25 - y) / 3 + 1
+        end)
+        -- of sums: what remains of the numbers is three quarters
+        agree(function(make) return f(make(case[1], dtype, 0, 9)) end, 2 * TOLERANCE[dtype],
+          name .. " " .. dtype .. " over " .. axes_text(case[2]))
+      end
+    end
+  end
+end)
+
 test("max, min, all, any and prod over any axes", function()
   for i, case in ipairs(REDUCED) do
     local dtype = DTYPES[(i + 3) % #DTYPES + 1]
@@ -306,4 +322,27 @@ test("the checks of a step's gradients are one launch", function()
     check.program, script))
   check.equal(status, 0, output)
   check.matches(check.read(log), "kernel all_finite in graph: 2\n") -- gradients; new values
+end)
+
+test("a mean is one launch, unless its sum or another value is needed, too", function()
+  if os.getenv "MGPU_TEST_GPU" then check.skip "the fake CUDA counts launches" end
+  local function launches(body)
+    local script = check.path "means.lua"
+    check.write(script, ([[
+      local mgpu, core = require "mgpu", require "mgpu.core"
+      core.default_device "cuda:0"
+      local x = mgpu.ones { 40, 30 }
+      mgpu.eval(x)
+      local y = mgpu.jit(function(v) %s end)(x)
+      print("y", y:reshape({ -1 }):totable()[1])]]):format(body))
+    local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_LOG=launches %s %s"):format(check.program,
+      script))
+    check.equal(status, 0, output)
+    return tonumber(output:match "y\t([%d.]+)"), select(2, output:gsub("compute sum by", "")),
+      select(2, output:gsub("compute fused by", ""))
+  end
+  check.equal({ launches "return v:mean()" }, { 1, 1, 0 })
+  check.equal({ launches "return v:mean { axis = 2 } * 3 - 1" }, { 2, 1, 0 })
+  check.equal({ launches "local s = v:sum() return s / 3, s" }, { 400, 1, 1 })
+  check.equal({ launches "return v:sum { axis = 2, keepdims = true } * v" }, { 30, 1, 1 })
 end)

@@ -48,6 +48,9 @@ typedef struct mg_fused_form {
 /* Appends the source of the group; its kernel is called "fused". */
 void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form *form);
 
+/* Appends the function `finish` of kernels/reduce.h: a group of one input and one output. */
+void mg_fused_finish_source(mg_string_buffer *t, const mg_fused *e);
+
 /* The name of a dtype in kernels/elements.h: "f32", or "bool8", as C has a type bool. */
 const char *mg_element_name(mg_dtype t);
 

@@ -318,3 +318,13 @@ void mg_fused_source(mg_string_buffer *t, const mg_fused *e, const mg_fused_form
     add_element(&w);
     add_vector(&w);
 }
+
+void mg_fused_finish_source(mg_string_buffer *t, const mg_fused *e) {
+    const writer w = {.t = t, .e = e};
+    add_ops(&w);
+    mg_string_buffer_add(t, "\nDEVICE REAL finish(const params *p, REAL v0) {\n");
+    for (int i = 0; i < e->n_imms; i++)
+        mg_string_buffer_add(t, "    const REAL v%d = K(p->immediate[%d]);\n", 1 + i, i);
+    for (int i = 0; i < e->n_instrs; i++) add_instruction(&w, i);
+    mg_string_buffer_add(t, "    return v%d;\n}\n", e->output[0]);
+}

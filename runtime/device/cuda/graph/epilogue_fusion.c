@@ -1,5 +1,6 @@
 /* Epilogue fusion: column sums computed by the kernel that already reads or makes their operand,
- * and the gradient of a max pool by the fused group that makes its dy.
+ * max pools and their gradients by the fused groups that need their results or make their dy, and
+ * element-wise ops by the reduction in front of them.
  *
  * The gradient of a layer's bias is the sum of dz over all axes but the last. As a separate step it
  * reads all of dz from memory once more. Two kinds of steps can also add up columns: cuBLASLt's
@@ -262,6 +263,40 @@ static void fuse_into_reader(fusion *f, int pool) {
     f->steps[pool].n_in = f->steps[pool].n_out = 0;
 }
 
+/* ---- a reduction, and the element-wise ops that its result goes through ---- */
+
+static bool is_reduction(const mg_step *s) {
+    return is_op(s, "sum") || is_op(s, "max") || is_op(s, "min");
+}
+
+/* Whether the step is a group that computes one result from one value and immediates, as the
+ * division of a mean does. The reduction computes in float or, of float64, in double. */
+static bool is_finish(const fusion *f, const mg_step *s, int value) {
+    const mg_dtype t = value_of(f, value)->dtype;
+    return s->fused && s->batch_count == 1 && !s->attrs && s->n_in == 1 && s->n_out == 1 &&
+           s->in[0] == value &&
+           mg_shape_equal(&value_of(f, s->out[0])->shape, &value_of(f, value)->shape) &&
+           mg_dtype_is_float(t) && (s->fused->wide != 0) == (t == MG_F64);
+}
+
+/* The reduction finishes its result: then it is the group's result that it stores. */
+static void fuse_finish(fusion *f, int reduction) {
+    mg_step *s = &f->steps[reduction];
+    if (!is_reduction(s) || s->n_out != 1 || !mg_fused_has_compiler()) return;
+    const int sum = s->out[0];
+    /* the result must not lie in the memory of the input, as that of a group may */
+    if (mg_shape_equal(&value_of(f, s->in[0])->shape, &value_of(f, sum)->shape)) return;
+    for (int i = reduction + 1; i < f->graph->n_compute; i++) {
+        mg_step *finish = &f->steps[i];
+        if (!is_finish(f, finish, sum)) continue;
+        if (!has_one_reader(f, sum, i)) return;
+        s->fused = finish->fused;
+        s->out = finish->out;
+        finish->n_in = finish->n_out = 0;
+        return;
+    }
+}
+
 /* ---- all steps ---- */
 
 /* Whether the step is a sum over all axes but the last. */
@@ -310,6 +345,7 @@ mg_status mg_cuda_fuse_epilogues(mg_device *d, const mg_kernel_graph *graph, mg_
         if (sums_columns(&f, &f.steps[i]) && !fuse_into_matmul(&f, i)) fuse_into_group(&f, i);
     for (int i = 0; i < graph->n_compute; i++) fuse_pool_gradient(&f, i);
     for (int i = 0; i < graph->n_compute; i++) fuse_into_reader(&f, i);
+    for (int i = 0; i < graph->n_compute; i++) fuse_finish(&f, i);
     mg_free(f.origin);
     return MG_OK;
 }

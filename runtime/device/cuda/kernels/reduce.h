@@ -7,6 +7,9 @@
  *     columns   the innermost axis is kept. A block makes the results of neighbouring columns, a
  *               thread VECTOR of them; the threads of a block share the rows
  *
+ * With FINISH, the number of immediates, the result goes through element-wise ops before it is
+ * stored; REDUCED_TO is the dtype that it has before.
+ *
  * If there are few results of many elements, too few blocks would work. Then each result is reduced
  * in pieces (OUT_PARTIAL), which a second kernel joins (IN_PARTIAL). The order of all operations
  * depends on sizes only, so the bits are the same every time. */
@@ -100,7 +103,15 @@ typedef struct params {
     int64_t kept_stride[KEPT];
     axis reduced[REDUCED]; /* reduced axes; ROWS: the last one counts vectors */
     int64_t reduced_stride[REDUCED];
+#if FINISH
+    double immediate[FINISH];
+#endif
 } params;
+
+#if FINISH
+/* Generated: the element-wise ops behind the reduction, for one result. */
+DEVICE REAL finish(const params *p, REAL v);
+#endif
 
 /* The offset of combination i of some axes, counted in row-major order. */
 DEVICE INDEX offset_of(const axis *axes, const int64_t *stride, int rank, INDEX i) {
@@ -215,6 +226,8 @@ DEVICE void store_result(const params *p, int64_t i, value v) {
     ((value *)p->out)[i] = v;
 #elif IS_ARG
     ((JOIN(type, OUT) *)p->out)[i] = (JOIN(type, OUT))v.at;
+#elif FINISH
+    ((JOIN(type, OUT) *)p->out)[i] = JOIN(store, OUT)(finish(p, ROUND_TO(REDUCED_TO, v)));
 #else
     ((JOIN(type, OUT) *)p->out)[i] = JOIN(store, OUT)(v);
 #endif

@@ -19,7 +19,7 @@ enum {
     ACCESS = 16, /* bytes that a thread reads at once, at best */
     PIECE = 8,   /* items for each thread, at least, in a piece */
     FULL = 4,    /* blocks per multiprocessor that fill it */
-    WORDS = 8 + 6 * MG_MAX_RANK
+    WORDS = 8 + 6 * MG_MAX_RANK + MG_FUSE_MAX_INSTRS
 };
 
 typedef struct group { /* axes of one kind that are merged */
@@ -211,7 +211,14 @@ static int at_least_one(int n) {
     return n > 0 ? n : 1;
 }
 
+/* The element-wise ops behind the reduction, in its last pass, or NULL (graph/epilogue_fusion.c).
+ */
+static const mg_fused *finish_of(const mg_kernel_plan *plan, const job *j) {
+    return j->to_partial ? NULL : plan->step->fused;
+}
+
 static void add_source(mg_string_buffer *t, const mg_kernel_plan *plan, const job *j) {
+    const mg_fused *finish = finish_of(plan, j);
     const struct {
         const char *name;
         int value;
@@ -233,13 +240,18 @@ static void add_source(mg_string_buffer *t, const mg_kernel_plan *plan, const jo
                    {"RUN", RUN},
                    {"VECTOR", j->vector},
                    {"KEPT", at_least_one(j->kept.n)},
-                   {"REDUCED", at_least_one(j->reduced.n)}};
+                   {"REDUCED", at_least_one(j->reduced.n)},
+                   {"FINISH", finish ? at_least_one(finish->n_imms) : 0}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         mg_string_buffer_add(t, "#define %s %d\n", numbers[i].name, numbers[i].value);
     if (!j->from_partial)
         mg_string_buffer_add(t, "#define IN %s\n", mg_element_name(plan->in[0].value->dtype));
     mg_string_buffer_add(t, "#define OUT %s\n", mg_element_name(plan->out[0].value->dtype));
+    if (finish)
+        mg_string_buffer_add(t, "#define REDUCED_TO %s\n",
+                             mg_element_name((mg_dtype)finish->in_dtype[0]));
     mg_string_buffer_add(t, "#include \"device/cuda/kernels/reduce.h\"\n");
+    if (finish) mg_fused_finish_source(t, finish);
 }
 
 static void put(pass *p, int64_t word) {
@@ -269,6 +281,9 @@ static mg_status add_pass(const mg_kernel_plan *plan, state *s, const job *j) {
     put(p, 1);
     put_groups(p, j->kept);
     put_groups(p, j->reduced);
+    const mg_fused *finish = finish_of(plan, j);
+    if (finish) memcpy(&p->words[p->n_words], finish->imm, (size_t)finish->n_imms * sizeof(double));
+    if (finish) p->n_words += at_least_one(finish->n_imms);
     const int64_t blocks =
         j->rows ? (j->units * j->team + THREADS - 1) / THREADS : j->units * tiles_of(j);
     p->blocks = mg_cuda_blocks(plan->device, blocks * THREADS, THREADS);
