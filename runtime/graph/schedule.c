@@ -429,16 +429,17 @@ static int first_of_batch(const scheduler *s, const batch_table *t, int i) {
  * that reads only inputs of the plan, such as the cast of a weight. */
 static bool may_be_batched(const scheduler *s, int i) {
     /* Bytes. Casts of variables live on for the backward pass anyway. */
-    enum { SMALL = 1 << 18, SMALL_VARIABLE = 1 << 22 };
+    enum { SMALL = 1 << 18, SMALL_WEIGHT = 1 << 22 };
     const int u = s->order->units[i];
     if (!group_of(s, u) || s->order->batch_count[i] != 1) return false;
     if (i >= s->order->n_compute) return true;
-    bool variables = true;
+    const mg_fused *e = &group_of(s, u)->expr;
+    bool weight = e->n_instrs == 1 && e->instr[0].op == MG_EW_cast;
     for (int k = 0; k < input_count(s, u); k++) {
         if (unit_of(s, input_node(s, u, k)) >= 0) return false;
-        variables &= s->ir->nodes[input_node(s, u, k)].kind == MG_NODE_VARIABLE;
+        weight &= s->ir->nodes[input_node(s, u, k)].kind == MG_NODE_VARIABLE;
     }
-    return node_bytes(s, output_node(s, u, 0)) <= (variables ? SMALL_VARIABLE : SMALL);
+    return node_bytes(s, output_node(s, u, 0)) <= (weight ? SMALL_WEIGHT : SMALL);
 }
 
 static void mark_ranges(scheduler *s) {
