@@ -1,6 +1,6 @@
 -- What a training step on a GPU consists of: the nodes of its recorded graph, and the bytes that they read and write.
--- It needs no GPU, but the fake CUDA (make fake_cuda), which counts the work without doing it: tests/cuda/step_count.lua
--- says what is counted, and tests/cuda/step_nodes_spec.lua has limits.
+-- It needs no GPU, but the fake CUDA (make fake_cuda), which counts the work without doing it. What is counted:
+-- tests/cuda/step_count.lua. Limits: tests/cuda/step_nodes_spec.lua.
 --
 --     build/mgpulua tests/bench/step_nodes.lua [BATCH] [--steps]        -- 128; --steps lists the launches
 

@@ -335,8 +335,8 @@ test("a mean is one launch, unless its sum or another value is needed, too", fun
       mgpu.eval(x)
       local y = mgpu.jit(function(v) %s end)(x)
       print("y", y:reshape({ -1 }):totable()[1])]]):format(body))
-    local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_LOG=launches %s %s"):format(check.program,
-      script))
+    local output, status = check.run(("MGPU_CUDA_LIBRARIES=build/fake_cuda MGPU_LOG=launches %s %s"):format(
+      check.program, script))
     check.equal(status, 0, output)
     return tonumber(output:match "y\t([%d.]+)"), select(2, output:gsub("compute sum by", "")),
       select(2, output:gsub("compute fused by", ""))
