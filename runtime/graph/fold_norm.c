@@ -17,10 +17,11 @@
  * The formulas are exact, but rounding differs: if the mean is large compared with the deviation,
  * digits are lost to cancellation. In the second rewrite x must therefore come from a relu, whose
  * mean is not much larger than its deviation. There float16 rounds G and W * s in place of y and
- * dy: measured against float64, the gradients are off by 1 to 1.4 times as much as without the
- * rewrite, and by 2 times if the mean is four deviations. bfloat16 is excluded: it lost 2 to 5
- * times as much. The precision must be "fast", or the dtype float64; and the images must be larger
- * than the weights, or the rewrite saves nothing. */
+ * dy. Measured against float64 with 16 images of 14 x 14, the gradients are off by 1 to 1.4 times
+ * as much as without the rewrite, and by 2 times if the mean is four deviations; with 6 images of
+ * 10 x 10, where sums have few terms, that of gamma is off by 0.2 %, not by 0.02 %. bfloat16 is
+ * excluded: it lost 2 to 5 times as much. The precision must be "fast", or the dtype float64; and
+ * the images must be larger than the weights, or the rewrite saves nothing. */
 #include "core/alloc.h"
 #include "core/precision.h"
 #include "graph/ir.h"
