@@ -303,6 +303,6 @@ test("a max pool's gradient takes the memory of an image without later readers",
     return (ops.max_pool2d_grad(h, y, y + 1, { size = { 2, 2 } }) * 3):sum()
   end)
   run(step, image)
-  local taken = (mgpu.memory(device).peak - before) / bytes -- h, y, y + 1
-  check.truthy(taken > 1.4 and taken < 1.9, ("%.2f images"):format(taken))
+  local taken = (mgpu.memory(device).peak - before) / bytes -- h, y, y + 1; a cuda device stores no y + 1
+  check.truthy(taken > 1.1 and taken < 1.9, ("%.2f images"):format(taken))
 end)
