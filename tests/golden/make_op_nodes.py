@@ -84,6 +84,16 @@ def keras3_models(x, b, a, ids):
         models["neural"] += [ops.normalize(x), ops.normalize(x, axis=1, order=1), ops.rms_normalization(x),
                              ops.layer_normalization(x, gamma=array(6), beta=array(6)), x[..., 0:1], ops.stop_gradient(x),
                              ops.where(x > 1, float("-inf"), x), ops.slice_update(x, (0, 1, 2), array(1, 2, 2))]
+    if VERSION == "3.15.1":
+        holes, p = ops.where(x > 1, float("nan"), x), ops.softmax(x)
+        models["newer"] = [ops.fmax(holes, b), ops.fmin(b, holes), ops.ldexp(x, ops.cast(ids, "int32")[:, :, None]),
+                           ops.signbit(x), ops.nanvar(holes, axis=1), ops.nanstd(holes, axis=(1, 2), keepdims=True),
+                           ops.nancumsum(holes, axis=1), ops.nancumprod(holes, axis=2), ops.trapezoid(x, dx=0.5, axis=1),
+                           ops.dstack([x, b]), ops.binary_crossentropy(ops.cast(ids, "float32"), ops.sigmoid(x[:, :, 0])),
+                           ops.binary_crossentropy(p, x, from_logits=True), ops.categorical_crossentropy(p, p * 2.0),
+                           ops.categorical_crossentropy(p, x, from_logits=True, axis=1),
+                           ops.sparse_categorical_crossentropy(ids, p),
+                           ops.sparse_categorical_crossentropy(ids, x, from_logits=True)]
     return models
 
 

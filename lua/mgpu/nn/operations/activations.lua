@@ -49,6 +49,42 @@ M.OneHot = { "x | num_classes axis? dtype? sparse?", function(x, classes, axis, 
   return ops.permute(hot, { order = order })
 end }
 
+-- ---- losses, one value for each prediction or row -----------------------------------------------
+
+local EPSILON = 1e-7 -- probabilities are at least this far from 0 and 1
+
+local function within(p) return ops.minimum(ops.maximum(p, EPSILON), 1 - EPSILON) end
+
+M.BinaryCrossentropy = { "target output | from_logits:boolean?", function(target, output, from_logits)
+  target = ops.cast(target, { dtype = output:dtype() })
+  if from_logits then return ops.softplus(output) - output * target end
+  local p = within(output)
+  return -(target * ops.log(p) + (1 - target) * ops.log(1 - p))
+end }
+
+local CROSSENTROPY = "target output | from_logits:boolean? axis?"
+
+M.CategoricalCrossentropy = { CROSSENTROPY, function(target, output, from_logits, axis)
+  axis = axis or -1
+  target = ops.cast(target, { dtype = output:dtype() })
+  local logs = from_logits and activations.log_softmax(output, axis)
+    or ops.log(within(output / ops.sum(output, { axis = axis, keepdims = true })))
+  return -ops.sum(target * logs, { axis = axis })
+end }
+
+-- target: class ids, with an axis of size 1 at the end or without.
+M.SparseCategoricalCrossentropy = { CROSSENTROPY, function(target, output, from_logits, axis)
+  axis = axis or -1
+  local shape = target:shape()
+  if #shape == output:rank() and shape[#shape] == 1 then
+    target = ops.reshape(target, { shape = { unpack(shape, 1, #shape - 1) } })
+  end
+  local classes = output:shape()[arguments.axis_at("sparse_categorical_crossentropy", axis, output:rank())]
+  local hot = M.OneHot[2](ops.cast(target, { dtype = "int32" }), classes, axis, output:dtype())
+  local logs = activations.log_softmax(from_logits and output or ops.log(within(output)), axis)
+  return -ops.sum(hot * logs, { axis = axis })
+end }
+
 M.MultiHot = { "inputs | num_classes axis? dtype? sparse?", function(x, classes, axis, dtype, sparse)
   if sparse or (axis and axis ~= -1) then
     core.fail("unsupported", "multi_hot: sparse tensors and an axis other than the last one are not supported")

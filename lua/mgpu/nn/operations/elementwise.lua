@@ -65,6 +65,10 @@ M.Round = { "x | decimals?", function(x, decimals)
   local scale = 10 ^ (decimals or 0)
   return scale == 1 and ops.round(x) or ops.round(x * scale) / scale
 end }
+M.Signbit = { "x", function(x)
+  if not x:dtype():find "float" then return ops.lt(x, 0) end
+  return ops.lt(ops.where(ops.eq(x, 0), ops.reciprocal(x), x), 0) -- -0 too
+end }
 M.Sinc = { "x", function(x)
   local at = ops.where(ops.eq(x, 0), 1, x) * math.pi
   return ops.where(ops.eq(x, 0), 1, ops.sin(at) / at)
@@ -80,6 +84,15 @@ for name, op in pairs { Add = "add", Arctan2 = "atan2", Divide = "div", Equal = 
   Multiply = "mul", NotEqual = "ne", Power = "pow", Subtract = "sub", TrueDivide = "div" } do
   M[name] = { "x1 x2", ops[op] }
 end
+
+-- The other operand where one is NaN.
+local function but_nan(op)
+  return { "x1:tensor x2:tensor", function(a, b)
+    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, op(a, b)))
+  end }
+end
+M.Fmax, M.Fmin = but_nan(ops.maximum), but_nan(ops.minimum)
+M.Ldexp = { "x1:tensor x2:tensor", function(x, n) return x * ops.pow(2, ops.cast(n, { dtype = x:dtype() })) end }
 
 M.DivideNoNan = { "x1 x2", function(a, b)
   local none = ops.eq(b, 0)

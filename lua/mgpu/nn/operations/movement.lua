@@ -103,6 +103,13 @@ M.Append = { "x1 x2 | axis?", function(a, b, axis)
   if axis then return composite.concat({ a, b }, { axis = axis }) end
   return composite.concat { composite.flatten(a), composite.flatten(b) }
 end }
+M.Dstack = { "xs", function(xs)
+  for i, x in ipairs(xs) do
+    local s = x:shape()
+    if #s < 3 then xs[i] = ops.reshape(x, { shape = #s == 2 and { s[1], s[2], 1 } or { 1, s[1] or 1, 1 } }) end
+  end
+  return composite.concat(xs, { axis = 3 })
+end }
 M.Hstack = { "xs", function(xs) return composite.concat(xs, { axis = xs[1]:rank() == 1 and 1 or 2 }) end }
 M.Vstack = { "xs", function(xs)
   if xs[1]:rank() == 1 then return composite.stack(xs) end

@@ -64,6 +64,15 @@ M.Nanmean = reduce(function(x, how)
   return ops.sum(ops.where(absent, 0, x), how) / count
 end)
 
+local function variance_without_nan(x, how)
+  local absent, wide = ops.isnan(x), { axis = how.axis, keepdims = true }
+  local here = ops.cast(ops.logical_not(absent), x:dtype())
+  local mean = ops.sum(ops.where(absent, 0, x), wide) / ops.sum(here, wide)
+  return ops.sum(ops.square(ops.where(absent, 0, x - mean)), how) / ops.sum(here, how)
+end
+M.Nanvar = reduce(variance_without_nan)
+M.Nanstd = reduce(function(x, how) return ops.sqrt(variance_without_nan(x, how)) end)
+
 -- ---- positions ----------------------------------------------------------------------------------
 
 -- The op has no keepdims and wants an axis.
@@ -91,6 +100,21 @@ local function running(fn)
   end }
 end
 M.Cumsum, M.Cumprod = running(ops.cumsum), running(composite.cumprod)
+
+M.Nancumsum = { "x | axis? dtype?", function(x, ...) return M.Cumsum[2](ops.where(ops.isnan(x), 0, x), ...) end }
+M.Nancumprod = { "x | axis? dtype?", function(x, ...) return M.Cumprod[2](ops.where(ops.isnan(x), 1, x), ...) end }
+
+-- The integral of lines through points that are dx apart: the first and the last one count half.
+M.Trapezoid = { "y | dx:number? axis?", function(y, dx, axis)
+  local at, start, stop = arguments.axis_at("trapezoid", axis or -1, y:rank()), {}, y:shape()
+  for i = 1, #stop do start[i] = 0 end
+  local n = stop[at]
+  stop[at] = math.min(1, n)
+  local first = ops.sum(ops.slice(y, { start = start, stop = stop }), { axis = at })
+  start[at], stop[at] = math.max(n - 1, 0), n
+  local last = ops.sum(ops.slice(y, { start = start, stop = stop }), { axis = at })
+  return (ops.sum(y, { axis = at }) - (first + last) / 2) * (dx or 1)
+end }
 
 local function quantile(scale)
   return function(x, q, axis, method, keepdims)
