@@ -79,7 +79,7 @@ M.RandomContrast = RandomContrast
 --- RandomCrop {height, width, seed =, data_format =}: a random part of images in training, the same of all images in a
 --- batch.
 -- At inference, and where images have fewer rows or columns: the largest part in the middle with the aspect height :
--- width, resized (bilinear).
+-- width, resized (bilinear), as Keras documents it. (At inference Keras 3.15 returns the images as they are.)
 -- x {batch, rows, columns, channels} or one image -> {batch, height, width, channels}, floating.
 -- Example:
 --     local crop = L.RandomCrop { 24, 24 }
