@@ -48,8 +48,8 @@ static void run_call(const call *c, int skew, const uint8_t *const *x, uint8_t *
     uint8_t *host = malloc(ROOM);
     mg_step step = c->step;
     step.in = step.out = numbers, step.n_out = 1;
-    mg_port in_ports[2] = {{&c->in[0], c->layout_in}, {&c->in[1], 0}};
-    mg_port out_port = {&c->out, c->layout_out};
+    mg_port in_ports[2] = {{&c->in[0], c->layout_in, false}, {&c->in[1], 0, false}};
+    mg_port out_port = {&c->out, c->layout_out, false};
     mg_kernel_plan plan = {.step = strcmp(c->name, "reorder") ? &step : NULL,
                            .in = in_ports,
                            .out = &out_port,
