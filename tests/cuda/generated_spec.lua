@@ -24,9 +24,7 @@ local function tensor(shape, dtype, device, low, high)
   return t:to(dtype or "float32"):reshape(shape)
 end
 
-local function flat(t)
-  return t:count() == 0 and {} or t:reshape({ t:count() }):to("float64"):totable()
-end
+local flat = require("ops.cases").flat
 
 -- make(tensor) with `device` as the default; tensor(shape, dtype, low, high) makes an operand there.
 local function on(device, make)

@@ -40,10 +40,13 @@ function M.tensor(values, shape, dtype, device)
   return mgpu.tensor(values, { dtype = dtype, device = device }):reshape(shape)
 end
 
---- The numbers of a tensor as a list.
+--- The numbers of a tensor as a list. Empty ones are computed, too.
 function M.flat(t)
   local n = t:count()
-  if n == 0 then return {} end
+  if n == 0 then
+    mgpu.eval(t)
+    return {}
+  end
   return t:reshape({ n }):to("float64"):totable()
 end
 

@@ -593,6 +593,7 @@ dofile "tests/ops/axis_rows.lua"(case, bad, FLOATS, ALL)
 dofile "tests/ops/image_rows.lua"(case, bad, ALL)
 dofile "tests/ops/int8_rows.lua"(case, bad)
 dofile "tests/ops/spectrum_rows.lua"(case, bad)
+dofile "tests/ops/empty_rows.lua"(case)
 dofile "tests/ops/error_rows.lua"(bad)
 
 return rows

@@ -132,7 +132,7 @@ static mg_status run_prod_grad(const mg_call *call) {
     const state *s = call->plan->state;
     const prod_grad_params params = {call->in[0],   call->in[1],   call->out[0],
                                      call->scratch, s->view.outer, s->view.n};
-    if (s->view.n == 0) return MG_OK;
+    if (!s->kernel) return MG_OK; /* no elements */
     return mg_cuda_launch(d, s->kernel->function,
                           mg_cuda_blocks(d, s->view.outer * THREADS, THREADS), THREADS, 0, &params);
 }
