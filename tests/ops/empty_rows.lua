@@ -30,6 +30,7 @@ return function(case)
   local pooled = { 0, 3, 3, 3 }
   empty { "max_pool2d", { x, -1, 1 }, size = { 2, 2 }, strides = { 2, 2 } }
   empty { "avg_pool2d", { x, -1, 1 }, size = { 2, 2 }, strides = { 2, 2 } }
-  empty { "max_pool2d_grad", { x, -1, 1 }, { pooled, pooled = 1 }, { pooled, -1, 1 }, size = { 2, 2 }, strides = { 2, 2 } }
+  empty { "max_pool2d_grad", { x, -1, 1 }, { pooled, pooled = 1 }, { pooled, -1, 1 }, size = { 2, 2 },
+    strides = { 2, 2 } }
   empty { "avg_pool2d_grad", { pooled, -1, 1 }, input_shape = x, size = { 2, 2 }, strides = { 2, 2 } }
 end
