@@ -5,11 +5,12 @@
 PACK_C     := $(wildcard runtime/pack/*.c)
 PACK_MAIN_C = $(filter-out %/embed.c %/openmp_settings.c,$(PACK_C)) $(wildcard \
   runtime/program/*.c runtime/program/attach/*.c runtime/program/launcher/*.c)
-PACK_SMALL := $(patsubst %,runtime/device/cpu/simd/%,integers.c reals.c)
+# $(call pack_small,SET): those loops. Few processors have nothing wider than the baseline.
+pack_small = $(patsubst %,runtime/device/cpu/simd/%,integers.c reals.c $(if $(filter baseline,$1),winograd.c))
 PACK_CPU    = $(call obj,$(filter-out $(ONEDNN_C) $(SIMD_C) %/cpu/plugin.c,\
   $(wildcard runtime/device/cpu/*.c runtime/device/cpu/*/*.c))) $B/runtime/device/cpu/plugin.pack.o \
-  $(foreach isa,$(ISAS),$(patsubst %.c,$B/%.$(isa).o,$(filter-out $(PACK_SMALL),$(SIMD_C))) \
-  $(PACK_SMALL:%.c=$B/%.$(isa).pack.o))
+  $(foreach isa,$(ISAS),$(patsubst %.c,$B/%.$(isa).o,$(filter-out $(call pack_small,$(isa)),$(SIMD_C))) \
+  $(patsubst %.c,$B/%.$(isa).pack.o,$(call pack_small,$(isa))))
 PACK_STATIC = -l:libjansson.a -l:libz.a -l:libgomp.a
 PACK        = $(if $(and $(HAVE_static),$(LUA_A),$(filter release debug,$(MODE))),$(OUT)/mgpu-pack)
 FLAGS_runtime/pack = -I$(LUA)

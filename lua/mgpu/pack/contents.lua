@@ -7,8 +7,9 @@ local M = {}
 
 local function fail(message, ...) core.fail("usage", "--pack: " .. message:format(...)) end
 
--- Folders of lua/mgpu that a packed program has no use for.
-local LEFT_OUT = { "^mgpu/prompt/", "^mgpu/pack/", "^mgpu/doctor%.lua$" }
+-- What of lua/mgpu only options of mgpulua use, which a packed program does not have.
+local LEFT_OUT = { "^mgpu/prompt/", "^mgpu/pack/", "^mgpu/doctor%.lua$", "^mgpu/serve/", "^mgpu/attach/client%.lua$",
+  "^mgpu/attach/ps%.lua$" }
 local DEEPEST = 8
 
 -- Endings of files whose bytes hardly become fewer by compression, or that are read in place.
