@@ -203,7 +203,7 @@ print(difference(serial, model) < 1e-12)]], ("MGPU_FAKE_CUDA_FAIL=ncclAllReduce:
   end
 end)
 
-test("an error that NCCL finds while the GPUs are at work changes nothing on any of them", function()
+test("an error that NCCL finds while the GPUs are at work changes nothing, or the step counts on all", function()
   for _, call in ipairs { 35, 48, 60 } do
     local out = run(2, [[
 local serial, step = steps { "ref:0" }
@@ -216,13 +216,15 @@ for i = 1, 400 do
     step_on_all()
     model:get_weights()
   end)
-  if ok then
+  local counts = not ok and message:find "the step counts" -- all GPUs had finished it
+  if ok or counts then
     mgpu.seed(i)
     step()
-  else
+  end
+  if not ok then
     failed, last = failed + 1, math.min(last, i + 4)
     if not message:find "NCCL: " and not message:find "the step has changed nothing" then print(message) end
-    for k, w in ipairs(model:get_weights()) do
+    for k, w in ipairs(counts and {} or model:get_weights()) do
       if (w - before[k]):abs():max():item() ~= 0 then print("weights changed", message) end
     end
   end

@@ -135,6 +135,13 @@ static bool advances_rng(const program *p, const mg_run *run, int first, int las
     return run->phase == MG_BOTH_PHASES && p->draws[run->phase] && first == begin && last == end;
 }
 
+/* Whether the calls before `last` are all of the commit phase. */
+static bool ends_commit(const program *p, const mg_run *run, int last) {
+    int begin, end;
+    mg_program_phase(p->calls, run->phase, &begin, &end);
+    return (run->phase == MG_COMMIT || run->phase == MG_BOTH_PHASES) && last == end;
+}
+
 /* Enqueues the calls on the capturing stream, with edges according to the mode. */
 static mg_status capture_calls(program *p, const mg_run *run, int first, int last) {
     const bool advances = advances_rng(p, run, first, last);
@@ -213,6 +220,7 @@ static mg_status launch_graph(program *p, const mg_run *run, int first, int last
     r->used = ++p->clock;
     const CUresult result = mg_cu.cuGraphLaunch(r->graph, s->stream);
     if (result != CUDA_SUCCESS) s->rng_known = false;
+    if (result == CUDA_SUCCESS && ends_commit(p, run, last)) *run->finished = true;
     if (advances_rng(p, run, first, last)) s->rng_there.base += run->draws;
     return mg_cuda_check(p->device, result, "start a graph");
 }
