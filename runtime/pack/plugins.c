@@ -21,7 +21,7 @@ extern const void *mg_device_plugin(void); /* of the cpu device */
 /* Those that were loaded, which stay so. */
 static struct loaded {
     char name[64];
-    void *library;
+    void *handle;
 } loaded[MAX_PLUGINS];
 static int n_loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,12 +83,12 @@ static void *open_plugin(const char *name, const char **problem) {
 
 static void *library_of(const char *name, const char **problem) {
     for (int i = 0; i < n_loaded; i++)
-        if (strcmp(loaded[i].name, name) == 0) return loaded[i].library;
+        if (strcmp(loaded[i].name, name) == 0) return loaded[i].handle;
     if (n_loaded == MAX_PLUGINS || strlen(name) >= sizeof loaded->name) return NULL;
     void *library = open_plugin(name, problem);
     if (!library) return NULL;
     strcpy(loaded[n_loaded].name, name);
-    loaded[n_loaded++].library = library;
+    loaded[n_loaded++].handle = library;
     return library;
 }
 
