@@ -156,4 +156,12 @@ function M.start_server(name, n)
   return "http://127.0.0.1:" .. check.read(port_file), port_file
 end
 
+--- Raises unless a and b have one shape and differ by at most 1e-5 of the largest element of b: graphs that are
+--- compiled differently round differently. what: the text that an error begins with.
+function M.check_close(a, b, what)
+  check.equal(a:shape(), b:shape())
+  local most = (a - b):abs():max():item() / math.max(b:abs():max():item(), 1e-30)
+  if not (most <= 1e-5) then check.fail(("%s: off by %g"):format(what, most)) end
+end
+
 return M

@@ -52,15 +52,6 @@ static const mg_node *input(const mg_ir *ir, const mg_node *n, int i) {
 
 /* ---- what can be folded ---- */
 
-/* Whether x is the result of a relu: directly, through max pools, or as the epilogue of a
- * product. */
-static bool comes_from_relu(const mg_ir *ir, const mg_node *x) {
-    while (mg_is_op(x, "max_pool2d")) x = input(ir, x, 0);
-    if (mg_is_op(x, "conv2d")) return ((const mg_conv_attrs *)x->attrs)->relu;
-    if (mg_is_op(x, "matmul")) return ((const mg_matmul_attrs *)x->attrs)->relu;
-    return mg_is_op(x, "relu");
-}
-
 /* A batch_norm whose rounding may change. */
 static bool may_reorder_norm(const mg_node *n) {
     return mg_is_live(n) && mg_is_op(n, "batch_norm") &&
@@ -70,7 +61,7 @@ static bool may_reorder_norm(const mg_node *n) {
 /* A batch_norm of images that may be folded into the convolutions that read it. */
 static bool may_fold_into_users(const mg_ir *ir, const mg_node *n) {
     return may_reorder_norm(n) && n->shape.rank == 4 && n->dtype != MG_BF16 &&
-           comes_from_relu(ir, input(ir, n, 0));
+           mg_ir_comes_from_relu(ir, input(ir, n, 0));
 }
 
 /* The rewrite saves passes over the image and adds passes over the weights; those of a frozen step

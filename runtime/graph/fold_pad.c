@@ -84,21 +84,13 @@ static mg_status read_unpadded(mg_ir *ir, mg_node *n) {
     return MG_OK;
 }
 
-/* Whether n has no negative elements. */
-static bool comes_from_relu(const mg_node *n) {
-    if (n->kind != MG_NODE_OP) return false;
-    if (mg_is_op(n, "conv2d")) return ((const mg_conv_attrs *)n->attrs)->relu;
-    if (mg_is_op(n, "matmul")) return ((const mg_matmul_attrs *)n->attrs)->relu;
-    return mg_is_op(n, "relu");
-}
-
 /* max_pool2d reads the image without the zeros, unless its gradient reads them as well. */
 static mg_status pool_unpadded(mg_ir *ir, mg_node *n) {
     border b;
     if (!mg_is_op(n, "max_pool2d")) return MG_OK;
     const mg_node *padded = input(ir, n, 0);
     if (!pads_images(padded, &b) || padded->uses != 1) return MG_OK;
-    if (!comes_from_relu(input(ir, padded, 0))) return MG_OK;
+    if (!mg_ir_comes_from_relu(ir, input(ir, padded, 0))) return MG_OK;
     mg_pool_attrs *a = mg_ir_alloc(ir, sizeof *a);
     if (!a) return MG_OOM;
     *a = *(const mg_pool_attrs *)n->attrs;

@@ -205,6 +205,13 @@ void mg_ir_count_uses(mg_ir *ir) {
     }
 }
 
+bool mg_ir_comes_from_relu(const mg_ir *ir, const mg_node *n) {
+    while (mg_is_op(n, "max_pool2d")) n = &ir->nodes[mg_ir_resolve(ir, n->in[0])];
+    if (mg_is_op(n, "conv2d")) return ((const mg_conv_attrs *)n->attrs)->relu;
+    if (mg_is_op(n, "matmul")) return ((const mg_matmul_attrs *)n->attrs)->relu;
+    return mg_is_op(n, "relu");
+}
+
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n) {
     if (!mg_is_op(n, "all_finite")) return false;
     for (int i = 0; i < n->n_in; i++)

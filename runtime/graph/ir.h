@@ -141,6 +141,10 @@ mg_status mg_ir_prune_loops(mg_ir *ir);
 /* Whether the node is an all_finite of variables' new values, which belongs to the commit phase. */
 bool mg_ir_checks_new_values(const mg_ir *ir, const mg_node *n);
 
+/* Whether the node is the result of a relu: directly, through max pools, or as the epilogue of a
+ * product. */
+bool mg_ir_comes_from_relu(const mg_ir *ir, const mg_node *n);
+
 /* The number of the bucket that the node is a reduction of, or 0. */
 int64_t mg_ir_bucket(const mg_node *n);
 

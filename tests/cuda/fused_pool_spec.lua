@@ -16,7 +16,7 @@ local function numbers(shape, dtype, on)
 end
 
 -- o: image, size, strides; pads; nan: some elements are NaN; kept: dy is a result, too.
--- RETURNS the gradient and dy as lists, and the text of the plan.
+-- RETURNS the gradient as a list, and behind it the sum of dy if it is a result.
 local function backward(o, dtype, on)
   local how = { size = o.size, strides = o.strides or o.size, pads = o.pads }
   local x = numbers(o.image, dtype, on)
@@ -30,7 +30,9 @@ local function backward(o, dtype, on)
     return grad, o.kept and masked or mgpu.zeros {}
   end)
   local grad, masked = step(x, dy)
-  return grad:to("float64"):reshape({ grad:count() }):totable(), masked:to("float64"):sum():item()
+  local list = grad:to("float64"):reshape({ grad:count() }):totable()
+  list[#list + 1] = masked:to("float64"):sum():item()
+  return list
 end
 
 local CASES = {
@@ -44,23 +46,28 @@ local CASES = {
   { image = { 2, 6, 6, 8 }, size = { 3, 3 }, strides = { 1, 1 } }, -- the same: windows overlap
 }
 
-for _, o in ipairs(CASES) do
-  test(("the gradient of a masked max pool: image %s, windows %s, strides %s%s%s%s"):format(
-    table.concat(o.image, "x"), table.concat(o.size, "x"), table.concat(o.strides or o.size, "x"),
-    o.pads and ", padding" or "", o.nan and ", NaN" or "", o.kept and ", dy is read" or ""), function()
-    for _, dtype in ipairs { "float32", "float16", "bfloat16", "float64" } do
-      local got, sum = backward(o, dtype, "cuda:0")
-      local wanted, wanted_sum = backward(o, dtype, "ref:0")
-      check.equal(#got, #wanted)
-      check.equal(sum, wanted_sum)
-      for i = 1, #wanted do
-        if not (got[i] == wanted[i] or (got[i] ~= got[i] and wanted[i] ~= wanted[i])) then
-          check.fail(("%s: element %d is %g, ref says %g"):format(dtype, i, got[i], wanted[i]))
+-- Tests each case in each dtype: compute(o, dtype, device) gives the same list on the GPU and on ref. `kept`: what the
+-- name says of cases with o.kept.
+local function test_cases(what, kept, compute)
+  for _, o in ipairs(CASES) do
+    local name = ("%s: image %s, windows %s, strides %s%s%s%s"):format(what, table.concat(o.image, "x"),
+      table.concat(o.size, "x"), table.concat(o.strides or o.size, "x"), o.pads and ", padding" or "",
+      o.nan and ", NaN" or "", o.kept and kept or "")
+    test(name, function()
+      for _, dtype in ipairs { "float32", "float16", "bfloat16", "float64" } do
+        local got, wanted = compute(o, dtype, "cuda:0"), compute(o, dtype, "ref:0")
+        check.equal(#got, #wanted)
+        for i = 1, #wanted do
+          if not (got[i] == wanted[i] or (got[i] ~= got[i] and wanted[i] ~= wanted[i])) then
+            check.fail(("%s: element %d is %g, ref says %g"):format(dtype, i, got[i], wanted[i]))
+          end
         end
       end
-    end
-  end)
+    end)
+  end
 end
+
+test_cases("the gradient of a masked max pool", ", dy is read", backward)
 
 -- A group that reads a pooled image. o.kept: the pooled image is a result, too.
 local function forward(o, dtype, on)
@@ -79,21 +86,7 @@ local function forward(o, dtype, on)
   return list
 end
 
-for _, o in ipairs(CASES) do
-  test(("a group reads a pooled image: image %s, windows %s, strides %s%s%s%s"):format(
-    table.concat(o.image, "x"), table.concat(o.size, "x"), table.concat(o.strides or o.size, "x"),
-    o.pads and ", padding" or "", o.nan and ", NaN" or "", o.kept and ", which is kept" or ""), function()
-    for _, dtype in ipairs { "float32", "float16", "bfloat16", "float64" } do
-      local got, wanted = forward(o, dtype, "cuda:0"), forward(o, dtype, "ref:0")
-      check.equal(#got, #wanted)
-      for i = 1, #wanted do
-        if not (got[i] == wanted[i] or (got[i] ~= got[i] and wanted[i] ~= wanted[i])) then
-          check.fail(("%s: element %d is %g, ref says %g"):format(dtype, i, got[i], wanted[i]))
-        end
-      end
-    end
-  end)
-end
+test_cases("a group reads a pooled image", ", which is kept", forward)
 
 test("a group reads a pooled image and makes the gradient of another pool", function()
   local function both(on)

@@ -19,9 +19,9 @@
 -- the speeds of `speeds`, or else at those that are measured on the first device, if it is there, or assumed.
 -- `timeline {devices = {1, 2, 4, 8, 16, 32, 64}}` returns how a step goes on so many GPUs, each with as many rows as
 -- the first device here: a list of {devices, hosts, seconds, compute, communication, waiting, speedup, computing,
--- exchanging}, which prints as a drawing. `speedup` is how many times as many rows a second as one GPU they train;
--- computing and exchanging are the spans of the drawing, {first, last, name} in seconds. Hosts have eight GPUs. Like
--- a forecast it is a model, with the speeds of `speeds` or assumed ones.
+-- exchanging}, which prints as a drawing. `speedup` is their rows a second, divided by those of one GPU; computing and
+-- exchanging are the spans of the drawing, {first, last, name} in seconds. Hosts have eight GPUs. Like a forecast it
+-- is a model, with the speeds of `speeds` or assumed ones.
 -- Errors: a model that is not compiled or not built; timelines of "async", "central" and device groups.
 -- Example:
 --     local model = mgpu.Sequential { mgpu.layers.Dense { 10, input_shape = { 20 } } }

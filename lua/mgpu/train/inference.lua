@@ -4,6 +4,7 @@
 -- batch normalization and filters in the form that a kernel reads, is made once, and again when a weight has changed.
 local core = require "mgpu.core"
 local host_part = require "mgpu.nn.host_part"
+local likeness = require "mgpu.train.likeness"
 local mixed_precision = require "mgpu.nn.mixed_precision"
 local options = require "mgpu.options"
 local placement = require "mgpu.train.placement"
@@ -169,15 +170,6 @@ local function is_plain(given)
   return name == nil or name == "batch_size" and next(given, name) == nil
 end
 
-local function has_shape(t, shape)
-  local own = t:shape()
-  if #own ~= #shape then return false end
-  for i = 1, #shape do
-    if own[i] ~= shape[i] then return false end
-  end
-  return true
-end
-
 --- remember(model, x, source, call): notes that predict has checked x, which was one batch of tensors and is what the
 --- step took, so that `again` can predict for tensors like it. call: {step, key, layout, compiled = the model's
 --- compiled state, device = the default device}.
@@ -187,17 +179,10 @@ function M.remember(model, x, source, call)
   else
     x = { x }
   end
-  local likes = {}
-  for i, t in ipairs(source.tensors) do
-    if x[i] ~= t or not core.is_tensor(t) then return end
-    likes[i] = { shape = t:shape(), dtype = t:dtype(), device = t:device() }
-  end
+  local likes = likeness.of(source.tensors, x)
+  if not likes then return end
   call.likes, call.rows, call.structure = likes, source.rows, structure.of(model)
   model.known_prediction = call.structure and call or nil
-end
-
-local function is_like(t, like)
-  return core.is_tensor(t) and t:dtype() == like.dtype and t:device() == like.device and has_shape(t, like.shape)
 end
 
 -- The step's error as predict reports it.
@@ -214,15 +199,12 @@ function M.again(model, x, given)
   end
   local size = given and given.batch_size or DEFAULT_SIZE
   if type(size) ~= "number" or size < call.rows or size % 1 ~= 0 then return nil end
-  local likes = call.likes
-  if type(x) == "table" then
-    if #x ~= #likes or getmetatable(x) then return nil end
-  else
+  if type(x) ~= "table" then
     x = { x }
+  elseif getmetatable(x) then
+    return nil
   end
-  for i = 1, #likes do
-    if not is_like(x[i], likes[i]) then return nil end
-  end
+  if not likeness.matches(x, call.likes) then return nil end
   if core.default_device() ~= call.device or not structure.is_same(call.structure) then return nil end
   if model.several then
     local results = { pcall(call.step, call.rows, call.layout, call.key, nil, nil, unpack(x)) }

@@ -5,6 +5,7 @@
 -- step leaves the running sums of loss and metrics alone and returns those of its batch (train_step.get).
 local core = require "mgpu.core"
 local data_adapter = require "mgpu.train.data_adapter"
+local likeness = require "mgpu.train.likeness"
 local logs = require "mgpu.train.logs"
 local Metric = require "mgpu.nn.metrics.metric"
 local step_errors = require "mgpu.train.step_errors"
@@ -33,16 +34,6 @@ local function tensors_of(x, y)
   return list, n_x
 end
 
-local function is_like(t, like)
-  if not core.is_tensor(t) or t:dtype() ~= like.dtype or t:device() ~= like.device then return false end
-  local shape, own = like.shape, t:shape()
-  if #own ~= #shape then return false end
-  for i = 1, #shape do
-    if own[i] ~= shape[i] then return false end
-  end
-  return true
-end
-
 local function is_plain(compiled)
   return not compiled.devices and not compiled.eager and compiled.accumulate == 1 and world.size() == 1
     and compiled.metrics:is_built()
@@ -54,11 +45,8 @@ function M.remember(model, kind, x, y, source)
   local compiled = model.compiled
   local list, n_x = tensors_of(x, y)
   if not list or not source.tensors or #list ~= #source.tensors or not is_plain(compiled) then return end
-  local likes = {}
-  for i, t in ipairs(source.tensors) do
-    if list[i] ~= t or not core.is_tensor(t) then return end
-    likes[i] = { shape = t:shape(), dtype = t:dtype(), device = t:device() }
-  end
+  local likes = likeness.of(source.tensors, list)
+  if not likes then return end
   local known = rawget(model, "known_batches") or {}
   known[kind] = { compiled = compiled, optimizer = compiled.optimizer, likes = likes, n_x = n_x, rows = source.rows,
     layout = source.layout, key = train_step.plan_key(model), device = core.default_device() }
@@ -68,13 +56,10 @@ end
 -- Whether the tensors of x and y, n_x of them of x, are a batch like the one that was noted.
 local function is_known(model, known, list, n_x)
   if known.compiled ~= model.compiled or known.optimizer ~= known.compiled.optimizer or known.compiled.devices
-    or known.device ~= core.default_device() or n_x ~= known.n_x or #list ~= #known.likes then
+    or known.device ~= core.default_device() or n_x ~= known.n_x then
     return false
   end
-  for i, like in ipairs(known.likes) do
-    if not is_like(list[i], like) then return false end
-  end
-  return train_step.plan_key(model) == known.key
+  return likeness.matches(list, known.likes) and train_step.plan_key(model) == known.key
 end
 
 -- What metrics:read() returns for these sums, while the metrics' own are as they were.

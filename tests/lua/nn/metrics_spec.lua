@@ -238,7 +238,8 @@ test("without num_labels the first predictions tell an AUC its labels", function
   local again = metrics.AUC { multi_label = true }
   again:restore(found:save())
   check.equal(again:result(), told:result())
-  check.raises(function() found:update({ { 1, 0, 0 } }, { { 1, 0, 0 } }) end, "do not fit multi_label with 2 labels")
+  check.raises(function() found:update({ { 1, 0, 0 } }, { { 1, 0, 0 } }) end,
+    "multi_label wants predictions {rows, labels} with 2 labels, got {1, 3}")
 end)
 
 test("a metric without updates gives 0 for every threshold", function()
@@ -305,9 +306,9 @@ for _, case in ipairs {
   { fed("Precision", { name = "mine" }, three, two), "mine: y has shape {2, 3}" },
   { fed("AUC", {}, three, two), "auc: y has shape {2, 3} but predictions of shape {2, 2}" },
   { fed("AUC", { multi_label = true, num_labels = 2 }, three, three),
-    'AUC "auc": predictions of shape {2, 3} do not fit multi_label with 2 labels' },
+    'AUC "auc": multi_label wants predictions {rows, labels} with 2 labels, got {2, 3}' },
   { fed("AUC", { multi_label = true }, { 1, 0 }, { 1, 0 }),
-    'AUC "auc": predictions of shape {2} do not fit multi_label with {rows, labels}: the columns are the labels' },
+    'AUC "auc": multi_label wants predictions {rows, labels}, got {2}' },
   { fed("AUC", { label_weights = { 1, 2 } }, three, three), 'AUC "auc": option "label_weights" has 2 numbers, '
     .. "but the predictions have shape {2, 3}" },
   { fed("CategoricalAccuracy", {}, three, two), "categorical_accuracy: y has shape {2, 3}" },

@@ -2,6 +2,7 @@
 -- afterwards; what has changed is noticed; calls that may depend on more call the layers.
 
 local check = require "check"
+local check_close = require "fixtures".check_close
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
@@ -37,13 +38,6 @@ local function warm(model, x, how)
     prepare = function(_, ...) return step:prepare(...) end,
   }
   return function() return n end
-end
-
--- Raises unless a and b differ by at most 1e-5 of the largest element: gradients of other graphs round differently.
-local function check_close(a, b, what)
-  check.equal(a:shape(), b:shape())
-  local most = (a - b):abs():max():item() / math.max(b:abs():max():item(), 1e-30)
-  if not (most <= 1e-5) then check.fail(("%s: off by %g"):format(what, most)) end
 end
 
 -- Raises unless a and b have the same bits; on a GPU, whose kernels depend on what else is computed, unless they are

@@ -2,6 +2,7 @@
 -- that keep what depends on the weights alone; errors.
 
 local check = require "check"
+local check_close = require "fixtures".check_close
 local core = require "mgpu.core"
 local mgpu = require "mgpu"
 
@@ -24,13 +25,6 @@ local function input_of(model, rows)
   local shape = model.built_shape
   if type(shape[1]) == "table" then shape = shape[1] end
   return mgpu.rand { rows, unpack(shape, 2) }
-end
-
--- Raises unless a and b differ by at most 1e-5 of the largest element.
-local function check_close(a, b, what)
-  check.equal(a:shape(), b:shape())
-  local most = (a - b):abs():max():item() / math.max(b:abs():max():item(), 1e-30)
-  if not (most <= 1e-5) then check.fail(("%s: off by %g"):format(what, most)) end
 end
 
 local function check_predictions(model, rows, what)

@@ -108,8 +108,8 @@ end
 local function check_columns(self, shape)
   local chosen, labels = self.options, labels_of(self)
   if chosen.multi_label and (#shape ~= 2 or labels and shape[2] ~= labels) then
-    fail(self, "predictions of shape %s do not fit multi_label with %s labels", shapes.show(shape),
-      labels and tostring(labels) or "{rows, labels}: the columns are the")
+    fail(self, "multi_label wants predictions {rows, labels}%s, got %s", labels and (" with %d labels"):format(labels)
+      or "", shapes.show(shape))
   elseif chosen.label_weights and shape[#shape] ~= #chosen.label_weights then
     fail(self, 'option "label_weights" has %d numbers, but the predictions have shape %s', #chosen.label_weights,
       shapes.show(shape))
