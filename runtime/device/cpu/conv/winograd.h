@@ -56,7 +56,7 @@ typedef struct mg_winograd_conv {
     bool bias, relu;
     bool by_strips;   /* threads share strips of results, not blocks of tiles */
     bool packed;      /* the transformed filters are given: they stay the same from run to run */
-    int tile;         /* packed: elements of a side of all tiles, 8, 6 or 4; 0: as cut_side says */
+    int tile;         /* packed: elements of a side of all tiles, 8 or 6; 0: as cut_side says */
     bool alone;       /* a thread computes a partial sum alone, with its own V, D and dU */
     bool past_caches; /* image and result are too large to stay in the caches */
 } mg_winograd_conv;

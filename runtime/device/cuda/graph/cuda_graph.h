@@ -3,7 +3,7 @@
  * cuda_graph.c keeps the graphs of a program and runs it. The other files of this folder are its
  * parts: graph_edges.c lets independent kernels of a graph overlap, graph_inputs.c keeps the
  * addresses in a graph the same from run to run, epilogue_fusion.c and loss_fusion.c merge steps
- * beforehand. */
+ * beforehand (merging.h). */
 #ifndef MG_DEVICE_CUDA_GRAPH_CUDA_GRAPH_H
 #define MG_DEVICE_CUDA_GRAPH_CUDA_GRAPH_H
 

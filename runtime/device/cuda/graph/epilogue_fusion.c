@@ -13,6 +13,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "device/cuda/graph/cuda_graph.h"
+#include "device/cuda/graph/merging.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/launchers/fused_params.h"
 #include "ops/attrs.h"
@@ -27,20 +28,8 @@ typedef struct fusion {
     int *origin; /* per value: the value it is a reshape of, through any number of reshapes */
 } fusion;
 
-/* False for a step whose sums were fused into another one: it has no results any more. */
-static bool is_op(const mg_step *s, const char *name) {
-    return s->op && s->n_out && strcmp(s->op->name, name) == 0;
-}
-
 static const mg_value *value_of(const fusion *f, int value) {
     return &f->graph->values[value];
-}
-
-/* Whether the step has the value as an input. */
-static bool reads_value(const mg_step *s, int value) {
-    for (int i = 0; i < s->n_in; i++)
-        if (s->in[i] == value) return true;
-    return false;
 }
 
 /* ---- fusing two steps ---- */
@@ -74,7 +63,7 @@ static bool fuse_sum(fusion *f, int into, int sum, int number, const mg_kernel *
     if (!is_accepted(f, &both, kernel)) return false;
     f->room += both.n_out;
     f->steps[into] = both;
-    f->steps[sum].n_in = f->steps[sum].n_out = 0;
+    mg_step_remove(&f->steps[sum]);
     return true;
 }
 
@@ -83,7 +72,7 @@ static bool fuse_sum(fusion *f, int into, int sum, int number, const mg_kernel *
 /* Whether the step is a product whose second operand has the columns that `sum` adds up. cuBLASLt
  * sums in the dtype of the product only, and not together with relu. */
 static bool multiplies_columns(const fusion *f, const mg_step *s, const mg_step *sum) {
-    if (!is_op(s, "matmul") || s->n_in != 2 || s->n_out != 1) return false;
+    if (!mg_step_is(s, "matmul") || s->n_in != 2 || s->n_out != 1) return false;
     const mg_matmul_attrs *attrs = s->attrs;
     const mg_shape *a = &value_of(f, s->in[0])->shape, *b = &value_of(f, s->in[1])->shape;
     const mg_shape *x = &value_of(f, sum->in[0])->shape;
@@ -96,7 +85,7 @@ static bool multiplies_columns(const fusion *f, const mg_step *s, const mg_step 
 static bool fuse_into_matmul(fusion *f, int sum) {
     const mg_step *s = &f->steps[sum];
     for (int i = 0; i < f->graph->n_compute; i++) {
-        if (i > sum && reads_value(&f->steps[i], s->out[0])) return false;
+        if (i > sum && mg_step_reads(&f->steps[i], s->out[0])) return false;
         if (multiplies_columns(f, &f->steps[i], s))
             return fuse_sum(f, i, sum, 0, &mg_cuda_blas_matmul);
     }
@@ -114,7 +103,7 @@ static int64_t columns_of(const fusion *f, int value) {
 /* Whether the step keeps the sums of columns: the gradient of max pooling whose windows do not
  * overlap moves each number to a cell of its own and fills the others with 0. */
 static bool keeps_sums(const mg_step *s) {
-    if (!is_op(s, "max_pool2d_grad")) return false;
+    if (!mg_step_is(s, "max_pool2d_grad")) return false;
     const mg_pool_attrs *a = s->attrs;
     return a->strides.v[0] >= a->size.v[0] && a->strides.v[1] >= a->size.v[1];
 }
@@ -151,18 +140,11 @@ static bool fuse_into_group(fusion *f, int sum) {
 
 /* ---- a fused group, and the gradient of the max pool that reads its result ---- */
 
-static int step_of(const fusion *f, int value) {
-    for (int i = 0; i < f->graph->n_compute; i++)
-        for (int o = 0; o < f->steps[i].n_out; o++)
-            if (f->steps[i].out[o] == value) return i;
-    return -1;
-}
-
 /* Whether only step `reader` reads the value. */
 static bool has_one_reader(const fusion *f, int value, int reader) {
     if (value < f->graph->n_external) return false;
     for (int i = 0; i < f->graph->n_steps; i++)
-        if (i != reader && reads_value(&f->steps[i], value)) return false;
+        if (i != reader && mg_step_reads(&f->steps[i], value)) return false;
     return true;
 }
 
@@ -181,13 +163,14 @@ static bool has_plain_windows(const mg_pool_attrs *a, const mg_shape *x, const m
 /* The pool's gradient becomes a result of the group, in the place of dy. */
 static void fuse_pool_gradient(fusion *f, int pool) {
     const mg_step *s = &f->steps[pool];
-    if (!is_op(s, "max_pool2d_grad") ||
+    if (!mg_step_is(s, "max_pool2d_grad") ||
         !has_plain_windows(s->attrs, &value_of(f, s->in[0])->shape, &value_of(f, s->in[2])->shape))
         return;
-    const int dy = s->in[2], into = step_of(f, dy);
+    const int dy = s->in[2], into = mg_step_making(f->graph, f->steps, dy);
     if (into < 0 || !f->steps[into].fused || f->steps[into].batch_count != 1 ||
-        step_of(f, s->in[0]) >= into || f->steps[into].n_in != f->steps[into].fused->n_inputs ||
-        !has_one_reader(f, dy, pool) || mg_shape_count(&value_of(f, dy)->shape) == 0)
+        mg_step_making(f->graph, f->steps, s->in[0]) >= into ||
+        f->steps[into].n_in != f->steps[into].fused->n_inputs || !has_one_reader(f, dy, pool) ||
+        mg_shape_count(&value_of(f, dy)->shape) == 0)
         return;
     mg_step both = f->steps[into];
     const mg_fused_extra before = f->extras[into];
@@ -212,7 +195,7 @@ static void fuse_pool_gradient(fusion *f, int pool) {
     }
     f->room = out + both.n_out;
     f->steps[into] = both;
-    f->steps[pool].n_in = f->steps[pool].n_out = 0;
+    mg_step_remove(&f->steps[pool]);
 }
 
 /* ---- a fused group, and the max pool whose result it reads ---- */
@@ -233,9 +216,9 @@ static int pooled_input(const fusion *f, const mg_step *s, int value) {
 static void fuse_into_reader(fusion *f, int pool) {
     const mg_step *s = &f->steps[pool];
     int reader = pool + 1;
-    if (!is_op(s, "max_pool2d")) return;
+    if (!mg_step_is(s, "max_pool2d")) return;
     const int y = s->out[0];
-    while (reader < f->graph->n_compute && !reads_value(&f->steps[reader], y)) reader++;
+    while (reader < f->graph->n_compute && !mg_step_reads(&f->steps[reader], y)) reader++;
     if (reader == f->graph->n_compute ||
         !has_plain_windows(s->attrs, &value_of(f, s->in[0])->shape, &value_of(f, y)->shape) ||
         mg_shape_count(&value_of(f, y)->shape) == 0)
@@ -260,13 +243,13 @@ static void fuse_into_reader(fusion *f, int pool) {
     if (!is_accepted(f, &both, &mg_cuda_fused)) return;
     f->room = out + both.n_out;
     f->steps[reader] = both;
-    f->steps[pool].n_in = f->steps[pool].n_out = 0;
+    mg_step_remove(&f->steps[pool]);
 }
 
 /* ---- a reduction, and the element-wise ops that its result goes through ---- */
 
 static bool is_reduction(const mg_step *s) {
-    return is_op(s, "sum") || is_op(s, "max") || is_op(s, "min");
+    return mg_step_is(s, "sum") || mg_step_is(s, "max") || mg_step_is(s, "min");
 }
 
 /* Whether the step is a group that computes one result from one value and immediates, as the
@@ -292,7 +275,7 @@ static void fuse_finish(fusion *f, int reduction) {
         if (!has_one_reader(f, sum, i)) return;
         s->fused = finish->fused;
         s->out = finish->out;
-        finish->n_in = finish->n_out = 0;
+        mg_step_remove(finish);
         return;
     }
 }
@@ -301,7 +284,7 @@ static void fuse_finish(fusion *f, int reduction) {
 
 /* Whether the step is a sum over all axes but the last. */
 static bool sums_columns(const fusion *f, const mg_step *s) {
-    if (!is_op(s, "sum")) return false;
+    if (!mg_step_is(s, "sum")) return false;
     const mg_ints *axes = &((const mg_reduce_attrs *)s->attrs)->axes; /* ascending */
     const int rank = value_of(f, s->in[0])->shape.rank;
     return rank > 1 && axes->n == rank - 1 && axes->v[axes->n - 1] == rank - 2;
@@ -312,7 +295,7 @@ static void find_origins(fusion *f) {
     const mg_kernel_graph *w = f->graph;
     for (int v = 0; v < w->n_values; v++) f->origin[v] = v;
     for (int i = 0; i < w->n_steps; i++)
-        if (is_op(&w->steps[i], "reshape"))
+        if (mg_step_is(&w->steps[i], "reshape"))
             f->origin[w->steps[i].out[0]] = f->origin[w->steps[i].in[0]];
 }
 

@@ -7,6 +7,7 @@
  * step reads and writes the 16-bit values, and rounds as the casts do. Steps that are no longer
  * needed stay, empty, so that steps keep their numbers. */
 #include "device/cuda/graph/cuda_graph.h"
+#include "device/cuda/graph/merging.h"
 #include <string.h>
 
 typedef struct loss {
@@ -15,24 +16,14 @@ typedef struct loss {
     int of_loss, of_gradient; /* the steps */
 } loss;
 
-static bool is_op(const mg_step *s, const char *name) {
-    return s->op && s->n_out && strcmp(s->op->name, name) == 0;
-}
-
 static mg_dtype dtype_of(const loss *f, int value) {
     return f->graph->values[value].dtype;
-}
-
-static bool reads_value(const mg_step *s, int value) {
-    for (int i = 0; i < s->n_in; i++)
-        if (s->in[i] == value) return true;
-    return false;
 }
 
 /* How many steps in [first, last) read the value. */
 static int readers(const loss *f, int value, int first, int last) {
     int n = 0;
-    for (int i = first; i < last; i++) n += reads_value(&f->steps[i], value);
+    for (int i = first; i < last; i++) n += mg_step_reads(&f->steps[i], value);
     return n;
 }
 
@@ -41,22 +32,10 @@ static bool is_private(const loss *f, int value, int n) {
     return value >= f->graph->n_external && readers(f, value, 0, f->graph->n_steps) <= n;
 }
 
-/* The number of the compute step that makes the value, or -1. */
-static int maker_of(const loss *f, int value) {
-    for (int i = 0; i < f->graph->n_compute; i++)
-        for (int o = 0; o < f->steps[i].n_out; o++)
-            if (f->steps[i].out[o] == value) return i;
-    return -1;
-}
-
 /* Whether the step does nothing but cast a value from one dtype to another. */
 static bool is_cast(const mg_step *s) {
     return s->fused && s->n_out == 1 && s->batch_count == 1 && s->fused->n_inputs == 1 &&
            s->fused->n_instrs == 1 && s->fused->instr[0].op == MG_EW_cast;
-}
-
-static void remove_step(loss *f, int step) {
-    f->steps[step].n_in = f->steps[step].n_out = 0;
 }
 
 /* The gradient of the loss of step `of_loss`, by the same logits and targets, or -1. */
@@ -68,7 +47,7 @@ static int gradient_of(const loss *f, int of_loss) {
     memcpy(name, s->op->name, n);
     memcpy(name + n, "_grad", sizeof "_grad");
     for (int i = of_loss + 1; i < f->graph->n_compute; i++)
-        if (is_op(&f->steps[i], name) && f->steps[i].in[0] == s->in[0] &&
+        if (mg_step_is(&f->steps[i], name) && f->steps[i].in[0] == s->in[0] &&
             f->steps[i].in[1] == s->in[1])
             return i;
     return -1;
@@ -76,12 +55,13 @@ static int gradient_of(const loss *f, int of_loss) {
 
 /* The 16-bit value that the logits were cast from, if nothing else reads them; else the logits. */
 static int uncast_logits(loss *f) {
-    const int logits = f->steps[f->of_loss].in[0], cast = maker_of(f, logits);
+    const int logits = f->steps[f->of_loss].in[0],
+              cast = mg_step_making(f->graph, f->steps, logits);
     if (cast < 0 || !is_cast(&f->steps[cast]) || !is_private(f, logits, 2) ||
         dtype_of(f, logits) != MG_F32 || !mg_dtype_is_half(dtype_of(f, f->steps[cast].in[0])))
         return logits;
     const int halves = f->steps[cast].in[0];
-    remove_step(f, cast);
+    mg_step_remove(&f->steps[cast]);
     return halves;
 }
 
@@ -90,10 +70,10 @@ static int cast_gradient(loss *f, mg_dtype halves) {
     const int gradient = f->steps[f->of_gradient].out[0];
     if (!is_private(f, gradient, 1)) return gradient;
     for (int i = f->of_gradient + 1; i < f->graph->n_compute; i++) {
-        if (!reads_value(&f->steps[i], gradient) || !is_cast(&f->steps[i])) continue;
+        if (!mg_step_reads(&f->steps[i], gradient) || !is_cast(&f->steps[i])) continue;
         const int cast = f->steps[i].out[0];
         if (dtype_of(f, cast) != halves) return gradient;
-        remove_step(f, i);
+        mg_step_remove(&f->steps[i]);
         return cast;
     }
     return gradient;
@@ -115,23 +95,23 @@ static void fuse(loss *f, int place, int full, int *room) {
     if (full >= 0) {
         both.n_in = 2;
         both.attrs = f->steps[full].attrs;
-        if (is_private(f, in[2], 1)) remove_step(f, full);
+        if (is_private(f, in[2], 1)) mg_step_remove(&f->steps[full]);
     }
-    remove_step(f, f->of_loss);
-    remove_step(f, f->of_gradient);
+    mg_step_remove(&f->steps[f->of_loss]);
+    mg_step_remove(&f->steps[f->of_gradient]);
     f->steps[place] = both;
 }
 
 void mg_cuda_fuse_losses(const mg_kernel_graph *graph, mg_step *steps, int **room) {
     for (int i = 0; i < graph->n_compute; i++) {
         loss f = {.graph = graph, .steps = steps, .of_loss = i};
-        if (!is_op(&steps[i], "softmax_cross_entropy") &&
-            !is_op(&steps[i], "sparse_softmax_cross_entropy"))
+        if (!mg_step_is(&steps[i], "softmax_cross_entropy") &&
+            !mg_step_is(&steps[i], "sparse_softmax_cross_entropy"))
             continue;
         f.of_gradient = gradient_of(&f, i);
         if (f.of_gradient < 0) continue;
-        const int dy = steps[f.of_gradient].in[2], maker = maker_of(&f, dy);
-        const bool constant = maker >= 0 && is_op(&steps[maker], "full");
+        const int dy = steps[f.of_gradient].in[2], maker = mg_step_making(graph, steps, dy);
+        const bool constant = maker >= 0 && mg_step_is(&steps[maker], "full");
         const bool early = constant || maker < i;
         if (!early && readers(&f, steps[i].out[0], i, f.of_gradient) > 0) continue;
         fuse(&f, early ? i : f.of_gradient, constant ? maker : -1, *room);
