@@ -198,7 +198,8 @@ mg_status mg_guard_add(mg_tensor *ok, mg_status code, const char *message);
  * a trace: checks their values at once. */
 mg_status mg_guard_variables(mg_variable *const *variables, int n, const char *message);
 /* The recipe of the outputs (core/recipe.h), before the trace is closed. *r is owned; NULL if a run
- * cannot be recorded: it draws random numbers, assigns variables, or has a loop. */
+ * cannot be recorded: it draws random numbers, assigns variables, has a loop, or is given nothing.
+ */
 mg_status mg_trace_recipe(const mg_trace *t, mg_tensor *const *outputs, int n_outputs,
                           struct mg_recipe **r);
 /* Closes the trace, restoring every variable, and compiles. Owned; NULL on failure (also closed).

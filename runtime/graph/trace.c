@@ -484,6 +484,7 @@ mg_status mg_trace_recipe(const mg_trace *t, mg_tensor *const *outputs, int n_ou
                           mg_recipe **r) {
     *r = NULL;
     if (t->n_devices || mg_context_get()->n_draws || assigns_variables(t)) return MG_OK;
+    if (t->n_args + t->n_variables == 0) return MG_OK; /* nothing that a gradient could reach */
     return mg_recipe_make(t->n_args, t->variables, t->n_variables, outputs, n_outputs, r);
 }
 
