@@ -143,10 +143,24 @@ function M.each_device(fn)
   end
 end
 
---- Waits until the file is there.
-function M.wait_for(path)
-  while not core.file_exists(path) do os.execute "sleep 0.05" end
+local LONG = 600 -- seconds: no machine is so busy
+
+--- Waits until fn() is true -> what it returned. Fails after ten minutes; what: the text of that, or a function that
+--- returns it.
+function M.wait_until(fn, what)
+  local deadline = core.clock() + LONG
+  while true do
+    local value = fn()
+    if value then return value end
+    if core.clock() > deadline then
+      check.fail("after ten minutes there is still not " .. (type(what) == "function" and what() or what))
+    end
+    core.sleep(0.02)
+  end
 end
+
+--- Waits until the file is there.
+function M.wait_for(path) M.wait_until(function() return core.file_exists(path) end, path) end
 
 --- Starts lua/files/http_server.lua, which answers n requests; returns its address and its port file, of that name.
 function M.start_server(name, n)

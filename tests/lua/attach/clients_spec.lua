@@ -3,29 +3,12 @@ local check = require "check"
 local core = require "mgpu.core"
 local jobs = require "lua.attach.jobs"
 local terminal = require "lua.prompt.terminal"
+local wait_until = require "fixtures".wait_until
 local test = check.test
 
 -- The output and status of the program with these options.
 local function ask(job, options)
   return check.run(("%s %s %s"):format(job.environment, check.program, options))
-end
-
--- What --ps says of the ranks of the job, by rank.
-local function jobs_of(job)
-  local list = {}
-  for _, each in ipairs(core.json_decode((ask(job, "--ps=json")))) do
-    if each.script == check.path "job.lua" then list[each.rank] = each end
-  end
-  return list
-end
-
--- Waits until fn() is true.
-local function await(fn, what)
-  local deadline = core.clock() + 60
-  while not fn() do
-    if core.clock() > deadline then check.fail(what .. " does not come true") end
-    core.sleep(0.05)
-  end
 end
 
 local function attached(job)
@@ -36,7 +19,7 @@ end
 
 test("a pause lasts until :continue, and no longer than the terminal that asked for it", function()
   local output = jobs.with(function(job)
-    local function now() return jobs_of(job)[0] or {} end -- nothing where a busy machine answers late
+    local function now() return jobs.ranks(job)[0] or {} end -- nothing where a busy machine answers late
     local function stands()
       local first = now()
       if first.state ~= "paused" then return false end
@@ -46,26 +29,26 @@ test("a pause lasts until :continue, and no longer than the terminal that asked 
     end
     local function goes_on()
       local first
-      await(function()
+      wait_until(function()
         first = first or now().epoch
         return first and (now().epoch or 0) > first
       end, "a later epoch")
     end
     local t = attached(job)
     t:type ":pause"
-    await(stands, "the pause")
+    wait_until(stands, "the pause")
     check.equal(ask(job, ("--attach %d -e 'print(answer)'"):format(job.pid)), "42\n", "a command in the pause")
     t:type ":continue"
     goes_on()
     t:type ":pause"
-    await(stands, "the second pause")
+    wait_until(stands, "the second pause")
     t:signal "KILL"
     goes_on()
     t:hang_up()
     t:wait()
     local u = attached(job)
     u:type ":pause"
-    await(stands, "the third pause")
+    wait_until(stands, "the third pause")
     u:hang_up() -- the terminal is closed
     goes_on()
     u:wait()
@@ -104,8 +87,8 @@ test("with several ranks each is there; what one rank would change alone is undo
   function()
     local output = jobs.with(function(job)
       local list
-      await(function()
-        list = jobs_of(job)
+      wait_until(function()
+        list = jobs.ranks(job)
         return list[0] and list[1]
       end, "two ranks")
       check.equal({ list[0].size, list[1].size }, { 2, 2 })
@@ -127,7 +110,7 @@ test("with several ranks each is there; what one rank would change alone is undo
       t:ask(":pause", "with several processes a job is not paused")
       check.equal(t:close(), 0)
       check.matches(on(0, "job.stop()"), "stops at the end of epoch %d+, on all ranks")
-      await(function() return core.file_exists(job.path .. ".end") end, "the end of all ranks")
+      wait_until(function() return core.file_exists(job.path .. ".end") end, "the end of all ranks")
     end, { options = " --np 2" })
     check.matches(output, "status 0\n$")
   end)

@@ -1,7 +1,6 @@
 -- What --attach and --ps say when something is wrong. Where a real job would not do it, a socket of the test stands for
 -- one.
 local check = require "check"
-local core = require "mgpu.core"
 local ffi = require "ffi"
 local jobs = require "lua.attach.jobs"
 local terminal = require "lua.prompt.terminal"
@@ -192,13 +191,8 @@ test("outside of a fit, and in its validation", function()
 end)
 
 test("with several ranks decisions and files are those of rank 0", function()
-  jobs.with(function()
-    local pids, deadline = {}, core.clock() + 30
-    while not (pids[0] and pids[1]) and core.clock() < deadline do
-      for _, each in ipairs(core.json_decode((check.run(command "--ps=json")))) do
-        if each.script == check.path "job.lua" then pids[each.rank] = each.pid end
-      end
-    end
+  jobs.with(function(job)
+    local pids = { [0] = jobs.pid_of(job, 0), jobs.pid_of(job, 1) }
     local function ask(rank, code) return (say(("--attach %d -e '%s'"):format(pids[rank], code))) end
     check.matches(ask(1, 'job.checkpoint "x.safetensors"'), "job.checkpoint: only rank 0 writes files: attach to it")
     check.matches(ask(1, "job.learning_rate = 0.1"), "rank 1 takes no decisions")

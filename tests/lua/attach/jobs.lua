@@ -1,6 +1,7 @@
 -- Jobs for the specs of --attach: they train until they are told to stop.
 local check = require "check"
 local core = require "mgpu.core"
+local fixtures = require "fixtures"
 
 local M = {}
 
@@ -59,6 +60,20 @@ function M.beside(text, given)
   return check.run("sh " .. check.path "beside.sh"), check.read(output)
 end
 
+--- ranks(job) -> what --ps=json says of the job's processes, by rank.
+function M.ranks(job)
+  local list = {}
+  for _, each in ipairs(core.json_decode((check.run(("%s %s --ps=json"):format(job.environment, check.program))))) do
+    if each.script == check.path "job.lua" then list[each.rank] = each end
+  end
+  return list
+end
+
+--- pid_of(job, rank) -> the process of that rank, when it is there.
+function M.pid_of(job, rank)
+  return fixtures.wait_until(function() return M.ranks(job)[rank] end, "a rank " .. rank).pid
+end
+
 --- with(fn, given = {}): runs fn(job) while a job trains; job: {pid =, path =, run = XDG_RUNTIME_DIR, environment =
 --- variables that clients need, for the shell}. given: job = another script; options of the program; environment.
 --- RETURNS the job's output, with its status.
@@ -73,11 +88,8 @@ function M.with(fn, given)
   check.run(("{ %s >%s.out 2>&1 & echo $! >%s.pid; wait $!; echo status $? >>%s.out; : >%s.end; } >/dev/null 2>&1 &"
     ):format(command, path, path, path, path))
   local function wait_for(name)
-    local deadline = core.clock() + 60
-    while not core.file_exists(name) do
-      if core.clock() > deadline then check.fail(name .. " does not come: " .. check.read(path .. ".out")) end
-      core.sleep(0.02)
-    end
+    fixtures.wait_until(function() return core.file_exists(name) end,
+      function() return name .. ": " .. check.read(path .. ".out") end)
   end
   wait_for(path)
   local pid = tonumber(check.read(path .. ".pid"))

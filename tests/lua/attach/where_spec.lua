@@ -1,9 +1,9 @@
 -- :where from an attached prompt: what a job is in while it answers no command. Each kind of wait is made to last until
 -- the test has seen it.
 local check = require "check"
-local core = require "mgpu.core"
 local jobs = require "lua.attach.jobs"
 local terminal = require "lua.prompt.terminal"
+local wait_until = require "fixtures".wait_until
 local test = check.test
 
 local START = [[
@@ -29,13 +29,13 @@ local function where(text, expected, given)
     local pid = given.pid and given.pid(job) or job.pid
     local t = terminal.open { arguments = "--attach " .. pid, env = { XDG_RUNTIME_DIR = job.run }, columns = 200 }
     t:expect(pid .. "> ")
-    local deadline, answer = core.clock() + 30, ""
-    while not answer:find(expected) do
+    local answer
+    wait_until(function()
       t:type ":where"
       t:expect "\n"
       answer = t:expect(pid .. "> ")
-      if core.clock() > deadline then check.fail(answer .. " does not match " .. expected) end
-    end
+      return answer:find(expected)
+    end, function() return ("%s in %s"):format(expected, answer) end)
     if given.also then given.also(t, pid) end
     check.equal(t:close(), 0)
   end, given)
@@ -83,16 +83,7 @@ test("a step of several ranks, with the rank that has not come", function()
     model:fit(x, y, { batch_size = 2, verbose = 0 })
     if core.world().rank == 0 then ready() else wait() end
     model:fit(x, y, { batch_size = 2, verbose = 0 })
-    print "trained"]], "waits for rank 1", { options = " --np 2", pid = function(job)
-      local deadline = core.clock() + 30
-      while core.clock() < deadline do
-        local list = core.json_decode((check.run(("%s %s --ps=json"):format(job.environment, check.program))))
-        for _, each in ipairs(list) do
-          if each.script == check.path "job.lua" and each.rank == 0 then return each.pid end
-        end
-      end
-      check.fail "rank 0 is not there"
-    end })
+    print "trained"]], "waits for rank 1", { options = " --np 2", pid = function(job) return jobs.pid_of(job, 0) end })
   check.matches(output, "trained\nstatus 0\n$")
 end)
 

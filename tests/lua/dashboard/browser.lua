@@ -12,6 +12,7 @@
 local check = require "check"
 local core = require "mgpu.core"
 local ffi = require "ffi"
+local fixtures = require "fixtures"
 
 ffi.cdef [[
   typedef struct { int fd; short events, revents; } browser_poll;
@@ -127,15 +128,8 @@ end
 
 --- b:wait(expression) -> its value, when it is true.
 function Browser:wait(expression)
-  local deadline = core.clock() + DEADLINE
-  while true do
-    local value = self:eval(expression)
-    if value then return value end
-    if core.clock() > deadline then
-      check.fail(("%s did not come true; the page:\n%s"):format(expression, self:eval "document.body.innerText"))
-    end
-    core.sleep(0.05)
-  end
+  return fixtures.wait_until(function() return self:eval(expression) end,
+    function() return ("%s; the page:\n%s"):format(expression, self:eval "document.body.innerText") end)
 end
 
 local CODES = { Tab = 9, Enter = 13, Escape = 27, [" "] = 32, PageUp = 33, PageDown = 34, End = 35, Home = 36,

@@ -4,9 +4,10 @@ local browser = require "lua.dashboard.browser"
 local check = require "check"
 local core = require "mgpu.core"
 local events = require "mgpu.dashboard.events"
+local fixtures = require "fixtures"
 local page = require "mgpu.dashboard.page"
 
-local test = check.test
+local test, wait_until = check.test, fixtures.wait_until
 
 check.slow()
 
@@ -32,8 +33,10 @@ local JOB = [[
       core.sleep(0.01)
       if core.file_exists(path .. ".stop") then self.model.stop_training = true end
     end } })
-  local deadline = core.clock() + 60
-  while not core.file_exists(path .. ".end") and core.clock() < deadline do core.sleep(0.02) end
+  for _ = 1, 30000 do -- ten minutes, if the test ends without a word
+    if core.file_exists(path .. ".end") then break end
+    core.sleep(0.02)
+  end
 ]]
 
 local function needs_server()
@@ -52,11 +55,8 @@ local function beside(fn)
   check.write(script, JOB)
   browser.with(function(b)
     local pid = check.run(("MGPU_ATTACH=0 %s %s %s >%s.log 2>&1 & echo $!"):format(check.program, script, path, path))
-    local deadline = core.clock() + 60
-    while not core.file_exists(path) or check.read(path) == "" do
-      if core.clock() > deadline then check.fail("the job does not begin: " .. check.read(path .. ".log")) end
-      core.sleep(0.02)
-    end
+    wait_until(function() return core.file_exists(path) and check.read(path) ~= "" end,
+      function() return "a job: " .. check.read(path .. ".log") end)
     local ok, message = pcall(fn, b, check.read(path), { path = path, pid = tonumber(pid) })
     check.run(("kill -9 %d"):format(pid))
     if not ok then error(message, 0) end
@@ -144,8 +144,8 @@ test("the saved page shows the same without a server", function()
     local before, folder = b:eval(table_of), check.path "downloads"
     b:downloads(folder)
     b:eval "document.getElementById('save').click()"
-    local file, deadline = folder .. "/job.html", core.clock() + 60
-    while not core.file_exists(file) and core.clock() < deadline do core.sleep(0.05) end
+    local file = folder .. "/job.html"
+    fixtures.wait_for(file)
     b:go("file://" .. file)
     check.equal(b:eval(table_of), before)
     check.matches(b:eval(STATUS), "has ended")
