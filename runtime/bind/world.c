@@ -134,7 +134,10 @@ static int core_world_devices(lua_State *L) {
 }
 
 /* world_send(text, at_epoch) -> the text of rank 0, on all ranks. The others' own text is ignored.
- * at_epoch: the ranks have come to the end of an epoch, not to a callback or the like. */
+ * at_epoch: the ranks have come to the end of an epoch, not to a callback or the like.
+ *
+ * Rank 0 waits until all have the text: it may be why the script ends there, and once a rank has
+ * left, exchanges that begin on the others fail. */
 static int core_world_send(lua_State *L) {
     const bool root = mg_world_rank() == 0;
     size_t n = 0;
@@ -146,11 +149,13 @@ static int core_world_send(lua_State *L) {
     bind_check(L, mg_world_broadcast(0, &bytes, sizeof bytes));
     if (root) {
         bind_check(L, mg_world_broadcast(0, (void *)(uintptr_t)text, n));
+        bind_check(L, mg_world_agree(0));
         lua_settop(L, 1);
         return 1;
     }
     char *got = lua_newuserdata(L, (size_t)bytes + 1);
     bind_check(L, mg_world_broadcast(0, got, (size_t)bytes));
+    bind_check(L, mg_world_agree(0));
     lua_pushlstring(L, got, (size_t)bytes);
     return 1;
 }
