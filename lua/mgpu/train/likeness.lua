@@ -1,5 +1,6 @@
 --- Tensors that a plan takes in place of others: of the same shape, dtype and device.
 local core = require "mgpu.core"
+local same_shape = require "mgpu.nn.losses.shapes".same
 
 local M = {}
 
@@ -15,13 +16,8 @@ function M.of(list, given)
 end
 
 local function matches(t, like)
-  if not core.is_tensor(t) or t:dtype() ~= like.dtype or t:device() ~= like.device then return false end
-  local own, shape = t:shape(), like.shape
-  if #own ~= #shape then return false end
-  for i = 1, #shape do
-    if own[i] ~= shape[i] then return false end
-  end
-  return true
+  return core.is_tensor(t) and t:dtype() == like.dtype and t:device() == like.device
+    and same_shape(t:shape(), like.shape)
 end
 
 --- matches(list, likes): whether the list has as many tensors, each like the one of its place.
